@@ -1,0 +1,60 @@
+package lifespan
+
+import "github.com/stplan/stplan/internal/trace"
+
+// End picks one of a buffer's two ends.
+type End uint8
+
+// A buffer lives until the program frees it, or until the allocator may reuse
+// its memory.
+const (
+	EndRequested End = iota
+	EndCompleted
+)
+
+// Until is the end of the buffer's live range, which does not contain it.
+func (b *Buffer) Until(end End) trace.Time {
+	if end == EndCompleted {
+		return b.CompletedEnd
+	}
+	return b.RequestedEnd
+}
+
+// Profile is the load over time: Profile[t] is how many aligned bytes are live
+// at event t. An alloc counts from its own event on, a free from its own event
+// on no more.
+type Profile []trace.Bytes
+
+// Peak is a largest load, in aligned bytes, and the first event that has it.
+type Peak struct {
+	Bytes trace.Bytes
+	At    trace.Time
+}
+
+// Load is the profile of the timeline's buffers, each living to the given end.
+// It has one entry per event, and a single one where initial buffers are all
+// there is.
+func (tl *Timeline) Load(end End) Profile {
+	last := max(1, tl.Events)
+	p := make(Profile, last+1)
+	for i := range tl.Buffers {
+		b := &tl.Buffers[i]
+		p[b.Start] += b.Size
+		p[b.Until(end)] -= b.Size
+	}
+	for t := range p[1:] {
+		p[t+1] += p[t]
+	}
+	return p[:last]
+}
+
+// Peak is the largest load of the profile, and where it is first reached.
+func (p Profile) Peak() Peak {
+	var peak Peak
+	for t, load := range p {
+		if load > peak.Bytes {
+			peak = Peak{Bytes: load, At: trace.Time(t)}
+		}
+	}
+	return peak
+}

@@ -1,0 +1,135 @@
+package lifespan
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// sharedTraces are real recordings that lie beside a checkout where there are
+// any; a clone alone has none of them.
+const sharedTraces = "../../../shared/traces"
+
+type recording struct {
+	File           string `json:"file"`
+	Events         int    `json:"events"`
+	Device         int    `json:"device"`
+	PeakAllocated  int64  `json:"peak_allocated_bytes"`
+	PeakActive     int64  `json:"peak_active_bytes"`
+	OptimizerSteps int    `json:"optimizer_steps"`
+}
+
+func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Device)) {
+	raw, err := os.ReadFile(filepath.Join(sharedTraces, "MANIFEST.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no recordings beside this checkout")
+	}
+	var manifest []recording
+	if err := errors.Join(err, json.Unmarshal(raw, &manifest)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range manifest {
+		t.Run(r.File, func(t *testing.T) {
+			t.Parallel()
+			tr, err := trace.ReadFile(filepath.Join(sharedTraces, r.File), trace.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range tr.Devices {
+				if d := &tr.Devices[i]; d.Ordinal == r.Device {
+					check(t, r, d)
+					return
+				}
+			}
+			t.Fatalf("no device %d", r.Device)
+		})
+	}
+}
+
+// withoutAnnotations is d as a recorder without them would have left it.
+func withoutAnnotations(d *trace.Device) *trace.Device {
+	bare := *d
+	bare.Annotations = nil
+	return &bare
+}
+
+// TestShared compares the peaks with what the recordings are known to have,
+// and the iterations with the number of optimizer steps; and then the
+// iterations found from the sequence alone with the annotated ones.
+func TestShared(t *testing.T) {
+	forShared(t, func(t *testing.T, r recording, d *trace.Device) {
+		if len(d.Events) != r.Events {
+			t.Fatalf("%d events, expected %d", len(d.Events), r.Events)
+		}
+		tl := build(t, d)
+		if int64(tl.PeakAllocated.Bytes) != r.PeakAllocated || int64(tl.PeakActive.Bytes) != r.PeakActive {
+			t.Errorf("peaks %v and %v, expected %d and %d", tl.PeakAllocated, tl.PeakActive, r.PeakAllocated, r.PeakActive)
+		}
+		found := find(t, withoutAnnotations(d), tl)
+		if found.Source != "periodicity" {
+			t.Fatalf("without annotations: %d iterations from %s", found.Count, found.Source)
+		}
+		if r.OptimizerSteps == 0 {
+			t.Logf("%d iterations, %v", found.Count, found.Starts)
+			return
+		}
+		marked := find(t, d, tl)
+		compareWithSteps(t, r, d, marked)
+		comparePeriods(t, marked, found, nil)
+	})
+}
+
+func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
+	it, err := FindIterations(d, tl, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return it
+}
+
+// compareWithSteps checks the iterations from annotations: one for each step,
+// or for each pair of steps that have no allocation between them.
+func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations) {
+	marker, err := FindIterations(d, build(t, d), regexp.MustCompile("^Optimizer.step"))
+	if err != nil || marker.Count != r.OptimizerSteps {
+		t.Errorf("%d iterations with the optimizer's steps as markers, expected %d (%v)", marker.Count, r.OptimizerSteps, err)
+	}
+	if per := r.OptimizerSteps / it.Count; per*it.Count != r.OptimizerSteps || per > 2 || it.Source == "none" {
+		t.Errorf("%d iterations of %d steps, from %s", it.Count, r.OptimizerSteps, it.Source)
+	}
+	if it.SteadyStart != it.Starts[1] || it.SteadyCount != it.Count-1 {
+		t.Errorf("steady from %d on for %d iterations; expected all but the first, of %v", it.SteadyStart, it.SteadyCount, it.Starts)
+	}
+}
+
+// comparePeriods wants the same number of iterations, cut at nearly the same
+// place: there the annotated end of the optimizer's step, here the quietest
+// place around it. begins are the starts of the steps, where known: what runs
+// between two steps may belong to either.
+func comparePeriods(t *testing.T, marked, found Iterations, begins []trace.Time) {
+	if found.Count != marked.Count {
+		t.Fatalf("%d iterations, %v, expected %d, %v", found.Count, found.Starts, marked.Count, marked.Starts)
+	}
+	var shifts []trace.Time
+	for i := 1; i <= marked.Count; i++ {
+		low, high := marked.Starts[i], marked.Starts[i]
+		if i < len(begins) {
+			high = begins[i]
+		}
+		slack := (marked.Starts[i] - marked.Starts[i-1]) / 8
+		if got := found.Starts[i]; got < low-slack || got > high+slack {
+			t.Errorf("iteration %d ends at %d, expected in [%d, %d] or near", i-1, got, low, high)
+		}
+		shifts = append(shifts, found.Starts[i]-low)
+	}
+	if found.SteadyCount != marked.SteadyCount {
+		t.Errorf("%d steady iterations, expected %d", found.SteadyCount, marked.SteadyCount)
+	}
+	t.Logf("%d iterations, shifted by %v of %v", found.Count, shifts, marked.Starts)
+}

@@ -1,0 +1,219 @@
+package trace
+
+import (
+	"fmt"
+)
+
+// pairing follows every address of one device through a recording: which
+// allocation or free touched it last, and what lives where.
+//
+// A block goes allocated → requested → free. It is reusable from
+// free_completed where the recording has such entries; a recording made with
+// free_completed skipped (skip_actions) makes it reusable from free_requested,
+// one with free_requested skipped is freed by free_completed alone.
+type pairing struct {
+	d                    *Device
+	requests, completion bool // which frees the recording has
+	exact                bool // Initial is the whole truth about the past
+
+	slots []int32  // of every alloc and free, its address by first appearance
+	rank  []int32  // of a slot, its address among those of live
+	last  []touch  // by address
+	live  occupied // by blocks that are not reusable, at their requested sizes
+	held  Bytes    // what they take, with the blocks of an inferred Initial
+}
+
+// touch is the last thing that happened to an address: an entry's index, or
+// before for a block of the initial state, and what state that left.
+type touch struct {
+	entry int32
+	state blockLife
+}
+
+type blockLife uint8
+
+const (
+	lifeUnseen    blockLife = iota // nothing happened here yet
+	lifeFree                       // reusable
+	lifeAllocated                  // in use
+	lifeRequested                  // freed by the program, not yet reusable
+)
+
+const before int32 = -1
+
+// maxHeld bounds what may be live or reserved at once, so that later stages can
+// add and round without overflow.
+const maxHeld Bytes = 1 << 62
+
+func newPairing(d *Device, found *census) *pairing {
+	p := &pairing{d: d, requests: found.count[ActionFreeRequested] > 0, completion: found.count[ActionFreeCompleted] > 0,
+		exact: len(d.Initial) > 0 && !d.InitialInferred}
+	initial := p.initialBlocks()
+	p.number(found, initial)
+	p.last = make([]touch, len(p.live.addresses))
+	if p.exact {
+		p.seed(initial)
+	}
+	return p
+}
+
+// initialBlocks lists the blocks of an exact Initial, and counts those of an
+// inferred one, which was derived from the events that are checked here.
+func (p *pairing) initialBlocks() (live []Block) {
+	for i := range p.d.Initial {
+		for _, b := range p.d.Initial[i].Blocks {
+			switch {
+			case b.State == BlockInactive:
+			case p.exact:
+				live = append(live, b)
+			default:
+				p.held += b.Size
+			}
+		}
+	}
+	return live
+}
+
+// number lists the addresses, and finds every event's among them. It looks each
+// event up once, in the order of first appearance, and sorts the few distinct
+// addresses afterwards.
+func (p *pairing) number(found *census, initial []Block) {
+	// Programs reuse most addresses many times.
+	index := make(map[uint64]int32, found.count[ActionAlloc]/16)
+	var addresses []uint64
+	find := func(address uint64) int32 {
+		k, ok := index[address]
+		if !ok {
+			k = int32(len(addresses))
+			index[address] = k
+			addresses = append(addresses, address)
+		}
+		return k
+	}
+	p.slots = make([]int32, len(p.d.Events))
+	for i := range p.d.Events {
+		if e := &p.d.Events[i]; e.pairs() {
+			p.slots[i] = find(e.Addr)
+		}
+	}
+	for _, b := range initial {
+		find(b.Address)
+	}
+	p.live = newOccupied(addresses)
+	p.rank = make([]int32, len(addresses))
+	for r, address := range p.live.addresses {
+		p.rank[index[address]] = int32(r)
+	}
+}
+
+// pairs says whether an event allocates or frees.
+func (e *Event) pairs() bool { return e.Action >= ActionAlloc && e.Action <= ActionFreeCompleted }
+
+// seed enters the blocks that were live when the recording began.
+func (p *pairing) seed(initial []Block) {
+	for _, b := range initial {
+		state := lifeAllocated
+		if b.State == BlockPendingFree {
+			state = lifeRequested
+		}
+		k := p.live.find(b.Address)
+		p.last[k] = touch{before, state}
+		p.live.take(k, b.Requested)
+		p.held += occupies(b.Requested)
+	}
+}
+
+// step accounts for entry i, an alloc or a free.
+func (p *pairing) step(c *checker, i int, e *Event) *InputError {
+	k := int(p.rank[p.slots[i]])
+	t := p.last[k]
+	next, column, problem := lifeFree, colAddr, ""
+	switch e.Action {
+	case ActionAlloc:
+		next = lifeAllocated
+		if problem = p.alloc(c, e, k, t); problem == "" && p.held > maxHeld {
+			column, problem = colSize, fmt.Sprintf("%d B more make live allocations of %d B, expected at most %d B", e.Size, p.held, maxHeld)
+		}
+	case ActionFreeRequested:
+		next, problem = p.requested(c, e, t)
+	default:
+		problem = p.completed(c, e, t)
+	}
+	if problem != "" {
+		return &InputError{Where: c.where(p.d, i), Column: column, Problem: problem}
+	}
+	p.last[k] = touch{int32(i), next}
+	if next == lifeFree && p.live.has(k) {
+		p.held -= occupies(p.live.sizes[k])
+		p.live.release(k)
+	}
+	return nil
+}
+
+// occupies is what a request takes at least.
+func occupies(request Bytes) Bytes { return max(request+minBlock-1, minBlock) &^ (minBlock - 1) }
+
+func (p *pairing) alloc(c *checker, e *Event, k int, t touch) string {
+	if t.state > lifeFree {
+		return fmt.Sprintf("two live allocations at one address: %#x is held by %s", e.Addr, p.holder(c, t))
+	}
+	if other := p.live.overlap(k, e.Size); other >= 0 {
+		return fmt.Sprintf("two live allocations overlap: %d B at %#x and %d B at %#x, held by %s",
+			e.Size, e.Addr, p.live.sizes[other], p.live.addresses[other], p.holder(c, p.last[other]))
+	}
+	p.live.take(k, e.Size)
+	p.held += occupies(e.Size)
+	return ""
+}
+
+func (p *pairing) holder(c *checker, t touch) string {
+	if t.state == lifeRequested {
+		return p.name(c, t) + " (the free there has not completed)"
+	}
+	return p.name(c, t) + " (not freed since)"
+}
+
+func (p *pairing) requested(c *checker, e *Event, t touch) (blockLife, string) {
+	next := lifeRequested
+	if !p.completion {
+		next = lifeFree
+	}
+	switch t.state {
+	case lifeUnseen:
+		return next, p.firstTouch(e)
+	case lifeAllocated:
+		return next, ""
+	}
+	return next, p.secondFree(c, e, t)
+}
+
+func (p *pairing) completed(c *checker, e *Event, t touch) string {
+	switch {
+	case t.state == lifeUnseen:
+		return p.firstTouch(e)
+	case t.state == lifeFree:
+		return p.secondFree(c, e, t)
+	case t.state == lifeAllocated && p.requests:
+		return fmt.Sprintf("free_completed of %#x, held by %s, without a free_requested between", e.Addr, p.name(c, t))
+	}
+	return ""
+}
+
+// firstTouch judges a free of an address that no entry touched before.
+func (p *pairing) firstTouch(e *Event) string {
+	if !p.exact {
+		return ""
+	}
+	return fmt.Sprintf("%s of %#x, which no entry allocated and the initial state does not hold", e.Action, e.Addr)
+}
+
+func (p *pairing) secondFree(c *checker, e *Event, t touch) string {
+	return fmt.Sprintf("second free: %s of %#x, which %s freed already", e.Action, e.Addr, p.name(c, t))
+}
+
+func (p *pairing) name(c *checker, t touch) string {
+	if t.entry == before {
+		return "the initial state"
+	}
+	return c.where(p.d, int(t.entry))
+}

@@ -1,0 +1,491 @@
+package trace
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"sort"
+)
+
+// Sizes that the native allocator is built on, in bytes.
+const (
+	minBlock     Bytes = 512
+	smallLimit   Bytes = 1 << 20  // requests up to this come from small segments
+	smallSegment Bytes = 2 << 20  // what small segments are made of
+	largeGranule Bytes = 20 << 20 // what large expandable segments are made of
+)
+
+// pastBlock is a block that was live before the first entry.
+type pastBlock struct {
+	Block
+	// touched is the first entry that names it, len(Events) where none does:
+	// then it outlived the recording, and Final says how large it is.
+	touched int
+}
+
+// inferInitial reconstructs the state in which a recording began, from what it
+// frees without having allocated and from what is left at its end without ever
+// having been mentioned. guessed counts the blocks and ranges of which the
+// recording does not say everything: the extent of a block that was freed, the
+// pool of a segment that was released.
+func inferInitial(d *Device, p *past, s *Settings) (initial []Segment, guessed int) {
+	memory := newPastMemory(d)
+	l := layout{d: d, settings: s, ranges: memory.ranges()}
+	l.place(pastBlocks(d, p, memory))
+	for i := range l.placed {
+		if l.placed[i].touched < len(d.Events) {
+			guessed++
+		}
+	}
+	for i := range l.ranges {
+		if l.ranges[i].from != fromFinal {
+			guessed++
+		}
+	}
+	return l.segments(), guessed
+}
+
+type addressSet map[uint64]struct{}
+
+func (s addressSet) has(address uint64) bool {
+	_, ok := s[address]
+	return ok
+}
+
+// past is what the events of a device say of the time before them.
+type past struct {
+	named addressSet // of allocs and frees
+	frees []int      // the entries that free an address which none before them names
+}
+
+func pastOf(events []Event) *past {
+	p := &past{named: addressSet{}}
+	for i := range events {
+		e := &events[i]
+		if e.Action < ActionAlloc || e.Action > ActionFreeCompleted || p.named.has(e.Addr) {
+			continue
+		}
+		p.named[e.Addr] = struct{}{}
+		if e.Action != ActionAlloc {
+			p.frees = append(p.frees, i)
+		}
+	}
+	return p
+}
+
+// pastBlocks returns the blocks that were live before the first entry, by
+// address and without overlaps.
+func pastBlocks(d *Device, p *past, memory *pastMemory) []pastBlock {
+	var blocks []pastBlock
+	for _, i := range p.frees {
+		e := &d.Events[i]
+		b := Block{Address: e.Addr, Requested: e.Size, State: BlockAllocated, Stack: None}
+		if e.Action == ActionFreeCompleted {
+			b.State = BlockPendingFree
+		}
+		blocks = append(blocks, pastBlock{b, i})
+	}
+	for _, s := range d.Final {
+		for _, b := range s.Blocks {
+			if !p.named.has(b.Address) && b.State != BlockInactive {
+				blocks = append(blocks, pastBlock{b, len(d.Events)})
+			}
+		}
+	}
+	blocks = slices.DeleteFunc(blocks, func(b pastBlock) bool { return memory.newBefore(b.Address, b.touched) })
+	slices.SortFunc(blocks, func(a, b pastBlock) int { return cmp.Compare(a.Address, b.Address) })
+	return withoutOverlaps(blocks, len(d.Events))
+}
+
+// withoutOverlaps resolves contradictions, which a recording without its alloc
+// entries is full of: the block that outlived the recording stands, then the
+// one that was freed first; what overlaps it came later.
+func withoutOverlaps(blocks []pastBlock, never int) []pastBlock {
+	stronger := func(a, b pastBlock) bool {
+		return a.touched == never || b.touched != never && a.touched < b.touched
+	}
+	kept := blocks[:0]
+	for _, b := range blocks {
+		for len(kept) > 0 && kept[len(kept)-1].end() > b.Address && stronger(b, kept[len(kept)-1]) {
+			kept = kept[:len(kept)-1]
+		}
+		if len(kept) == 0 || kept[len(kept)-1].end() <= b.Address {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+// end is the first address that is certainly not the block's.
+func (b *pastBlock) end() uint64 {
+	end, carry := bits.Add64(b.Address, uint64(max(b.Size, b.Requested, 1)), 0)
+	if carry != 0 {
+		return ^uint64(0)
+	}
+	return end
+}
+
+// pastRange is a stretch of memory that existed before the first entry.
+type pastRange struct {
+	Segment
+	from      int  // the entry that tells of it, or fromFinal
+	knownPool bool // Pool is recorded
+}
+
+const fromFinal = -1
+
+func (r *pastRange) end() uint64 { return r.Address + uint64(r.Size) }
+
+// pastMemory knows which memory existed before the first entry. Of every piece
+// of the address space the earliest entry decides: if it took the piece from
+// the driver, there was nothing before; if it gave the piece back, it was
+// there. Pieces without an entry were there if they are in Final.
+type pastMemory struct {
+	claims  []segmentClaim
+	painter *painter
+}
+
+// segmentClaim says of a stretch of memory whether it was there before.
+type segmentClaim struct {
+	pastRange
+	old bool
+}
+
+func newPastMemory(d *Device) *pastMemory {
+	claims := segmentClaims(d)
+	p := newPainter(claims)
+	for i := range claims {
+		p.paint(claims[i].Address, claims[i].end(), int32(i))
+	}
+	return &pastMemory{claims, p}
+}
+
+// segmentClaims lists the segment events in order, then Final. Those that
+// validate refuses are left out.
+func segmentClaims(d *Device) []segmentClaim {
+	var claims []segmentClaim
+	for i := range d.Events {
+		e := &d.Events[i]
+		if e.Action >= ActionSegmentAlloc && e.Action <= ActionSegmentUnmap && sane(e.Addr, e.Size) {
+			old := e.Action == ActionSegmentFree || e.Action == ActionSegmentUnmap
+			claims = append(claims, segmentClaim{rangeOf(d, i, e.Size), old})
+		}
+	}
+	for _, s := range d.Final {
+		if sane(s.Address, s.Size) {
+			claims = append(claims, segmentClaim{pastRange{s, fromFinal, true}, true})
+		}
+	}
+	return claims
+}
+
+// rangeOf is what entry i tells of the memory at its address.
+func rangeOf(d *Device, i int, size Bytes) pastRange {
+	e := &d.Events[i]
+	s := Segment{Address: e.Addr, Size: size, Stream: e.Stream, Small: size <= smallSegment,
+		Expandable: e.Action == ActionSegmentMap || e.Action == ActionSegmentUnmap}
+	if e.Pool >= 0 {
+		s.Pool = d.Pools[e.Pool]
+	}
+	return pastRange{s, i, e.Pool >= 0}
+}
+
+// ranges lists the memory that was there, by address.
+func (m *pastMemory) ranges() []pastRange {
+	var ranges []pastRange
+	m.painter.each(func(lo, hi uint64, owner int32) {
+		if !m.claims[owner].old {
+			return
+		}
+		r := m.claims[owner].pastRange
+		r.Address, r.Size = lo, Bytes(hi-lo)
+		if n := len(ranges); n == 0 || !join(&ranges[n-1], &r) {
+			ranges = append(ranges, r)
+		}
+	})
+	return ranges
+}
+
+// newBefore reports whether an entry before the given one took the memory at an
+// address from the driver, so that no block can have been there at the start.
+func (m *pastMemory) newBefore(address uint64, entry int) bool {
+	owner := m.painter.at(address)
+	return owner != None && !m.claims[owner].old && m.claims[owner].from < entry
+}
+
+// untouched reports whether an address is in Final and no entry took its memory
+// from the driver or gave it back.
+func (m *pastMemory) untouched(address uint64) bool {
+	owner := m.painter.at(address)
+	return owner != None && m.claims[owner].from == fromFinal
+}
+
+func sane(address uint64, size Bytes) bool {
+	return size > 0 && size <= maxSize && !overflows(address, size)
+}
+
+// join extends a by b, its neighbour, where both are of one expandable segment:
+// pieces that are unmapped one by one, or beside one that is still mapped.
+func join(a, b *pastRange) bool {
+	separate := a.end() != b.Address || !a.Expandable || !b.Expandable || a.Stream != b.Stream ||
+		a.knownPool && b.knownPool && a.Pool != b.Pool ||
+		a.from == fromFinal && b.from == fromFinal
+	if separate {
+		return false
+	}
+	if b.from == fromFinal {
+		a.Small, a.from = b.Small, fromFinal
+	}
+	if b.knownPool {
+		a.Pool, a.knownPool = b.Pool, true
+	}
+	a.Size += b.Size
+	return true
+}
+
+// painter divides the address space at the ends of ranges and remembers for
+// every piece who painted it first.
+type painter struct {
+	cuts  []uint64
+	owner []int32 // of the piece that starts at a cut, or None
+	next  []int32 // a piece from this one up that may still be bare
+}
+
+func newPainter(claims []segmentClaim) *painter {
+	p := &painter{}
+	for i := range claims {
+		p.cuts = append(p.cuts, claims[i].Address, claims[i].end())
+	}
+	slices.Sort(p.cuts)
+	p.cuts = slices.Compact(p.cuts)
+	p.owner = make([]int32, len(p.cuts))
+	p.next = make([]int32, len(p.cuts))
+	for i := range p.cuts {
+		p.owner[i], p.next[i] = None, int32(i)
+	}
+	return p
+}
+
+// paint takes time proportional to the pieces it colours: those already
+// coloured are jumped over.
+func (p *painter) paint(lo, hi uint64, owner int32) {
+	first, _ := slices.BinarySearch(p.cuts, lo)
+	for i := p.bare(int32(first)); p.cuts[i] < hi; i = p.bare(i) {
+		p.owner[i] = owner
+		p.next[i] = i + 1
+	}
+}
+
+// bare finds the next bare piece, and shortens the way for the next search. The
+// piece after the last cut is always bare.
+func (p *painter) bare(i int32) int32 {
+	for p.next[i] != i {
+		p.next[i] = p.next[p.next[i]]
+		i = p.next[i]
+	}
+	return i
+}
+
+// at returns who painted an address, or None.
+func (p *painter) at(address uint64) int32 {
+	i := sort.Search(len(p.cuts), func(i int) bool { return p.cuts[i] > address }) - 1
+	if i < 0 {
+		return None
+	}
+	return p.owner[i]
+}
+
+// each visits the painted pieces, neighbours of one owner as one.
+func (p *painter) each(visit func(lo, hi uint64, owner int32)) {
+	for i := 0; i < len(p.cuts); {
+		j := i + 1
+		for j < len(p.cuts) && p.owner[j] == p.owner[i] {
+			j++
+		}
+		if p.owner[i] != None {
+			visit(p.cuts[i], p.cuts[j], p.owner[i])
+		}
+		i = j
+	}
+}
+
+// layout puts blocks into ranges.
+type layout struct {
+	d        *Device
+	settings *Settings
+	ranges   []pastRange
+	placed   []placedBlock
+}
+
+// placedBlock is a block with the room it has, up to the next block or the end
+// of its range.
+type placedBlock struct {
+	pastBlock
+	inside int // index of its range
+	room   Bytes
+	split  bool // the room beyond the block was handed out while it lived
+}
+
+// place finds the range of every block. A block outside of all ranges, which
+// happens where segment entries were not recorded, gets one of its own.
+func (l *layout) place(blocks []pastBlock) {
+	l.addOrphans(blocks)
+	r := 0
+	for i, b := range blocks {
+		for r < len(l.ranges) && l.ranges[r].end() <= b.Address {
+			r++
+		}
+		if r == len(l.ranges) || l.ranges[r].Address > b.Address {
+			continue // beyond what validate accepts
+		}
+		limit := l.ranges[r].end()
+		if i+1 < len(blocks) {
+			limit = min(limit, blocks[i+1].Address)
+		}
+		l.placed = append(l.placed, placedBlock{pastBlock: b, inside: r, room: Bytes(limit - b.Address)})
+	}
+	l.findSplits()
+}
+
+// addOrphans adds ranges for blocks that are in none.
+func (l *layout) addOrphans(blocks []pastBlock) {
+	var orphans []pastRange
+	r := 0
+	for i, b := range blocks {
+		for r < len(l.ranges) && l.ranges[r].end() <= b.Address {
+			r++
+		}
+		limit := ^uint64(0)
+		if r < len(l.ranges) {
+			limit = l.ranges[r].Address
+		}
+		if limit <= b.Address || b.touched == len(l.d.Events) {
+			continue
+		}
+		if i+1 < len(blocks) {
+			limit = min(limit, blocks[i+1].Address)
+		}
+		size := min(uint64(l.settings.round(b.Requested)), limit-b.Address)
+		if sane(b.Address, Bytes(size)) {
+			orphans = append(orphans, rangeOf(l.d, b.touched, Bytes(size)))
+		}
+	}
+	l.ranges = append(l.ranges, orphans...)
+	slices.SortFunc(l.ranges, func(a, b pastRange) int { return cmp.Compare(a.Address, b.Address) })
+}
+
+// findSplits marks the blocks beside which memory was allocated while they
+// lived: what lies beyond them cannot have been theirs.
+func (l *layout) findSplits() {
+	last := 0
+	for i := range l.placed {
+		if b := &l.placed[i]; b.Size == 0 {
+			last = max(last, b.touched)
+		}
+	}
+	for i := range l.d.Events[:last] {
+		e := &l.d.Events[i]
+		if e.Action != ActionAlloc {
+			continue
+		}
+		n := sort.Search(len(l.placed), func(k int) bool { return l.placed[k].Address > e.Addr }) - 1
+		if n >= 0 {
+			b := &l.placed[n]
+			inside := e.Addr > b.Address && e.Addr-b.Address < uint64(b.room)
+			b.split = b.split || i < b.touched && inside
+		}
+	}
+}
+
+// extent is the size of a block. Final knows it of those that survived.
+// Otherwise it is the rounded request, plus the rest of the block it was cut
+// from where the allocator does not cut so little off: up to 1 MiB in large
+// segments that are not expandable, and all of it beyond max_split_size.
+func (l *layout) extent(b *placedBlock) Bytes {
+	if b.Size > 0 {
+		return min(b.Size, b.room)
+	}
+	rounded := l.settings.round(b.Requested)
+	if rounded >= b.room {
+		return b.room
+	}
+	r := &l.ranges[b.inside]
+	whole := l.settings.Known && l.settings.MaxSplitSize >= 0 && rounded >= l.settings.MaxSplitSize
+	if !r.Small && !r.Expandable && !b.split && (whole || b.room-rounded <= smallLimit) {
+		return b.room
+	}
+	return rounded
+}
+
+// segments tiles the ranges with their blocks and the free memory between.
+func (l *layout) segments() []Segment {
+	var segments []Segment
+	rest := l.placed
+	for i := range l.ranges {
+		n := 0
+		for n < len(rest) && rest[n].inside == i {
+			n++
+		}
+		segments = append(segments, l.tile(&l.ranges[i], rest[:n]))
+		rest = rest[n:]
+	}
+	return segments
+}
+
+func (l *layout) tile(r *pastRange, blocks []placedBlock) Segment {
+	if r.from != fromFinal && r.Expandable {
+		r.Small = smallExpandable(r.Size, blocks)
+	}
+	s := r.Segment
+	s.Blocks = nil
+	next := s.Address
+	for i := range blocks {
+		b := blocks[i].Block
+		s.addFree(next, b.Address)
+		b.Size = l.extent(&blocks[i])
+		b.Requested = min(b.Requested, b.Size)
+		s.Blocks = append(s.Blocks, b)
+		next = b.Address + uint64(b.Size)
+	}
+	s.addFree(next, s.Address+uint64(s.Size))
+	return s
+}
+
+func (s *Segment) addFree(from, to uint64) {
+	if from < to {
+		s.Blocks = append(s.Blocks, Block{Address: from, Size: Bytes(to - from), Stack: None})
+	}
+}
+
+// smallExpandable tells which pool a released expandable range was in: large
+// requests are in the large one, and it grows by 20 MiB at a time.
+func smallExpandable(size Bytes, blocks []placedBlock) bool {
+	for i := range blocks {
+		if blocks[i].Requested > smallLimit {
+			return false
+		}
+	}
+	return len(blocks) > 0 || size%largeGranule != 0
+}
+
+// round is what the native allocator makes of a request of up to maxSize: a
+// multiple of 512 B, or of a division of the power of two below.
+func (s *Settings) round(request Bytes) Bytes {
+	if request < minBlock {
+		return minBlock
+	}
+	power := bits.Len64(uint64(request)) - 1
+	divisions := Bytes(s.RoundupPower2Divisions[min(max(power-20, 0), 15)])
+	if divisions <= 1 || (request-1)/minBlock < divisions {
+		return (request + minBlock - 1) &^ (minBlock - 1)
+	}
+	floor := Bytes(1) << power
+	step := floor >> (bits.Len64(uint64(divisions)) - 1)
+	switch {
+	case request == floor:
+		return request
+	case step == 0:
+		return floor << 1
+	}
+	return (request + step - 1) / step * step
+}

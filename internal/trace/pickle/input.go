@@ -1,0 +1,130 @@
+package pickle
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// Error says what is wrong with a pickle, and where.
+type Error struct {
+	Offset  int64 // in the uncompressed stream, in bytes from 0
+	Problem string
+	Err     error // of the reader underneath, or nil
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Problem) }
+
+// Unwrap returns the error of the reader underneath.
+func (e *Error) Unwrap() error { return e.Err }
+
+const (
+	inputSize = 64 << 10
+	longestOp = 1 + 8 // an opcode with the longest argument of fixed size
+	lineLimit = 1 << 10
+)
+
+// input is a buffered reader that knows its offset. Its fields are open to the
+// machine's loop, which looks at every byte.
+type input struct {
+	src      io.Reader
+	buf      []byte // inputSize and longestOp spare bytes, so that an opcode can be looked at whole
+	pos, end int    // buf[pos:end] is read and not consumed
+	base     int64  // offset of buf[0]
+	eof      bool
+}
+
+func newInput(r io.Reader) input {
+	return input{src: r, buf: make([]byte, inputSize+longestOp)}
+}
+
+func (in *input) offset() int64 { return in.base + int64(in.pos) }
+
+// need makes at least n bytes available at buf[pos:]; n is at most inputSize.
+func (in *input) need(n int) error {
+	if in.end-in.pos >= n {
+		return nil
+	}
+	err := in.fill(n)
+	if err == nil && in.end-in.pos < n {
+		err = in.truncated()
+	}
+	return err
+}
+
+// fill reads until n bytes are available, or to the end of the file.
+func (in *input) fill(n int) error {
+	in.base += int64(in.pos)
+	in.end = copy(in.buf, in.buf[in.pos:in.end])
+	in.pos = 0
+	for in.end < n && !in.eof {
+		got, err := in.src.Read(in.buf[in.end:inputSize])
+		in.end += got
+		if err == io.EOF {
+			in.eof = true
+		} else if err != nil && in.end < n {
+			return &Error{Offset: in.base + int64(in.end), Problem: err.Error(), Err: err}
+		}
+	}
+	return nil
+}
+
+func (in *input) truncated() error {
+	return &Error{Offset: in.base + int64(in.end), Err: io.ErrUnexpectedEOF,
+		Problem: "the file ends in the middle of the pickle: it was not written or copied completely"}
+}
+
+// take consumes n bytes, at most inputSize; they are valid until the next read.
+func (in *input) take(n int) ([]byte, error) {
+	if err := in.need(n); err != nil {
+		return nil, err
+	}
+	b := in.buf[in.pos : in.pos+n]
+	in.pos += n
+	return b, nil
+}
+
+// bytes consumes n bytes. What it allocates follows the bytes that are really
+// there, never the length that the file claims.
+func (in *input) bytes(n uint64) ([]byte, error) {
+	if n <= inputSize {
+		return in.take(int(n))
+	}
+	var all bytes.Buffer
+	err := in.chunks(n, func(b []byte) { all.Write(b) })
+	return all.Bytes(), err
+}
+
+func (in *input) skip(n uint64) error { return in.chunks(n, func([]byte) {}) }
+
+func (in *input) chunks(n uint64, use func([]byte)) error {
+	for n > 0 {
+		b, err := in.take(int(min(n, inputSize)))
+		if err != nil {
+			return err
+		}
+		use(b)
+		n -= uint64(len(b))
+	}
+	return nil
+}
+
+// line consumes a line of text, without its end.
+func (in *input) line() (string, error) {
+	for n := 1; n <= lineLimit; n++ {
+		if err := in.need(n); err != nil {
+			return "", err
+		}
+		if in.buf[in.pos+n-1] == '\n' {
+			b, err := in.take(n)
+			return string(b[:n-1]), err
+		}
+	}
+	return "", &Error{Offset: in.offset(), Problem: fmt.Sprintf("a line of text longer than %d bytes", lineLimit)}
+}
+
+// atEnd reports whether nothing follows.
+func (in *input) atEnd() (bool, error) {
+	err := in.fill(1)
+	return in.pos == in.end, err
+}

@@ -1,0 +1,234 @@
+// Package pickle reads pickles of plain data: None, booleans, integers, floats,
+// strings, bytes, tuples, lists, dicts and sets, of protocols 2 to 5. It is a
+// stack machine after CPython's Modules/_pickle.c and Lib/pickletools.py,
+// except that it never imports a name or calls a function: an opcode that would
+// is an error.
+//
+// A value is 8 bytes. A dict can be folded into something smaller the moment it
+// is complete (Folder), so that a list of a million dicts need not exist as
+// such. Nothing recurses, and memory stays within a fixed multiple of the bytes
+// read: whatever the opcodes, Read allocates at most 72 bytes for each byte of
+// the pickle, garbage and the room that growing slices keep spare included, and
+// 1 MiB. What is in use at any moment is less.
+package pickle
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Value is one pickled value, meaningful to the Store that made it. The zero
+// Value is no value at all.
+//
+// The low 4 bits are the tag; the rest is the value itself, or an index into
+// one of the Store's tables.
+type Value uint64
+
+const (
+	tagAbsent = iota
+	tagNone
+	tagBool
+	tagInt      // signed, in the upper 60 bits
+	tagWide     // index into Store.wide
+	tagFloat    // index into Store.floats
+	tagString   // index into Store.strings
+	tagPair     // a tuple of two integers of 30 bits
+	tagWidePair // index into Store.pairs
+	tagOther    // plain data that no caller looks into: other, huge or tuple below
+	tagObject   // index into Store.objects
+
+	// What Store.objects holds. Only a pointer, so that the memo and the stack
+	// see a dict that is filled or folded after they took hold of it.
+	tagEmptyDict
+	tagEmptyList
+	tagDict   // index into Store.bodies: key, value, key, value …
+	tagList   // index into Store.bodies
+	tagFolded // the Folder's own number
+)
+
+const (
+	tagBits  = 4
+	tagMask  = 1<<tagBits - 1
+	pairBits = 30
+)
+
+// MaxFolded is the largest number that a Folder may give.
+const MaxFolded = 1<<(64-tagBits) - 1
+
+func tagged(tag int, payload uint64) Value { return Value(payload<<tagBits | uint64(tag)) }
+
+func (v Value) tag() int        { return int(v & tagMask) }
+func (v Value) payload() uint64 { return uint64(v >> tagBits) }
+
+var (
+	none    = tagged(tagNone, 0)
+	other   = tagged(tagOther, 0) // bytes or a set
+	huge    = tagged(tagOther, 1) // an integer beyond 64 bits
+	tuple   = tagged(tagOther, 2) // any but a pair of integers
+	boolean = [2]Value{tagged(tagBool, 0), tagged(tagBool, 1)}
+)
+
+// Store holds what Values refer to.
+type Store struct {
+	strings table[string]
+	index   map[string]uint32 // of strings
+	recent  [256]uint32       // string numbers by a cheap hash, +1
+	wide    []int64
+	floats  []float64
+	pairs   [][2]int64
+	objects table[Value]
+	bodies  table[[]Value]
+	spare   []uint32 // bodies to use again
+	size    int64
+}
+
+func newStore(known []string) *Store {
+	s := &Store{index: make(map[string]uint32, 2*len(known))}
+	for _, k := range known {
+		s.intern([]byte(k))
+	}
+	return s
+}
+
+// Size is the length of the pickle in bytes. No list has more elements, unless
+// it is looked at in several places.
+func (s *Store) Size() int64 { return s.size }
+
+// Bool returns a boolean.
+func (s *Store) Bool(v Value) (b, ok bool) { return v == boolean[1], v.tag() == tagBool }
+
+// Int returns an integer that fits 64 bits.
+func (s *Store) Int(v Value) (int64, bool) {
+	switch v.tag() {
+	case tagInt:
+		return int64(v) >> tagBits, true
+	case tagWide:
+		return s.wide[v.payload()], true
+	}
+	return 0, false
+}
+
+// Float returns a float, or an integer as one.
+func (s *Store) Float(v Value) (float64, bool) {
+	if v.tag() == tagFloat {
+		return s.floats[v.payload()], true
+	}
+	i, ok := s.Int(v)
+	return float64(i), ok
+}
+
+// String returns a string. Bytes that are not UTF-8 have become U+FFFD.
+func (s *Store) String(v Value) (string, bool) {
+	if v.tag() != tagString {
+		return "", false
+	}
+	return *s.strings.at(v.payload()), true
+}
+
+// StringNumber returns the number of a string: equal strings have equal
+// numbers, and Read's known strings have 0, 1, 2 ….
+func (s *Store) StringNumber(v Value) (int, bool) {
+	return int(v.payload()), v.tag() == tagString
+}
+
+// StringNumbered is the string of a number.
+func (s *Store) StringNumbered(n int) string { return *s.strings.at(uint64(n)) }
+
+// IntPair returns a tuple of two integers.
+func (s *Store) IntPair(v Value) (pair [2]int64, ok bool) {
+	if v.tag() == tagPair {
+		p := v.payload()
+		return [2]int64{int64(p >> pairBits), int64(p & (1<<pairBits - 1))}, true
+	}
+	if v.tag() != tagWidePair {
+		return pair, false
+	}
+	return s.pairs[v.payload()], true
+}
+
+// List returns the elements of a list, which the caller must not keep beyond
+// the next call of Fold.
+func (s *Store) List(v Value) ([]Value, bool) { return s.body(v, tagList, tagEmptyList) }
+
+// Dict returns the items of a dict as key, value, key, value …; of equal keys
+// the last one counts. The caller must not keep them beyond the next call of
+// Fold.
+func (s *Store) Dict(v Value) ([]Value, bool) { return s.body(v, tagDict, tagEmptyDict) }
+
+func (s *Store) body(v Value, tag, empty int) ([]Value, bool) {
+	o := s.object(v)
+	switch o.tag() {
+	case tag:
+		return *s.bodies.at(o.payload()), true
+	case empty:
+		return nil, true
+	}
+	return nil, false
+}
+
+// Folded returns the number that a dict or list was folded into.
+func (s *Store) Folded(v Value) (uint64, bool) {
+	o := s.object(v)
+	return o.payload(), o.tag() == tagFolded
+}
+
+// Fold replaces a list by a number, wherever it is referred to, and takes its
+// memory back. From then on the list can no longer change. The number is at
+// most MaxFolded.
+func (s *Store) Fold(list Value, number uint64) {
+	i := list.payload()
+	o := s.objects.at(i)
+	if o.tag() == tagList {
+		s.recycle(uint32(o.payload()))
+	}
+	*o = tagged(tagFolded, number)
+}
+
+// None reports whether v is None.
+func (s *Store) None(v Value) bool { return v == none }
+
+// Huge reports whether v is an integer that does not fit 64 bits.
+func (s *Store) Huge(v Value) bool { return v == huge }
+
+// Describe names v for a message.
+func (s *Store) Describe(v Value) string {
+	switch v.tag() {
+	case tagAbsent:
+		return "nothing"
+	case tagNone:
+		return "None"
+	case tagBool:
+		return [2]string{"False", "True"}[v.payload()]
+	case tagInt, tagWide:
+		i, _ := s.Int(v)
+		return strconv.FormatInt(i, 10)
+	case tagFloat:
+		return strconv.FormatFloat(s.floats[v.payload()], 'g', -1, 64)
+	case tagString:
+		return describeString(*s.strings.at(v.payload()))
+	case tagPair, tagWidePair:
+		return "a tuple"
+	case tagOther:
+		return [...]string{"bytes or a set", "a huge integer", "a tuple"}[v.payload()]
+	}
+	switch s.object(v).tag() {
+	case tagEmptyDict, tagDict:
+		return "a dict"
+	}
+	return "a list"
+}
+
+func describeString(text string) string {
+	const most = 40
+	if len(text) > most {
+		return fmt.Sprintf("%q… (%d bytes)", text[:most], len(text))
+	}
+	return strconv.Quote(text)
+}
+
+func (s *Store) object(v Value) Value {
+	if v.tag() != tagObject {
+		return 0
+	}
+	return *s.objects.at(v.payload())
+}

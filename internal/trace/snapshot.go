@@ -1,0 +1,195 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/stplan/stplan/internal/trace/pickle"
+)
+
+const advice = "call torch.cuda.memory._record_memory_history() before the first allocation, " +
+	"and save with torch.cuda.memory._dump_snapshot(path)"
+
+// ReadSnapshot reads a PyTorch memory snapshot: the pickle of
+// torch.cuda.memory._snapshot(), plain or compressed with gzip or zstd. The name
+// is for messages. It reads r to its end. What is wrong with the file is an
+// *InputError; an error of r itself is wrapped. After an error one read of r may
+// still be under way.
+//
+// Memory stays within a small multiple of the Trace that results; for a hostile
+// file, within a fixed multiple of its uncompressed size (package pickle), which
+// is bounded by that of the compressed one.
+func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
+	b := newBuilder(name)
+	b.total = sizeOf(r)
+	c := openContainer(r, func(read int64) {
+		b.done = read
+		if opt.Progress != nil {
+			opt.Progress(read, b.total)
+		}
+	})
+	defer c.Close()
+	store, top, err := pickle.Read(c, keyNames, b)
+	if err != nil {
+		return nil, readError(name, err)
+	}
+	b.store = store
+	if err := b.snapshot(top, opt); err != nil {
+		return nil, err
+	}
+	if err := b.trace.validate(opt.AllowNoEvents, entryOf); err != nil {
+		return nil, err
+	}
+	return b.trace, nil
+}
+
+// readError turns an error of the pickle reader into one of ours.
+func readError(name string, err error) error {
+	var p *pickle.Error
+	if !errors.As(err, &p) {
+		return cannotRead(name, err)
+	}
+	var damaged *containerError
+	if p.Err != nil && !errors.As(p.Err, &damaged) && !errors.Is(p.Err, io.ErrUnexpectedEOF) {
+		return cannotRead(name, p.Err)
+	}
+	return &InputError{Name: name, Where: fmt.Sprintf("byte %d", p.Offset), Problem: p.Problem}
+}
+
+// builder makes a Trace of a pickle: of entries, frames and stacks while the
+// pickle is read (pickle.Folder), of everything else once it is there.
+type builder struct {
+	name  string
+	store *pickle.Store
+	trace *Trace
+
+	done, total int64 // bytes of the file that are read, and its size or 0
+
+	shown int64 // list elements that were looked at
+
+	entries []Event // of all devices, in the order of the file
+	taken   int     // what of entries a device has
+	stacks  stackTable
+	labels  map[int]int32 // index into Trace.Strings by number in the store
+	pools   poolTable
+	unknown names // actions
+}
+
+func newBuilder(name string) *builder {
+	return &builder{
+		name:   name,
+		trace:  &Trace{Name: name},
+		stacks: newStackTable(),
+		labels: map[int]int32{},
+		pools:  newPoolTable(),
+	}
+}
+
+// fail blames a place in the recording.
+func (b *builder) fail(where, column, format string, args ...any) error {
+	return &InputError{Name: b.name, Where: where, Column: column, Problem: fmt.Sprintf(format, args...)}
+}
+
+// spend accounts for a list that is about to be copied, or a dict that is about
+// to be searched. It may be in many places at once; neither memory nor time must
+// grow by that.
+func (b *builder) spend(list []pickle.Value, where string) error {
+	if b.shown += int64(len(list)); b.shown > b.store.Size() {
+		return b.fail(where, "", "more entries, blocks and keys than the %d bytes of the file can hold: one list or dict is in many places", b.store.Size())
+	}
+	return nil
+}
+
+// snapshot reads the whole: the dict of _snapshot(), or the list of
+// memory_snapshot(), which is the part "segments" of it.
+func (b *builder) snapshot(top pickle.Value, opt Options) error {
+	if list, ok := b.store.List(top); ok {
+		if !opt.AllowNoEvents {
+			return b.fail("", "", "a list, as torch.cuda.memory_snapshot() returns, has segments but no events; %s", advice)
+		}
+		return b.build(&dict{b: b}, nil, list, opt)
+	}
+	d := b.dict(top, "", "a memory snapshot")
+	traces, segments := d.list(keyDeviceTraces), d.list(keySegments)
+	if d.err == nil && !d.has(keyDeviceTraces) && !d.has(keySegments) {
+		return b.fail("", "", "a dict without device_traces and segments is no memory snapshot; %s", advice)
+	}
+	return b.build(d, traces, segments, opt)
+}
+
+func (b *builder) build(d *dict, traces, segments []pickle.Value, opt Options) error {
+	if d.err != nil {
+		return d.err
+	}
+	devices := deviceTable{recorded: len(traces), index: map[int]*Device{}}
+	steps := []func() error{
+		func() error { return b.events(traces, &devices) },
+		func() error { return b.someEvents(&devices, opt) },
+		func() error { return b.segments(segments, &devices) },
+		func() error { return b.annotations(d.list(keyExternalAnnotations), &devices) },
+		func() error { return b.settings(d.get(keyAllocatorSettings)) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if d.err != nil {
+		return d.err
+	}
+	b.trace.Devices = devices.sorted()
+	for i := range b.trace.Devices {
+		if device := &b.trace.Devices[i]; len(device.Events) > 0 {
+			if err := b.begin(d, device, opt.Base); err != nil {
+				return err
+			}
+		}
+	}
+	b.trace.Stacks = b.stacks.table
+	return nil
+}
+
+// begin finds out what came before a device's first entry, and notes what the
+// recording leaves out.
+func (b *builder) begin(d *dict, device *Device, base *Trace) error {
+	p := pastOf(device.Events)
+	b.noteTruncation(d, device, p)
+	b.noteMissing(device, base != nil)
+	return b.initial(device, p, base)
+}
+
+func (b *builder) someEvents(devices *deviceTable, opt Options) error {
+	if len(devices.list) > 0 || opt.AllowNoEvents {
+		return nil
+	}
+	return b.fail("", "", "a snapshot without events: history was not being recorded when it was taken; %s", advice)
+}
+
+// deviceTable collects the devices that have anything to show.
+type deviceTable struct {
+	recorded int // length of device_traces
+	list     []*Device
+	index    map[int]*Device
+}
+
+func (t *deviceTable) get(ordinal int) *Device {
+	d := t.index[ordinal]
+	if d == nil {
+		d = &Device{Ordinal: ordinal}
+		t.index[ordinal] = d
+		t.list = append(t.list, d)
+	}
+	return d
+}
+
+func (t *deviceTable) sorted() []Device {
+	slices.SortFunc(t.list, func(a, b *Device) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	devices := make([]Device, len(t.list))
+	for i, d := range t.list {
+		devices[i] = *d
+	}
+	return devices
+}

@@ -1,0 +1,230 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	chunkSize = 256 << 10
+	// maxExpansion bounds what a compressed file may grow to: entries differ in
+	// address and time, so that real snapshots shrink to about 1/16. More than
+	// this plus the slack is a decompression bomb.
+	maxExpansion   = 256
+	expansionSlack = 16 << 20
+	maxZstdWindow  = 128 << 20 // zstd --long
+)
+
+// containerError says that the compression around a snapshot is damaged.
+type containerError struct{ problem string }
+
+func (e *containerError) Error() string { return e.problem }
+
+// chunk is a piece of the uncompressed stream.
+type chunk struct {
+	data []byte
+	read int64 // bytes of the file that were read to get here
+	err  error
+}
+
+// container uncompresses a file in a goroutine of its own, so that the parser
+// need not wait for it. It has two buffers: one fills while the other is read.
+type container struct {
+	ready    chan chunk
+	empty    chan []byte
+	stop     chan struct{}
+	current  chunk
+	rest     []byte // of current.data
+	progress func(int64)
+}
+
+// openContainer starts to uncompress r: gzip (also several members), zstd or
+// plain, by its first bytes. progress is called by Read. The caller must Close.
+func openContainer(r io.Reader, progress func(read int64)) *container {
+	c := &container{
+		ready:    make(chan chunk, 1),
+		empty:    make(chan []byte, 2),
+		stop:     make(chan struct{}),
+		progress: progress,
+	}
+	c.empty <- make([]byte, chunkSize)
+	c.empty <- make([]byte, chunkSize)
+	go c.fill(r)
+	return c
+}
+
+// Close ends the goroutine. It does not wait for it: where the stream was not
+// read to its end, one last read of r may be under way, and that of a pipe ends
+// when its writer pleases.
+func (c *container) Close() { close(c.stop) }
+
+// Read implements io.Reader.
+func (c *container) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		if c.current.err != nil {
+			return 0, c.current.err
+		}
+		if c.current.data != nil {
+			c.empty <- c.current.data[:chunkSize]
+		}
+		c.current = <-c.ready
+		c.rest = c.current.data
+		c.progress(c.current.read)
+		if len(c.rest) == 0 {
+			return 0, c.current.err
+		}
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// fill hands over one chunk after the other; the last has an error.
+func (c *container) fill(r io.Reader) {
+	defer close(c.ready)
+	source := &counter{r: r}
+	plain, err := uncompress(source)
+	if err == nil {
+		defer plain.Close()
+	}
+	for first := true; ; first = false {
+		var buf []byte
+		select {
+		case buf = <-c.empty:
+		case <-c.stop:
+			return
+		}
+		next := chunk{err: err}
+		if err == nil {
+			next = read(plain, buf, first)
+		}
+		next.read = source.read
+		select {
+		case c.ready <- next:
+		case <-c.stop:
+			return
+		}
+		if next.err != nil {
+			return
+		}
+	}
+}
+
+// read fills buf as far as the stream goes, or with what is there at first: a
+// writer into a pipe may take its time, and what comes first is often enough to
+// know that it is no snapshot.
+func read(r io.Reader, buf []byte, first bool) chunk {
+	var n int
+	var err error
+	for n < len(buf) && err == nil && (n == 0 || !first) {
+		var got int
+		got, err = r.Read(buf[n:])
+		n += got
+	}
+	return chunk{data: buf[:n], err: err}
+}
+
+// counter counts what is read of the file, and remembers what the file system
+// said, to tell a bad disk from bad data.
+type counter struct {
+	r    io.Reader
+	read int64
+	err  error
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.read += int64(n)
+	if err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+	zipMagic  = []byte{'P', 'K', 3, 4}
+)
+
+func uncompress(source *counter) (io.ReadCloser, error) {
+	in := bufio.NewReaderSize(source, 64<<10)
+	magic, _ := in.Peek(4) // a file shorter than this is a plain one
+	switch {
+	case bytes.HasPrefix(magic, gzipMagic):
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, compressionError(source, "gzip", err)
+		}
+		return newBounded(z, source, "gzip", z.Close), nil
+	case bytes.HasPrefix(magic, zstdMagic):
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, compressionError(source, "zstd", err)
+		}
+		return newBounded(z, source, "zstd", func() error { z.Close(); return nil }), nil
+	case bytes.HasPrefix(magic, zipMagic):
+		return nil, &containerError{"a zip archive, as torch.save writes; expected a pickle, as torch.cuda.memory._dump_snapshot writes"}
+	}
+	return io.NopCloser(in), nil
+}
+
+// bounded refuses a stream that grows beyond all proportion to its file.
+type bounded struct {
+	io.Reader
+	source *counter
+	kind   string
+	close  func() error
+	total  int64
+}
+
+func newBounded(r io.Reader, source *counter, kind string, closing func() error) *bounded {
+	return &bounded{Reader: r, source: source, kind: kind, close: closing}
+}
+
+func (b *bounded) Close() error { return b.close() }
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.total += int64(n)
+	if b.total > expansionSlack && b.total-expansionSlack > maxExpansion*b.source.read {
+		return 0, &containerError{fmt.Sprintf(
+			"%d bytes of %s data have grown to more than %d: over %d to 1 is no snapshot",
+			b.source.read, b.kind, b.total, maxExpansion)}
+	}
+	if err != nil && err != io.EOF {
+		err = compressionError(b.source, b.kind, err)
+	}
+	return n, err
+}
+
+// compressionError puts a decompressor's error in plain words.
+func compressionError(source *counter, kind string, err error) error {
+	switch {
+	case source.err != nil:
+		return source.err
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return &containerError{"the " + kind + " data end early: the file was not written or copied completely"}
+	}
+	return &containerError{"damaged " + kind + " data: " + err.Error()}
+}
+
+// sizeOf is the size of the file behind r, 0 where there is no telling.
+func sizeOf(r io.Reader) int64 {
+	switch f := r.(type) {
+	case interface{ Stat() (fs.FileInfo, error) }:
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return info.Size()
+		}
+	case interface{ Len() int }:
+		return int64(f.Len())
+	}
+	return 0
+}

@@ -1,0 +1,155 @@
+package trace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+
+	"github.com/stplan/stplan/internal/trace/pickle"
+)
+
+// stackTable keeps every frame and every stack once.
+type stackTable struct {
+	frames map[Frame]int32
+	table  Stacks
+	seed   maphash.Seed
+	heads  map[uint64]int32 // the newest stack with a hash
+	next   []int32          // the stack before it with the same hash, or None
+	ids    []int32          // scratch: the stack at hand
+	raw    []byte           // scratch: its bytes
+}
+
+func newStackTable() stackTable {
+	return stackTable{frames: map[Frame]int32{}, heads: map[uint64]int32{}, seed: maphash.MakeSeed()}
+}
+
+// frame numbers a frame; what is wrong with it is in d.err.
+func (b *builder) frame(d *dict) int32 {
+	f := Frame{File: d.text(keyFilename), Name: d.text(keyName)}
+	f.Line = d.line()
+	if d.err != nil {
+		return None
+	}
+	return b.stacks.frame(f)
+}
+
+// line reads a line number. Generated code and profilers leave odd ones, None
+// and -1 among them: what is no line is 0, and no reason to refuse a recording.
+func (d *dict) line() int32 {
+	v := d.get(keyLine)
+	i, ok := d.b.store.Int(v)
+	switch {
+	case ok && i >= 0 && i <= math.MaxInt32:
+		return int32(i)
+	case !ok && v != 0 && !d.b.store.None(v) && !d.b.store.Huge(v):
+		d.wrong(keyLine, "a line number")
+	}
+	return 0
+}
+
+// badFrames says why a list of frames cannot be a stack.
+func (b *builder) badFrames(v pickle.Value, where string) error {
+	list, ok := b.store.List(v)
+	if !ok {
+		return b.fail(where, keyNames[keyFrames], "expected %s, found %s", wantFrames, b.describe(v))
+	}
+	for i, v := range list {
+		number, folded := b.store.Folded(v)
+		if class, _ := unfold(number); folded && class == foldedFrame {
+			continue
+		}
+		d := b.dict(v, fmt.Sprintf("%s: %s: frame %d", where, keyNames[keyFrames], i), "a stack frame")
+		if d.err == nil {
+			b.frame(d)
+		}
+		if d.err == nil { // it was changed after it was complete
+			d.err = b.fail(d.where, "", "expected a stack frame, found %s", b.describe(v))
+		}
+		return d.err
+	}
+	return b.fail(where, keyNames[keyFrames], "more than %d frames in all stacks", math.MaxInt32)
+}
+
+func (t *stackTable) frame(f Frame) int32 {
+	id, ok := t.frames[f]
+	if !ok {
+		id = int32(len(t.table.Frames))
+		t.table.Frames = append(t.table.Frames, f)
+		t.frames[f] = id
+	}
+	return id
+}
+
+// stack numbers a list of frames and folds the list, so that the next entry
+// that shares it need not look at the frames again. An empty one is None.
+func (b *builder) stack(v pickle.Value) (int32, bool) {
+	if number, ok := b.store.Folded(v); ok {
+		class, n := unfold(number)
+		return int32(n), class == foldedStack
+	}
+	list, ok := b.store.List(v)
+	if !ok || len(list) == 0 {
+		return None, ok
+	}
+	t := &b.stacks
+	t.ids = t.ids[:0]
+	for _, v := range list {
+		number, ok := b.store.Folded(v)
+		class, n := unfold(number)
+		if !ok || class != foldedFrame {
+			return None, false
+		}
+		t.ids = append(t.ids, int32(n))
+	}
+	id, ok := t.number(t.ids)
+	if ok {
+		b.store.Fold(v, fold(foldedStack, int(id)))
+	}
+	return id, ok
+}
+
+// number finds a stack by its frames, or adds it where there is room left.
+func (t *stackTable) number(ids []int32) (int32, bool) {
+	t.raw = t.raw[:0]
+	for _, id := range ids {
+		t.raw = binary.LittleEndian.AppendUint32(t.raw, uint32(id))
+	}
+	hash := maphash.Bytes(t.seed, t.raw)
+	head, ok := t.heads[hash]
+	if !ok {
+		head = None
+	}
+	for i := head; i != None; i = t.next[i] {
+		if slices.Equal(t.table.At(i), ids) {
+			return i, true
+		}
+	}
+	if len(t.table.Index) > math.MaxInt32-len(ids) {
+		return None, false
+	}
+	return t.add(hash, head, ids), true
+}
+
+func (t *stackTable) add(hash uint64, head int32, ids []int32) int32 {
+	if t.table.Bounds == nil {
+		t.table.Bounds = []int32{0}
+	}
+	id := int32(t.table.Len())
+	t.table.Index = append(t.table.Index, ids...)
+	t.table.Bounds = append(t.table.Bounds, int32(len(t.table.Index)))
+	t.next = append(t.next, head)
+	t.heads[hash] = id
+	return id
+}
+
+// copyOf numbers a stack of another trace; None where there is no room left.
+func (t *stackTable) copyOf(from *Stacks, id int32) int32 {
+	t.ids = t.ids[:0]
+	for _, f := range from.At(id) {
+		t.ids = append(t.ids, t.frame(from.Frames[f]))
+	}
+	mine, _ := t.number(t.ids)
+	return mine
+}
