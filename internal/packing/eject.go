@@ -1,0 +1,442 @@
+package packing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// eject looks for a layout under a cap by inserting buffer after buffer, each
+// at the offset where it costs least to throw out what is in the way; what was
+// thrown out is inserted again before anything new. A buffer that had to throw
+// out others becomes harder to throw out itself, so the search does not run in
+// circles (ejection chains with adaptive weights, as Nagata and Bräysy use them
+// for vehicle routing, Operations Research Letters 37, 2009). The horizon
+// grows with the order, and all of it holds at all times.
+//
+// On success the cap goes down. Several orders and seeds try the same cap side
+// by side, and the first in the list that succeeds counts.
+func eject(s *search, best layout) layout {
+	e, ok := newEjection(s.in)
+	if !ok {
+		return best
+	}
+	share := int64(0) // of the gap that the next cap leaves, in eighths
+	for round := range ejectRounds {
+		if best.makespan <= s.target || s.ctx.Err() != nil {
+			break
+		}
+		limit := s.target + (best.makespan-s.target)*share/8
+		found, ok := s.decide(contest{
+			tasks:  len(ejectStarts),
+			target: best.makespan - 1,
+			known:  best.makespan - 1,
+			run: func(i int, j *job) (layout, bool) {
+				l, ok := e.attempt(j, limit, ejectStarts[i], uint64(round))
+				l.heuristic = "eject(" + ejectStarts[i].order.name + ")"
+				return l, ok && l.makespan < best.makespan
+			},
+		})
+		switch {
+		case ok:
+			best, share = found, 0
+		case share == 0:
+			share = 2
+		default:
+			share += 2
+		}
+		if share >= 8 {
+			break
+		}
+	}
+	return best
+}
+
+// The work of eject: so many caps, so many looks at a neighbour for each
+// attempt at one, in all and for each buffer, and no more than so many pairs of
+// neighbours in memory.
+const (
+	ejectRounds   = 8
+	ejectLooks    = 15_000_000
+	ejectLooksPer = 20_000
+	ejectPairs    = 30_000_000
+)
+
+// cheapestLooks is what weighing one neighbour costs, in looks.
+const cheapestLooks = 16
+
+// ejectPool is the share of the lower bound that the smallest buffers may add
+// up to at any time and be left out of the search: they fill holes in the end.
+const ejectPool = 1e-4
+
+// ejectStart is one way to run an attempt.
+type ejectStart struct {
+	order order
+	// high sends short-lived buffers to the highest free place, the rest to
+	// the lowest.
+	high bool
+}
+
+var ejectStarts = []ejectStart{
+	{byCrestLife, false}, {byStart, true}, {byCrestSize, false}, {byStart, false},
+}
+
+// ejection is what all attempts share.
+type ejection struct {
+	in      *instance
+	members []bool    // those that the search places
+	pool    []int32   // the small rest, by crest and size
+	near    [][]int32 // of each member, the members whose life overlaps its own
+	floor   []int64   // of each member, the base block during its life
+	base    []int64   // offsets in the base block, -1 outside
+	median  int64     // life
+}
+
+// newEjection says false where the problem is too dense to hold.
+func newEjection(in *instance) (*ejection, bool) {
+	e := &ejection{in: in, members: make([]bool, in.n), base: make([]int64, in.n), floor: make([]int64, in.n), median: medianLife(in)}
+	small := poolSize(in)
+	for b := range in.n {
+		e.members[b] = in.size[b] > small
+		e.base[b] = -1
+	}
+	if e.pairs() > ejectPairs/8 {
+		e.buildBase()
+	}
+	if e.pairs() > ejectPairs {
+		return nil, false
+	}
+	for _, b := range byCrestSize.sorted(in) {
+		if !e.members[b] && e.base[b] < 0 {
+			e.pool = append(e.pool, b)
+		}
+	}
+	e.meet()
+	return e, true
+}
+
+// poolSize is the largest size such that all buffers up to it together never
+// hold more than ejectPool of the bound.
+func poolSize(in *instance) int64 {
+	sizes := slices.Clone(in.size)
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	share := int64(float64(in.bound) * ejectPool)
+	load := make([]int64, in.sections+1)
+	fits := func(small int64) bool {
+		clear(load)
+		for b := range in.n {
+			if in.size[b] <= small {
+				load[in.lo[b]] += in.size[b]
+				load[in.hi[b]] -= in.size[b]
+			}
+		}
+		var live int64
+		for _, d := range load {
+			if live += d; live > share {
+				return false
+			}
+		}
+		return true
+	}
+	k, _ := slices.BinarySearchFunc(sizes, share, func(size, _ int64) int {
+		if fits(size) {
+			return -1
+		}
+		return 1
+	})
+	if k == 0 {
+		return 0
+	}
+	return sizes[k-1]
+}
+
+// buildBase stacks the residents in the order of their starts. The others stay
+// above those that have started before they end.
+func (e *ejection) buildBase() {
+	in := e.in
+	height := make([]int64, in.sections+1)
+	var top int64
+	s := int32(0)
+	for b := range int32(in.n) {
+		for ; s < in.lo[b]; s++ {
+			height[s] = top
+		}
+		if in.resident(b) {
+			e.base[b], e.members[b] = top, false
+			top += in.size[b]
+		}
+	}
+	for ; int(s) < len(height); s++ {
+		height[s] = top
+	}
+	for b := range in.n {
+		e.floor[b] = height[in.hi[b]-1]
+	}
+}
+
+// pairs counts the overlapping pairs of members.
+func (e *ejection) pairs() int64 {
+	begun := make([]int64, e.in.sections+1) // members that start before section s
+	for b := range e.in.n {
+		if e.members[b] {
+			begun[e.in.lo[b]+1]++
+		}
+	}
+	for s := range e.in.sections {
+		begun[s+1] += begun[s]
+	}
+	var n int64
+	for b := range e.in.n {
+		if e.members[b] {
+			n += begun[e.in.hi[b]] - begun[e.in.lo[b]+1]
+		}
+	}
+	return n
+}
+
+func (e *ejection) meet() {
+	in := e.in
+	e.near = make([][]int32, in.n)
+	for b := range int32(in.n) {
+		for c := b + 1; e.members[b] && int(c) < in.n && in.lo[c] < in.hi[b]; c++ {
+			if e.members[c] {
+				e.near[b] = append(e.near[b], c)
+				e.near[c] = append(e.near[c], b)
+			}
+		}
+	}
+}
+
+// attempt is one search under a cap.
+type attempt struct {
+	*ejection
+	cap    int64
+	high   bool
+	off    []int64   // -1 outside
+	worth  []float64 // what it costs to throw a buffer out
+	unit   []float64 // by how much worth grows
+	rank   []int32
+	out    rankHeap // thrown out, to be inserted first
+	looks  int64
+	random uint64
+
+	blocks []block // scratch: what is placed near the buffer at hand, by lo
+	ends   []block // the same by hi, worth summed up
+}
+
+// block is a placed neighbour. sum is the worth of it and of all before it.
+type block struct {
+	lo, hi int64
+	sum    float64
+	b      int32
+}
+
+func (e *ejection) attempt(j *job, limit int64, start ejectStart, seed uint64) (layout, bool) {
+	in := e.in
+	seq := start.order.sorted(in)
+	a := &attempt{ejection: e, cap: limit, high: start.high, off: make([]int64, in.n), worth: make([]float64, in.n),
+		unit: make([]float64, in.n), rank: make([]int32, in.n), random: seed}
+	for r, b := range seq {
+		a.off[b], a.rank[b] = -1, int32(r)
+		a.unit[b] = float64(in.size[b]) * math.Sqrt(in.lifeKey(b))
+		a.worth[b] = a.unit[b]
+	}
+	step, budget := 0, min(ejectLooks, ejectLooksPer*int64(in.n))
+	for _, b := range seq {
+		if !e.members[b] {
+			continue
+		}
+		for next := b; ; next = seq[a.out.pop()] {
+			step++
+			if a.looks > budget || step%stopEvery == 0 && j.stopped() || !a.insert(next) {
+				return layout{}, false
+			}
+			if len(a.out) == 0 {
+				break
+			}
+		}
+	}
+	return e.complete(j, a.off)
+}
+
+// insert places b, throwing out what is in the way. It fails only where b does
+// not fit under the cap at all.
+func (a *attempt) insert(b int32) bool {
+	size, floor := a.in.size[b], a.floor[b]
+	if floor+size > a.cap {
+		return false
+	}
+	a.survey(b)
+	x := a.hole(floor, size, a.high && a.in.life(b) < a.median)
+	if x < 0 {
+		x = a.cheapest(floor, size)
+		a.worth[b] += a.unit[b]
+		for _, o := range a.blocks {
+			if o.lo < x+size && x < o.hi {
+				a.off[o.b] = -1
+				a.out.push(a.rank[o.b])
+			}
+		}
+	}
+	a.off[b] = x
+	return true
+}
+
+// survey lists what is placed near b.
+func (a *attempt) survey(b int32) {
+	a.blocks = a.blocks[:0]
+	for _, c := range a.near[b] {
+		if x := a.off[c]; x >= 0 {
+			a.blocks = append(a.blocks, block{lo: x, hi: x + a.in.size[c], b: c})
+		}
+	}
+	a.looks += int64(len(a.near[b])) + 8
+	slices.SortFunc(a.blocks, func(x, y block) int { return cmp.Or(cmp.Compare(x.lo, y.lo), cmp.Compare(x.b, y.b)) })
+}
+
+// hole is the lowest or highest free offset from floor up, or -1.
+func (a *attempt) hole(floor, size int64, high bool) int64 {
+	x, found := floor, int64(-1)
+	for _, o := range a.blocks {
+		if o.lo-x >= size {
+			if !high {
+				return x
+			}
+			found = o.lo - size
+		}
+		x = max(x, o.hi)
+	}
+	if a.cap-x < size {
+		return found
+	}
+	if high {
+		return a.cap - size
+	}
+	return x
+}
+
+// cheapest is the offset where the worth of what is in the way is least. The
+// cost only falls where a block ends and only rises where one begins, so the
+// floor and the ends, and the places just below a block, are enough.
+func (a *attempt) cheapest(floor, size int64) int64 {
+	a.looks += cheapestLooks * int64(len(a.blocks))
+	a.ends = append(a.ends[:0], a.blocks...)
+	slices.SortFunc(a.ends, func(x, y block) int { return cmp.Or(cmp.Compare(x.hi, y.hi), cmp.Compare(x.b, y.b)) })
+	sum := 0.0
+	for i := range a.blocks {
+		sum += a.worth[a.blocks[i].b]
+		a.blocks[i].sum = sum
+	}
+	sum = 0
+	for i := range a.ends {
+		sum += a.worth[a.ends[i].b]
+		a.ends[i].sum = sum
+	}
+	best, least, ties := floor, a.cost(floor, size), uint64(1)
+	try := func(x int64) {
+		if x < floor || x+size > a.cap {
+			return
+		}
+		c := a.cost(x, size)
+		if c < least {
+			best, least, ties = x, c, 1
+		} else if c == least {
+			if ties++; a.draw()%ties == 0 {
+				best = x
+			}
+		}
+	}
+	for _, o := range a.blocks {
+		try(o.hi)
+		try(o.lo - size)
+	}
+	try(a.cap - size)
+	return best
+}
+
+func (a *attempt) cost(x, size int64) float64 {
+	begun, _ := slices.BinarySearchFunc(a.blocks, x+size, func(o block, y int64) int { return cmp.Compare(o.lo, y) })
+	ended, _ := slices.BinarySearchFunc(a.ends, x, func(o block, y int64) int {
+		if o.hi <= y {
+			return -1
+		}
+		return 1
+	})
+	c := 0.0
+	if begun > 0 {
+		c = a.blocks[begun-1].sum
+	}
+	if ended > 0 {
+		c -= a.ends[ended-1].sum
+	}
+	return c
+}
+
+// draw is the next number of a splitmix64 sequence (Steele, Lea and Flood,
+// OOPSLA 2014).
+func (a *attempt) draw() uint64 {
+	a.random += 0x9e3779b97f4a7c15
+	z := a.random
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// complete adds the base block, and the pool by first fit.
+func (e *ejection) complete(j *job, off []int64) (layout, bool) {
+	var settled []int32
+	for b := range int32(e.in.n) {
+		if e.base[b] >= 0 {
+			off[b] = e.base[b]
+		}
+		if off[b] >= 0 {
+			settled = append(settled, b)
+		}
+	}
+	return place(j, append(settled, e.pool...), func(t *occupancy, b int32) int64 {
+		if off[b] >= 0 {
+			return off[b]
+		}
+		return t.lowest(e.in.lo[b], e.in.hi[b], e.in.size[b], 0)
+	})
+}
+
+// rankHeap is a binary heap of ranks, the least first.
+type rankHeap []int32
+
+func (h *rankHeap) push(r int32) {
+	s := append(*h, r)
+	i := len(s) - 1
+	for ; i > 0 && s[(i-1)/2] > r; i = (i - 1) / 2 {
+		s[i] = s[(i-1)/2]
+	}
+	s[i] = r
+	*h = s
+}
+
+func (h *rankHeap) pop() int32 {
+	s := *h
+	least, last := s[0], s[len(s)-1]
+	s = s[:len(s)-1]
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(s) {
+			break
+		}
+		if child+1 < len(s) && s[child+1] < s[child] {
+			child++
+		}
+		if s[child] >= last {
+			break
+		}
+		s[i] = s[child]
+		i = child
+	}
+	if len(s) > 0 {
+		s[i] = last
+	}
+	*h = s
+	return least
+}

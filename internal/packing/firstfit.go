@@ -1,0 +1,26 @@
+package packing
+
+// firstFit places buffers in the given order, each at the lowest offset that
+// is free throughout its life.
+func firstFit(j *job, seq []int32) (layout, bool) {
+	return place(j, seq, func(t *occupancy, b int32) int64 {
+		return t.lowest(j.in.lo[b], j.in.hi[b], j.in.size[b], 0)
+	})
+}
+
+// place runs one pass over seq, asking where to put each buffer.
+func place(j *job, seq []int32, choose func(t *occupancy, b int32) int64) (layout, bool) {
+	in := j.in
+	t := newOccupancy(in.sections)
+	l := layout{off: make([]int64, in.n)}
+	for i, b := range seq {
+		if j.halted(i, l.makespan) {
+			return layout{}, false
+		}
+		x := choose(t, b)
+		l.off[b] = x
+		l.makespan = max(l.makespan, x+in.size[b])
+		t.take(in.lo[b], in.hi[b], span{x, x + in.size[b]})
+	}
+	return l, l.makespan <= j.limit.Load()
+}

@@ -1,0 +1,206 @@
+package packing
+
+// span is a range of offsets [lo, hi).
+type span struct{ lo, hi int64 }
+
+// spans is a sorted list of disjoint ranges that do not touch.
+type spans []span
+
+// after is the index of the first span that ends above x, starting at i. It
+// gallops, since the answer is mostly near.
+func (l spans) after(i int, x int64) int {
+	step := 1
+	for i+step <= len(l) && l[i+step-1].hi <= x {
+		i += step
+		step *= 2
+	}
+	end := min(i+step-1, len(l))
+	for i < end {
+		m := (i + end) / 2
+		if l[m].hi <= x {
+			i = m + 1
+		} else {
+			end = m
+		}
+	}
+	return i
+}
+
+// add includes s, merging what it overlaps or touches.
+func (l spans) add(s span) spans {
+	i := l.after(0, s.lo-1)
+	j := i
+	for ; j < len(l) && l[j].lo <= s.hi; j++ {
+		s.lo, s.hi = min(s.lo, l[j].lo), max(s.hi, l[j].hi)
+	}
+	if j == i {
+		l = append(l, span{})
+		copy(l[i+1:], l[i:])
+		l[i] = s
+		return l
+	}
+	l[i] = s
+	return append(l[:i+1], l[j:]...)
+}
+
+// occupancy answers where a live range is free, among buffers placed so far.
+// It is a segment tree over sections: covers[v] holds what is taken throughout
+// node v's sections, touches[v] what is taken anywhere in them, each as merged
+// spans. A query needs touches of the O(log n) nodes that make up its range
+// and covers of those above them, and leapfrogs over these lists.
+type occupancy struct {
+	leaves  int32
+	covers  []spans
+	touches []spans
+
+	// Scratch of the query at hand.
+	own, above []int32
+	lists      []spans
+	cursors    []int
+}
+
+func newOccupancy(sections int) *occupancy {
+	leaves := int32(1)
+	for int(leaves) < sections {
+		leaves *= 2
+	}
+	return &occupancy{leaves: leaves, covers: make([]spans, 2*leaves), touches: make([]spans, 2*leaves)}
+}
+
+// parts sets own to the nodes that make up [lo, hi) and above to the nodes over
+// any of these. While they climb, the ancestors of the first and the last leaf
+// lie above a part from the level on where they stick out of [lo, hi).
+func (t *occupancy) parts(lo, hi int32) {
+	t.own, t.above = t.own[:0], t.above[:0]
+	l, r := lo+t.leaves, hi+t.leaves
+	leftOut, rightOut := false, false
+	for left, right := l, r-1; left >= 1; left, right = left/2, right/2 {
+		if leftOut {
+			t.above = append(t.above, left)
+		}
+		if rightOut && (right != left || !leftOut) {
+			t.above = append(t.above, right)
+		}
+		if l < r && l&1 == 1 {
+			t.own = append(t.own, l)
+			l++
+			leftOut = true
+		}
+		if l < r && r&1 == 1 {
+			r--
+			t.own = append(t.own, r)
+			rightOut = true
+		}
+		l, r = l/2, r/2
+	}
+}
+
+// take marks s as taken during sections [lo, hi).
+func (t *occupancy) take(lo, hi int32, s span) {
+	t.parts(lo, hi)
+	for _, v := range t.own {
+		t.covers[v] = t.covers[v].add(s)
+		t.touches[v] = t.touches[v].add(s)
+	}
+	for _, v := range t.above {
+		t.touches[v] = t.touches[v].add(s)
+	}
+}
+
+// ask gathers the lists whose union is what is taken during [lo, hi).
+func (t *occupancy) ask(lo, hi int32) {
+	t.parts(lo, hi)
+	t.lists, t.cursors = t.lists[:0], t.cursors[:0]
+	for _, v := range t.own {
+		t.gather(t.touches[v])
+	}
+	for _, v := range t.above {
+		t.gather(t.covers[v])
+	}
+}
+
+func (t *occupancy) gather(l spans) {
+	if len(l) > 0 {
+		t.lists = append(t.lists, l)
+		t.cursors = append(t.cursors, 0)
+	}
+}
+
+// lowest is the least offset at or above from where size units are free
+// during [lo, hi).
+func (t *occupancy) lowest(lo, hi int32, size, from int64) int64 {
+	t.ask(lo, hi)
+	return t.leap(size, from)
+}
+
+// leap moves x up past every span in the way until one round over the lists
+// finds none. The cursors only move up, so x must not go down between calls.
+func (t *occupancy) leap(size, x int64) int64 {
+	for calm := 0; calm < len(t.lists); {
+		for k, l := range t.lists {
+			c := l.after(t.cursors[k], x)
+			for ; c < len(l) && l[c].lo < x+size; c++ {
+				x = l[c].hi
+				calm = 0
+			}
+			t.cursors[k] = c
+			calm++
+		}
+	}
+	return x
+}
+
+// tightest is the offset of the smallest gap of at least size units during
+// [lo, hi), the lowest among equals; the room above everything comes last.
+func (t *occupancy) tightest(lo, hi int32, size int64) int64 {
+	t.ask(lo, hi)
+	best, waste := int64(-1), int64(0)
+	x := t.leap(size, 0)
+	for {
+		ceiling, bounded := t.ceiling()
+		if !bounded {
+			if best < 0 {
+				return x
+			}
+			return best
+		}
+		if w := ceiling - x - size; best < 0 || w < waste {
+			best, waste = x, w
+		}
+		x = t.leap(size, ceiling)
+	}
+}
+
+// ceiling is where the free gap that leap has just found ends.
+func (t *occupancy) ceiling() (int64, bool) {
+	least, bounded := int64(0), false
+	for k, l := range t.lists {
+		if c := t.cursors[k]; c < len(l) && (!bounded || l[c].lo < least) {
+			least, bounded = l[c].lo, true
+		}
+	}
+	return least, bounded
+}
+
+// highest is the largest offset where size units are free below limit during
+// [lo, hi), or -1.
+func (t *occupancy) highest(lo, hi int32, size, limit int64) int64 {
+	t.ask(lo, hi)
+	x := limit - size
+	for calm := 0; x >= 0 && calm < len(t.lists); {
+		for _, l := range t.lists {
+			// The last span that starts below x+size is the first one that
+			// ends above x+size-1, or the one before that.
+			c := l.after(0, x+size-1)
+			if c == len(l) || l[c].lo >= x+size {
+				c--
+			}
+			for ; c >= 0 && l[c].hi > x; c-- {
+				x = l[c].lo - size
+				calm = 0
+			}
+			calm++
+		}
+	}
+	return max(x, -1)
+}

@@ -1,0 +1,85 @@
+package packing
+
+import (
+	"context"
+	"math"
+)
+
+// search is one run of Pack.
+type search struct {
+	caller context.Context
+	ctx    context.Context // with the time limit
+	cancel context.CancelFunc
+	in     *instance
+	opt    Options
+	target int64 // units; a makespan up to it ends the search
+
+	proven int64 // units; no layout has a smaller makespan
+
+	steps, total int
+	timeLimitHit bool
+}
+
+func newSearch(ctx context.Context, in *instance, opt Options) *search {
+	s := &search{caller: ctx, in: in, opt: opt, proven: in.bound, target: max(in.bound, int64(opt.Capacity/in.unit))}
+	s.ctx, s.cancel = ctx, func() {}
+	if opt.TimeLimit > 0 {
+		s.ctx, s.cancel = context.WithTimeout(ctx, opt.TimeLimit)
+	}
+	return s
+}
+
+// run is the portfolio, then every refinement in turn while there is a gap.
+func (s *search) run() (layout, error) {
+	if s.in.n == 0 {
+		return layout{heuristic: "none"}, s.caller.Err()
+	}
+	rules := rulesFor(s.in.n)
+	s.total = len(rules) + len(refinements)*refinementSteps
+	best, _ := s.decide(contest{
+		tasks:  len(rules),
+		target: s.target,
+		known:  math.MaxInt64,
+		must:   true,
+		run: func(i int, j *job) (layout, bool) {
+			l, ok := rules[i].run(j)
+			l.heuristic = rules[i].name
+			return l, ok
+		},
+		done: func(best int64) { s.step(s.steps+1, best) },
+	})
+	for i, r := range refinements {
+		if s.settled(best) || s.ctx.Err() != nil {
+			break
+		}
+		best = r(s, best)
+		s.step(len(rules)+(i+1)*refinementSteps, best.makespan)
+	}
+	s.step(s.total, best.makespan)
+	s.timeLimitHit = s.ctx.Err() != nil
+	return best, s.caller.Err()
+}
+
+// settled says that nothing better can be had: the target is reached or known
+// to be out of reach, or the makespan is known to be the least.
+func (s *search) settled(best layout) bool {
+	return best.makespan <= max(s.target, s.proven) || s.opt.Capacity > 0 && s.proven > s.target
+}
+
+// refinement looks for a layout with a smaller makespan than best, and returns
+// best itself where it finds none. Its work is bounded by counting, never by a
+// clock.
+type refinement func(s *search, best layout) layout
+
+// refinements run in this order.
+var refinements = []refinement{crux, solve, squeak, eject}
+
+// refinementSteps is the share of one refinement in the progress total.
+const refinementSteps = 20
+
+func (s *search) step(done int, best int64) {
+	s.steps = min(done, s.total)
+	if s.opt.Progress != nil && best < math.MaxInt64 {
+		s.opt.Progress(s.steps, s.total, Bytes(best)*s.in.unit)
+	}
+}
