@@ -1,0 +1,84 @@
+package verify
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// loads checks the certificate and the peaks. They count what a program's
+// requests need, not what the plan gives them, so that a plan cannot prove
+// itself good by being wasteful.
+func (j *judge) loads() {
+	d := j.d
+	j.certificate(&d.Certificate)
+	j.peak("allocated", d.PeakAllocated, func(s *planfile.Slot) uint64 { return s.RequestedEnd })
+	j.peak("active", d.PeakActive, func(s *planfile.Slot) uint64 { return s.CompletedEnd })
+}
+
+// certificate re-derives the load at the instant where the lower bound binds.
+// The load at any instant is a lower bound, whether or not it is the largest.
+func (j *judge) certificate(c *planfile.Certificate) {
+	arena := j.d.ArenaBytes
+	if c.Kind != planfile.BoundLoad {
+		j.violated(RuleCertificate, none, none, "bound of kind %d, expected 1 (load)", c.Kind)
+		return
+	}
+	load := uint64(0)
+	for i := range j.d.Slots {
+		if s := &j.d.Slots[i]; s.Start <= c.At && c.At < j.d.SlotEnd(i) {
+			load = plus(load, needed(s.Requested))
+		}
+	}
+	switch {
+	case load != c.LowerBound:
+		j.violated(RuleCertificate, none, none, "lower bound of %d B at event %d, but %d B are live there", c.LowerBound, c.At, load)
+	case c.LowerBound > arena:
+		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
+	case c.Gap != arena-c.LowerBound:
+		j.violated(RuleCertificate, none, none, "gap of %d B, expected %d B: the arena of %d B less the lower bound of %d B", c.Gap, arena-c.LowerBound, arena, c.LowerBound)
+	}
+}
+
+func (j *judge) peak(name string, claimed uint64, end func(*planfile.Slot) uint64) {
+	load, at := maxLoad(j.d.Slots, end)
+	if load != claimed {
+		j.violated(RulePeak, none, none, "peak %s of %d B, but the most that is live is %d B, at event %d", name, claimed, load, at)
+	}
+}
+
+// maxLoad is the most bytes needed at once by slots that are by start, and the
+// first event where they are.
+func maxLoad(slots []planfile.Slot, end func(*planfile.Slot) uint64) (most, at uint64) {
+	type ending struct{ at, size uint64 }
+	ends := make([]ending, len(slots))
+	for i := range slots {
+		ends[i] = ending{end(&slots[i]), needed(slots[i].Requested)}
+	}
+	slices.SortFunc(ends, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+	load, next := uint64(0), 0
+	for i := range slots {
+		for ; ends[next].at <= slots[i].Start; next++ {
+			load -= ends[next].size
+		}
+		if load = plus(load, needed(slots[i].Requested)); load > most {
+			most, at = load, slots[i].Start
+		}
+		if most == math.MaxUint64 {
+			break // as large as can be said, and load is no longer exact
+		}
+	}
+	return most, at
+}
+
+// plus adds without wrapping around: a sum that is too large is the largest.
+func plus(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return sum
+}

@@ -1,0 +1,151 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// AgainstTrace checks that a plan belongs to a recording and serves each of its
+// buffers: the same events, and one slot for every allocation and for every
+// block that was live before, with its live range, request and stream. What
+// the plan says of iterations is not proved. A nil result is the proof,
+// together with that of Plan. At most 100 violations of a rule and device are
+// listed.
+func AgainstTrace(p *planfile.Plan, t *trace.Trace) []Violation {
+	var r results
+	planned := map[uint32]bool{}
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		planned[d.Ordinal] = true
+		recorded := recordedDevice(t, d.Ordinal)
+		if recorded == nil {
+			r.add(RuleTrace, d.Ordinal, none, none, "the trace has no such device")
+			continue
+		}
+		c := &comparison{judge: &judge{d: d, results: &r}, recorded: recorded}
+		c.compare()
+	}
+	for i := range t.Devices {
+		if d := &t.Devices[i]; !planned[uint32(d.Ordinal)] && allocates(d) {
+			r.add(RuleTrace, uint32(d.Ordinal), none, none, "the trace has allocations, the plan no such device")
+		}
+	}
+	return r.list
+}
+
+func recordedDevice(t *trace.Trace, ordinal uint32) *trace.Device {
+	for i := range t.Devices {
+		if t.Devices[i].Ordinal == int(ordinal) {
+			return &t.Devices[i]
+		}
+	}
+	return nil
+}
+
+func allocates(d *trace.Device) bool {
+	return slices.ContainsFunc(d.Events, func(e trace.Event) bool { return e.Action == trace.ActionAlloc })
+}
+
+// comparison judges one device of the plan by the device it was recorded on.
+type comparison struct {
+	*judge
+	recorded *trace.Device
+}
+
+func (c *comparison) compare() {
+	if found := c.recorded.Fingerprint(); found != c.d.Fingerprint {
+		c.violated(RuleFingerprint, none, none, "the plan was made from another trace: of events %x…, this trace has %x…", c.d.Fingerprint[:8], found[:8])
+		return
+	}
+	if n := uint64(len(c.recorded.Events)); n != c.d.Events {
+		c.violated(RuleEvents, none, none, "the plan is of %d events, the trace has %d", c.d.Events, n)
+	}
+	if peak := peakReserved(c.recorded); peak != trace.Bytes(c.d.RecordedPeakReserved) {
+		c.violated(RuleReserved, none, none, "recorded peak reserved of %d B, but the trace's is %d B", c.d.RecordedPeakReserved, peak)
+	}
+	w := newWalk(c.recorded)
+	if problem := w.all(); problem != "" {
+		c.violated(RuleTrace, none, none, "%s", problem)
+		return
+	}
+	c.buffers(w.buffers)
+}
+
+// buffers pairs slots with buffers, both by start. Those that were live before
+// are by address, and told apart by nothing but their place.
+func (c *comparison) buffers(want []buffer) {
+	slots := c.d.Slots
+	i := 0
+	for k := range want {
+		b := &want[k]
+		for ; i < len(slots) && slotKey(&slots[i]) < b.key(); i++ {
+			c.surplus(i)
+		}
+		if i == len(slots) || slotKey(&slots[i]) > b.key() {
+			c.violated(RuleBuffer, none, none, "no slot for the %d B of %s", b.requested, b.name())
+			continue
+		}
+		c.slotOf(i, b)
+		i++
+	}
+	for ; i < len(slots); i++ {
+		c.surplus(i)
+	}
+}
+
+// slotKey is what pairs a slot with a buffer's key: the event that allocated
+// it, or that there was none.
+func slotKey(s *planfile.Slot) int64 {
+	if s.Flags&planfile.SlotInitial != 0 {
+		return keyInitial
+	}
+	return int64(s.Start)
+}
+
+func (c *comparison) surplus(i int) {
+	c.violated(RuleBuffer, i, none, "slot %d starts at event %d, where the trace has no buffer for it", i, c.d.Slots[i].Start)
+}
+
+// slotOf compares slot i with the buffer it is for.
+func (c *comparison) slotOf(i int, b *buffer) {
+	s := &c.d.Slots[i]
+	bad := func(what string, planned, recorded any) {
+		c.violated(RuleBuffer, i, none, "slot %d, for %s: %s %v, in the trace %v", i, b.name(), what, planned, recorded)
+	}
+	switch {
+	case int64(s.RequestedEnd) != b.requestedEnd:
+		bad("requested end", s.RequestedEnd, b.requestedEnd)
+	case int64(s.CompletedEnd) != b.completedEnd:
+		bad("completed end", s.CompletedEnd, b.completedEnd)
+	case s.Requested != uint64(b.requested):
+		bad("requested bytes", s.Requested, b.requested)
+	case uint64(s.Stream) >= uint64(len(c.d.Streams)):
+		bad("stream", fmt.Sprintf("%d of %d", s.Stream, len(c.d.Streams)), fmt.Sprintf("%#x", b.stream))
+	case c.d.Streams[s.Stream] != b.stream:
+		bad("stream", fmt.Sprintf("%#x", c.d.Streams[s.Stream]), fmt.Sprintf("%#x", b.stream))
+	case (s.Flags&planfile.SlotResident != 0) != b.resident:
+		bad("resident", s.Flags&planfile.SlotResident != 0, b.resident)
+	}
+}
+
+// peakReserved is the most bytes that the recorded allocator held.
+func peakReserved(d *trace.Device) trace.Bytes {
+	held := trace.Bytes(0)
+	for i := range d.Initial {
+		held += d.Initial[i].Size
+	}
+	most := held
+	for i := range d.Events {
+		switch e := &d.Events[i]; e.Action {
+		case trace.ActionSegmentAlloc, trace.ActionSegmentMap:
+			held += e.Size
+			most = max(most, held)
+		case trace.ActionSegmentFree, trace.ActionSegmentUnmap:
+			held -= e.Size
+		}
+	}
+	return most
+}

@@ -1,0 +1,161 @@
+// Package verify proves a plan without the code that made it: from the plan's
+// own records, and against the recording where there is one. It shares nothing
+// with the packer, only the plan format and the events.
+package verify
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// The rules. Plan judges all but the last five, AgainstTrace those.
+const (
+	RuleDevices     = "devices"     // at least one, ascending, of a kind that can be judged
+	RuleOrder       = "order"       // slots by start, waits by later and earlier slot
+	RuleTimes       = "times"       // live ranges not empty, ends in order and in the recording
+	RuleAlignment   = "alignment"   // offsets, sizes and the arena in whole units
+	RuleBounds      = "bounds"      // every slot inside the arena
+	RuleSize        = "size"        // every slot as large as what was asked for
+	RuleStream      = "stream"      // every slot on one of the device's streams
+	RuleOverlap     = "overlap"     // no address has two live owners
+	RuleWait        = "wait"        // exactly the reuses that need a wait are listed, with their kinds
+	RuleMakespan    = "makespan"    // some slot reaches the end of the arena
+	RuleCertificate = "certificate" // the lower bound is a load of the plan, and the gap is the gap
+	RulePeak        = "peak"        // the peaks are those of the slots
+
+	RuleTrace       = "trace"       // the recording makes sense and has the plan's devices
+	RuleFingerprint = "fingerprint" // the plan was made from these events
+	RuleEvents      = "events"      // as many events as the plan says
+	RuleBuffer      = "buffer"      // one slot for each buffer of the recording, and as recorded
+	RuleReserved    = "reserved"    // the recorded peak reserved is that of the recording
+)
+
+// limit is how many violations of one rule are listed for one device. A plan
+// that is wrong throughout need not take more memory to judge than a good one.
+const limit = 100
+
+// unit is what a program's requests are rounded up to in every account, bytes.
+const unit = 512
+
+// Violation is a rule that does not hold. Device is an ordinal. First and
+// Second are slot indices where two slots, or one, are to blame, otherwise -1.
+type Violation struct {
+	Rule    string `json:"rule"`
+	Device  uint32 `json:"device"`
+	First   int    `json:"first_slot"`
+	Second  int    `json:"second_slot"`
+	Message string `json:"message"`
+}
+
+// none stands for a slot where a violation has fewer than two.
+const none = -1
+
+// Plan checks that a plan is right in itself: a nil result is the proof. At
+// most 100 violations of a rule and device are listed. Pairs of slots are
+// judged only where each slot alone is in order.
+//
+// progress, if not nil, is told the slots done and all slots from time to time.
+// The work is O(n log n) in the slots and waits.
+func Plan(p *planfile.Plan, progress func(done, total int64)) []Violation {
+	var r results
+	var done, total int64
+	for i := range p.Devices {
+		total += int64(len(p.Devices[i].Slots))
+	}
+	r.devices(p)
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		j := &judge{d: d, results: &r}
+		if j.records() {
+			j.reuses(func(slots int) {
+				if progress != nil {
+					progress(done+int64(slots), total)
+				}
+			})
+			j.makespan()
+			j.loads()
+		}
+		done += int64(len(d.Slots))
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	return r.list
+}
+
+// results collects violations.
+type results struct {
+	list  []Violation
+	seen  map[ruleOfDevice]int
+	found int // the unlisted ones included
+}
+
+type ruleOfDevice struct {
+	rule   string
+	device uint32
+}
+
+func (r *results) add(rule string, device uint32, first, second int, format string, args ...any) {
+	r.found++
+	key := ruleOfDevice{rule, device}
+	if r.seen == nil {
+		r.seen = map[ruleOfDevice]int{}
+	}
+	if r.seen[key]++; r.seen[key] > limit {
+		return
+	}
+	r.list = append(r.list, Violation{rule, device, first, second,
+		fmt.Sprintf("device %d: %s: %s", device, rule, fmt.Sprintf(format, args...))})
+}
+
+func (r *results) devices(p *planfile.Plan) {
+	if len(p.Devices) == 0 {
+		r.list = append(r.list, Violation{RuleDevices, 0, none, none, "devices: the plan has none"})
+	}
+	for i := 1; i < len(p.Devices); i++ {
+		if a, b := p.Devices[i-1].Ordinal, p.Devices[i].Ordinal; b <= a {
+			r.add(RuleDevices, b, none, none, "listed after device %d", a)
+		}
+	}
+}
+
+// judge checks one device.
+type judge struct {
+	d *planfile.Device
+	*results
+}
+
+func (j *judge) violated(rule string, first, second int, format string, args ...any) {
+	j.add(rule, j.d.Ordinal, first, second, format, args...)
+}
+
+// slot describes a buffer for people: which, when, how large, where.
+func (j *judge) slot(i int) string {
+	s := &j.d.Slots[i]
+	return fmt.Sprintf("slot %d (live [%d, %d), %d B at offset %d, stream %#x)",
+		i, s.Start, j.d.SlotEnd(i), s.Size, s.Offset, j.d.Streams[s.Stream])
+}
+
+// needed is what a request takes in every account: a whole number of units.
+func needed(requested uint64) uint64 {
+	return max(unit, (requested+unit-1)/unit*unit)
+}
+
+// makespan checks that the arena is no larger than its slots.
+func (j *judge) makespan() {
+	top := uint64(0)
+	for i := range j.d.Slots {
+		top = max(top, j.d.Slots[i].Offset+j.d.Slots[i].Size)
+	}
+	if top != j.d.ArenaBytes {
+		j.violated(RuleMakespan, none, none, "the slots end at %d B, the arena at %d B", top, j.d.ArenaBytes)
+	}
+}
+
+// inside says whether offset + size is at most arena, without overflow.
+func inside(offset, size, arena uint64) bool {
+	end, carry := bits.Add64(offset, size, 0)
+	return carry == 0 && end <= arena
+}

@@ -1,0 +1,154 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// buffer is one allocation of a recording, as its events tell it.
+type buffer struct {
+	start, requestedEnd, completedEnd int64 // unseen until its event comes
+	requested                         trace.Bytes
+	stream, addr                      uint64
+	initial, resident                 bool
+}
+
+const (
+	unseen     int64 = -1
+	keyInitial int64 = -1
+)
+
+// key is the event that allocated the buffer, keyInitial if none did.
+func (b *buffer) key() int64 {
+	if b.initial {
+		return keyInitial
+	}
+	return b.start
+}
+
+func (b *buffer) name() string {
+	if b.initial {
+		return fmt.Sprintf("the block at %#x, live before the recording", b.addr)
+	}
+	return fmt.Sprintf("the allocation at event %d", b.start)
+}
+
+// walk goes through a recording once and finds its buffers:
+//
+//   - A buffer starts at its alloc. What was live before starts at 0, by
+//     address, and an end of 0 becomes 1.
+//   - It is requested to end at its free_requested, or its free_completed where
+//     no request was recorded.
+//   - It ends for good at its free_completed. Where the recording has no such
+//     event at all, that is when it was requested to; where it has some but not
+//     this one, the number of events.
+//   - What is never freed ends at the number of events.
+type walk struct {
+	d         *trace.Device
+	completes bool // the recording has free_completed
+	buffers   []buffer
+	held      map[uint64]int // the buffer at an address that is not reusable yet
+}
+
+func newWalk(d *trace.Device) *walk {
+	return &walk{
+		d: d, held: map[uint64]int{},
+		completes: slices.ContainsFunc(d.Events, func(e trace.Event) bool { return e.Action == trace.ActionFreeCompleted }),
+	}
+}
+
+// all walks the whole recording, and says what makes no sense in it.
+func (w *walk) all() (problem string) {
+	w.before()
+	for i := range w.d.Events {
+		e := &w.d.Events[i]
+		switch e.Action {
+		case trace.ActionAlloc:
+			problem = w.alloc(int64(i), e)
+		case trace.ActionFreeRequested, trace.ActionFreeCompleted:
+			problem = w.free(int64(i), e)
+		}
+		if problem != "" {
+			return problem
+		}
+	}
+	w.end()
+	return ""
+}
+
+// before opens what was live before the recording began.
+func (w *walk) before() {
+	for i := range w.d.Initial {
+		s := &w.d.Initial[i]
+		for _, block := range s.Blocks {
+			if block.State == trace.BlockInactive {
+				continue
+			}
+			b := buffer{requestedEnd: unseen, completedEnd: unseen, requested: block.Requested,
+				stream: s.Stream, addr: block.Address, initial: true}
+			if block.State == trace.BlockPendingFree {
+				b.requestedEnd = 1
+			}
+			w.buffers = append(w.buffers, b)
+		}
+	}
+	slices.SortStableFunc(w.buffers, func(a, b buffer) int { return cmp.Compare(a.addr, b.addr) })
+	for i := range w.buffers {
+		if b := &w.buffers[i]; b.requestedEnd == unseen || w.completes {
+			w.held[b.addr] = i
+		}
+	}
+}
+
+func (w *walk) alloc(at int64, e *trace.Event) (problem string) {
+	if i, ok := w.held[e.Addr]; ok {
+		return fmt.Sprintf("event %d allocates at %#x, which %s still holds", at, e.Addr, w.buffers[i].name())
+	}
+	w.held[e.Addr] = len(w.buffers)
+	w.buffers = append(w.buffers, buffer{start: at, requestedEnd: unseen, completedEnd: unseen,
+		requested: e.Size, stream: e.Stream, addr: e.Addr})
+	return ""
+}
+
+func (w *walk) free(at int64, e *trace.Event) (problem string) {
+	i, ok := w.held[e.Addr]
+	if !ok {
+		return fmt.Sprintf("event %d, %s, is of %#x, where nothing lives", at, e.Action, e.Addr)
+	}
+	b := &w.buffers[i]
+	if e.Action == trace.ActionFreeCompleted {
+		b.completedEnd = max(1, at)
+		delete(w.held, e.Addr)
+		return ""
+	}
+	if b.requestedEnd != unseen {
+		return fmt.Sprintf("event %d frees %#x a second time, held by %s", at, e.Addr, b.name())
+	}
+	b.requestedEnd = max(1, at)
+	if !w.completes {
+		delete(w.held, e.Addr)
+	}
+	return ""
+}
+
+// end fills in the ends that no event gave.
+func (w *walk) end() {
+	last := int64(max(1, len(w.d.Events)))
+	for i := range w.buffers {
+		b := &w.buffers[i]
+		b.resident = b.requestedEnd == unseen && b.completedEnd == unseen
+		switch {
+		case b.completedEnd != unseen:
+		case b.resident || w.completes:
+			b.completedEnd = last
+		default:
+			b.completedEnd = b.requestedEnd
+		}
+		if b.requestedEnd == unseen {
+			b.requestedEnd = b.completedEnd
+		}
+	}
+}
