@@ -1,0 +1,231 @@
+package baseline
+
+import (
+	"fmt"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// Check compares a simulation with the recording it was fed.
+type Check struct {
+	// Total counts the recording's segment events and allocations, and the
+	// segment events that only the simulation has. Matched counts those that
+	// agree: segment events in action, order, size, address and stream,
+	// allocations in address. The simulation is exact if both are equal.
+	Matched, Total int
+	// First is the first disagreement, nil without one.
+	First *Mismatch
+	// Hints are what the recording does not say of the settings it ran under,
+	// whether or not that shows, and what may explain a disagreement.
+	Hints []string
+}
+
+// Mismatch is a disagreement between a recording and its simulation.
+type Mismatch struct {
+	Time                trace.Time // the recording's entry
+	Recorded, Simulated string
+}
+
+// String is one line for people.
+func (m *Mismatch) String() string {
+	return fmt.Sprintf("entry %d: recorded %s, simulated %s", m.Time, m.Recorded, m.Simulated)
+}
+
+// SelfCheck runs the program of a recording under c, which should be what the
+// recording ran under, and compares everything the allocator did. The driver's
+// part, where a segment lies and when the card was full, is taken from the
+// recording.
+//
+// progress, if not nil, is told now and then how many of the program's acts are
+// done.
+func SelfCheck(d *trace.Device, c Config, progress func(done, total int64)) (Check, error) {
+	k := checker{device: d, other: newCard(d)}
+	s, err := newSimulation(d, c, &k)
+	if err != nil {
+		return Check{}, err
+	}
+	s.watch = k.see
+	if err := s.begin(d, c); err != nil {
+		return Check{}, err
+	}
+	s.each(progress, func(o *op) (more bool) {
+		k.step(s, o)
+		return true
+	})
+	k.enter(len(d.Events), false)
+	k.leave()
+	k.check.Hints = missing(c)
+	if k.check.First != nil {
+		k.check.Hints = append(k.check.Hints, reasons(d, c)...)
+	}
+	return k.check, nil
+}
+
+// checker feeds a simulation the driver's part of a recording and compares the
+// allocator's part. It works op by op: the segment events between two ops are
+// the recorded answer to the second.
+type checker struct {
+	device  *trace.Device
+	check   Check
+	refused bool          // the recorded allocation failed
+	answer  []trace.Event // entries since the op before; the first yet to come
+	read    int           // entries that belong to ops so far
+	other   *card         // for what the recording lacks
+}
+
+func (k *checker) step(s *simulation, o *op) {
+	end := int(o.at)
+	if o.kind == opEmptyCache {
+		end++
+	}
+	k.enter(end, o.kind == opRefused)
+	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && s.allocator.canServe(s.program.buffers[o.buffer].request) {
+		// Nothing is released for such a request: the program did it.
+		s.allocator.emptyCache(nil)
+	}
+	addr := s.step(o)
+	k.leave()
+	if o.kind == opAlloc {
+		k.compareAlloc(s, o, addr)
+	}
+}
+
+// enter begins the op whose answer ends at entry end.
+func (k *checker) enter(end int, refused bool) {
+	k.answer = k.device.Events[min(k.read, end):end]
+	k.read = max(k.read, end)
+	k.refused = refused
+}
+
+// next is the recorded segment event that should come next, nil if there is
+// none.
+func (k *checker) next() *trace.Event {
+	for len(k.answer) > 0 && segmentDelta(&k.answer[0]) == 0 {
+		k.answer = k.answer[1:]
+	}
+	if len(k.answer) == 0 {
+		return nil
+	}
+	return &k.answer[0]
+}
+
+// see compares a segment event of the simulation.
+func (k *checker) see(s segmentEvent) {
+	k.check.Total++
+	e := k.next()
+	if e == nil {
+		k.differ("nothing", s.String())
+		return
+	}
+	if r := recordedEvent(e); r == s {
+		k.check.Matched++
+	} else {
+		k.differ(r.String(), s.String())
+	}
+	k.answer = k.answer[1:]
+}
+
+// leave counts what the simulation has left out.
+func (k *checker) leave() {
+	for e := k.next(); e != nil; e = k.next() {
+		k.check.Total++
+		k.differ(recordedEvent(e).String(), "nothing")
+		k.answer = k.answer[1:]
+	}
+}
+
+func (k *checker) compareAlloc(s *simulation, o *op, addr uint64) {
+	k.check.Total++
+	b := &s.program.buffers[o.buffer]
+	switch {
+	case s.result.OOM != nil:
+		k.differ(allocAt(b.size, b.addr), fmt.Sprintf("alloc of %d B: out of memory", b.size))
+		s.result.OOM = nil
+	case addr != b.addr:
+		k.differ(allocAt(b.size, b.addr), allocAt(b.size, addr))
+	default:
+		k.check.Matched++
+	}
+}
+
+func allocAt(size trace.Bytes, addr uint64) string {
+	return fmt.Sprintf("alloc of %d B at 0x%x", size, addr)
+}
+
+// differ notes a disagreement at the segment event that is next, or at the op.
+func (k *checker) differ(recorded, simulated string) {
+	if k.check.First == nil {
+		at := trace.Time(k.read - len(k.answer))
+		k.check.First = &Mismatch{at, recorded, simulated}
+	}
+}
+
+func recordedEvent(e *trace.Event) segmentEvent {
+	return segmentEvent{e.Action, e.Addr, e.Size, e.Stream}
+}
+
+func (e segmentEvent) String() string {
+	return fmt.Sprintf("%s of %d B at 0x%x for stream %d", e.action, e.size, e.addr, e.stream)
+}
+
+// full says that the card refused at this point of the recording: the allocator
+// went on to release something, or gave up.
+func (k *checker) full() bool {
+	e := k.next()
+	return e == nil && k.refused || e != nil && segmentDelta(e) < 0
+}
+
+func (k *checker) segment(size trace.Bytes) (uint64, bool) {
+	if k.full() {
+		return 0, false
+	}
+	if e := k.next(); e != nil && e.Action == trace.ActionSegmentAlloc {
+		return e.Addr, true
+	}
+	return k.other.reserve(size)
+}
+
+// reserve finds the base of new address space in the first mapping that follows,
+// which may come after releases if the card was full.
+func (k *checker) reserve(size trace.Bytes) (uint64, bool) {
+	for i := range k.answer {
+		if k.answer[i].Action == trace.ActionSegmentMap {
+			return k.answer[i].Addr, true
+		}
+	}
+	return k.other.reserve(size)
+}
+
+func (k *checker) commit(trace.Bytes) bool { return !k.full() }
+
+// missing are the limits and settings that the recording is known not to hold.
+func missing(c Config) []string {
+	var h []string
+	if c.unread != "" {
+		h = append(h, fmt.Sprintf("the recorded settings string cannot be read (%s), so that PyTorch's defaults stand for what "+
+			"only it holds: pass the settings with --recorded-config", c.unread))
+	}
+	if c.capped() && c.DeviceMemory == 0 {
+		h = append(h, fmt.Sprintf("%s:%g is left out of account, since the recording does not hold the card's size: "+
+			"pass it with --recorded-config device_memory:80GiB", fractionKey, c.MemoryFraction))
+	}
+	return h
+}
+
+// reasons are the known ones why a simulation may honestly disagree.
+func reasons(d *trace.Device, c Config) []string {
+	var h []string
+	add := func(applies bool, text string) {
+		if applies {
+			h = append(h, text)
+		}
+	}
+	add(!c.recorded.Known, "the recording does not hold its settings")
+	add(d.InitialInferred, "the state when recording began was inferred")
+	add(c.GCThreshold > 0 && c.MemoryFraction == 0,
+		"garbage collection works against a memory fraction, which the recording does not hold")
+	add(usesPrivatePools(d), "private memory pools were in use: a recording does not say when")
+	add(c.recorded.Known && c.Expandable != c.recorded.ExpandableSegments,
+		"expandable_segments is not what it was when the recording ended")
+	return h
+}
