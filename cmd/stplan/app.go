@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, documented in the README and in `stplan --help`.
+const (
+	exitOK          = 0
+	exitNo          = 1   // the answer is no
+	exitBadInput    = 2   // bad usage or bad input
+	exitBug         = 3   // stplan is wrong, not its input
+	exitInterrupted = 130 // 128 + SIGINT, the shell's convention
+)
+
+// version is set by the linker in releases.
+var version = "0.1.0"
+
+// app is what every command shares.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	quiet          bool
+	outputs        outputs
+}
+
+// negative is an answer of "no": the command worked and what it was asked
+// about does not hold.
+type negative struct{ reason string }
+
+func (n *negative) Error() string { return n.reason }
+
+// bug is a result that stplan itself finds to be wrong.
+type bug struct{ err error }
+
+func (b *bug) Error() string { return "internal error: " + b.err.Error() }
+func (b *bug) Unwrap() error { return b.err }
+
+// hinted is an error with advice that is printed on a line of its own.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }
+
+// run executes one command line and returns its exit code. It owns the
+// signals: on SIGINT or SIGTERM unfinished output files are removed before it
+// returns.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	done := make(chan error, 1)
+	go func() { done <- a.execute(ctx, args) }()
+	select {
+	case err := <-done:
+		return a.finish(err)
+	case <-ctx.Done():
+		a.outputs.abandon()
+		fmt.Fprintln(stderr, "stplan: interrupted; "+whatWasWritten(a.outputs.finished()))
+		return exitInterrupted
+	}
+}
+
+func whatWasWritten(files []string) string {
+	if len(files) == 0 {
+		return "no output file was changed"
+	}
+	return "written before that: " + strings.Join(files, ", ")
+}
+
+// execute runs the command and turns a panic into a bug.
+func (a *app) execute(ctx context.Context, args []string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &bug{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	root := a.rootCommand()
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// finish reports err once and maps it to an exit code.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	a.outputs.abandon()
+	var b *bug
+	if errors.As(err, &b) {
+		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", b)
+		return exitBug
+	}
+	fmt.Fprintf(a.stderr, "stplan: %v\n", err)
+	var h *hinted
+	if errors.As(err, &h) {
+		fmt.Fprintf(a.stderr, "hint: %s\n", h.hint)
+	}
+	var n *negative
+	if errors.As(err, &n) {
+		return exitNo
+	}
+	return exitBadInput
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "stplan",
+		Short: "Compile a recorded PyTorch run into a GPU memory plan",
+		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot or a
+Parquet trace), gives every allocation an address, proves the result, and says
+what it saves against PyTorch's own allocators.
+
+Wherever a command takes a TRACE it takes a snapshot
+(torch.cuda.memory._dump_snapshot, plain, gzip or zstd) or a Parquet trace
+(docs/trace.md). "-" is standard input.
+
+Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit
+not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted.`,
+		Example: `  stplan compile run.pickle.gz              # writes run.bin
+  stplan verify run.bin --trace run.pickle.gz
+  stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetVersionTemplate("stplan {{.Version}}\n")
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only: no progress, no notes")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &hinted{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
+	})
+	root.AddCommand(
+		a.importCommand(),
+		a.compileCommand(),
+		a.verifyCommand(),
+		a.inspectCommand(),
+		a.diffCommand(),
+		a.packCommand(),
+	)
+	demandTopics(root)
+	return root
+}
+
+// demandTopics makes help and completion refuse a topic that does not exist;
+// cobra prints their help and succeeds.
+func demandTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return &hinted{fmt.Errorf("no help for %q", strings.Join(args, " ")), `"stplan --help" lists the commands`}
+				}
+				return nil
+			}
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				return usageError(cmd, "expected bash, fish, powershell or zsh")
+			}
+		}
+	}
+}
+
+// exactArgs demands these arguments and says which are missing.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return usageError(cmd, fmt.Sprintf("expected %s, found %d arguments", strings.Join(names, " and "), len(args)))
+	}
+}
+
+func usageError(cmd *cobra.Command, problem string) error {
+	return &hinted{fmt.Errorf("%s: %s", cmd.Name(), problem), "usage: " + cmd.UseLine()}
+}
+
+// demandValues refuses flags that were given an empty value.
+func demandValues(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usageError(cmd, "--"+name+" is empty")
+		}
+	}
+	return nil
+}
+
+// note tells the reader something that is not a result.
+func (a *app) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.stderr, "note: "+format+"\n", args...)
+	}
+}

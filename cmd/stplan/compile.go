@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/internal/verify"
+)
+
+type compileFlags struct {
+	output         string
+	marker         string
+	noReusePending bool
+	timeLimit      time.Duration
+	json           bool
+}
+
+func (a *app) compileCommand() *cobra.Command {
+	var f compileFlags
+	cmd := &cobra.Command{
+		Use:   "compile TRACE... [-o PLAN.bin]",
+		Short: "Compile a recording into a memory plan",
+		Long: `compile gives every allocation of the recording an address, so that buffers that
+are never live together share memory, and writes the plan (docs/planfile.md).
+It ends by saying what PyTorch reserved, what the program needed at its peak,
+what the plan takes, and how far from optimal that can be at most.
+
+A buffer's memory is reused from the moment the program frees it. Where the
+free was still waiting for another stream, or the new owner runs on another
+stream, the plan lists a stream-ordered wait; --no-reuse-pending waits for the
+recorded completion instead and usually takes more memory.
+
+The same recording and options give the same bytes, whatever the machine. Only
+--time-limit can change that, and says so when it did.`,
+		Example: `  stplan compile run.pickle.gz                       # writes run.bin
+  stplan compile run.parquet -o plan.bin --json
+  stplan compile rank*.pickle.gz -o plans/           # one plan each
+  stplan compile run.parquet --iteration-marker '^train_step'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, "expected at least one TRACE, found none")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := demandValues(cmd, "output", "iteration-marker"); err != nil {
+				return err
+			}
+			return a.runCompile(cmd.Context(), args, f)
+		},
+	}
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", `plan to write, "-" for standard output; with several traces, a folder (default: the trace's name with .bin)`)
+	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
+	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
+	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving a device's plan after this long, e.g. 30s (default: none)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
+	return cmd
+}
+
+func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) error {
+	outputs, err := compileOutputs(paths, f)
+	if err != nil {
+		return err
+	}
+	if f.timeLimit < 0 {
+		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
+	}
+	opt := planOptions{end: planfile.EndRequested, timeLimit: f.timeLimit}
+	if f.noReusePending {
+		opt.end = planfile.EndCompleted
+	}
+	if f.marker != "" {
+		if opt.marker, err = regexp.Compile(f.marker); err != nil {
+			return fmt.Errorf("--iteration-marker: %w", err)
+		}
+	}
+	var all []report.Compiled
+	for i, path := range paths {
+		sum, err := a.compileOne(ctx, path, outputs[i], opt)
+		if err != nil {
+			// What was compiled before stays, and is reported.
+			return errors.Join(err, a.printAllCompiled(all, f.json))
+		}
+		all = append(all, sum)
+		if !f.json {
+			if err := a.printCompiled(sum, outputs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return a.printAllCompiled(all, f.json)
+}
+
+// printAllCompiled prints the JSON of all plans that were written: an object
+// for one, a list under "plans" for several.
+func (a *app) printAllCompiled(all []report.Compiled, asJSON bool) error {
+	switch {
+	case !asJSON || len(all) == 0:
+		return nil
+	case len(all) == 1:
+		return report.WriteJSON(a.stdout, all[0])
+	}
+	return report.WriteJSON(a.stdout, map[string]any{"plans": all})
+}
+
+// compileOutputs names each trace's plan, and refuses names that collide.
+func compileOutputs(paths []string, f compileFlags) ([]string, error) {
+	if len(paths) == 1 && f.output != "" && !isDir(f.output) {
+		if f.output == "-" && f.json {
+			return nil, errTwoWriters
+		}
+		return []string{f.output}, nil
+	}
+	if len(paths) > 1 {
+		if f.output == "" {
+			return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
+		}
+		if !isDir(f.output) {
+			return nil, fmt.Errorf("%s: expected an existing folder for %d plans", f.output, len(paths))
+		}
+	}
+	names := make([]string, len(paths))
+	from := map[string]string{}
+	for i, path := range paths {
+		if path == "-" {
+			return nil, &hinted{errors.New("a trace from standard input needs a name for its plan"), "-o PLAN.bin, or -o - for standard output"}
+		}
+		names[i] = outputName(path, ".bin")
+		if f.output != "" {
+			names[i] = filepath.Join(f.output, filepath.Base(names[i]))
+		}
+		if other, ok := from[names[i]]; ok {
+			return nil, fmt.Errorf("%s and %s would both be compiled to %s", other, path, names[i])
+		}
+		from[names[i]] = path
+	}
+	return names, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// compileOne compiles one recording and writes its plan.
+func (a *app) compileOne(ctx context.Context, path, output string, opt planOptions) (report.Compiled, error) {
+	t, err := a.readTrace(path, trace.Options{})
+	if err != nil {
+		return report.Compiled{}, err
+	}
+	p, sum, err := a.plan(ctx, t, opt)
+	if err != nil {
+		return report.Compiled{}, err
+	}
+	// A plan that would not verify is never written.
+	if v := verify.Plan(p, nil); len(v) > 0 {
+		return report.Compiled{}, &bug{fmt.Errorf("%s: the plan does not verify: %s", t.Name, v[0].Message)}
+	}
+	data, err := planfile.Encode(p)
+	if err != nil {
+		return report.Compiled{}, &bug{err}
+	}
+	sum.Plan = output
+	return sum, a.writeOutput(output, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// printCompiled prints the summary for people, on standard output unless the
+// plan went there.
+func (a *app) printCompiled(sum report.Compiled, output string) error {
+	if output == "-" {
+		if a.quiet {
+			return nil
+		}
+		return sum.Write(a.stderr)
+	}
+	return sum.Write(a.stdout)
+}

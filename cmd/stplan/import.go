@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+type importFlags struct {
+	output string
+	base   string
+	json   bool
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import SNAPSHOT [-o TRACE.parquet]",
+		Short: "Turn a PyTorch memory snapshot into a Parquet trace",
+		Long: `import reads what torch.cuda.memory._dump_snapshot and its relatives write
+(pickle protocols 2 to 5, plain, gzip or zstd) and writes the same recording as
+a Parquet trace (docs/trace.md), which pandas, DuckDB and pyarrow open.
+
+Nothing in the snapshot is executed: a pickle that wants to import or call
+anything is refused, with the opcode and its byte.
+
+Where recording began after the first allocation, what was live then is
+inferred and the trace says so. A snapshot taken right after recording was
+switched on gives the exact state: name it with --base.`,
+		Example: `  stplan import run.pickle.gz                     # writes run.parquet
+  stplan import run.pickle -o /data/run.parquet --base start.pickle
+  stplan import - -o - < run.pickle > run.parquet`,
+		Args: exactArgs("SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := demandValues(cmd, "output", "base"); err != nil {
+				return err
+			}
+			return a.runImport(args[0], f)
+		},
+	}
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", `file to write, "-" for standard output (default: the snapshot's name with .parquet)`)
+	cmd.Flags().StringVar(&f.base, "base", "", "snapshot taken when recording began: the exact initial state")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON")
+	return cmd
+}
+
+// importGCPercent makes import collect garbage early. What it keeps has hardly
+// any pointers, so a collection costs little, and touching fresh memory costs
+// more: against the default it takes a fifth less time and a quarter less memory.
+const importGCPercent = 40
+
+// imported is the summary that `import --json` prints.
+type imported struct {
+	Trace       string           `json:"trace"`
+	Bytes       int64            `json:"bytes"`
+	Stacks      int              `json:"stacks"`
+	Notes       []string         `json:"notes"`
+	DeviceList  []importedDevice `json:"devices"`
+	Annotations int              `json:"annotations"`
+}
+
+type importedDevice struct {
+	Device          int  `json:"device"`
+	Events          int  `json:"events"`
+	Allocations     int  `json:"allocations"`
+	InitialBlocks   int  `json:"initial_blocks"`
+	InitialInferred bool `json:"initial_inferred"`
+}
+
+func (a *app) runImport(path string, f importFlags) error {
+	output := f.output
+	if output == "" {
+		if path == "-" {
+			return &hinted{fmt.Errorf("a snapshot from standard input needs a name for its trace"), "-o TRACE.parquet, or -o - for standard output"}
+		}
+		output = outputName(path, ".parquet")
+	}
+	if output == "-" && f.json {
+		return errTwoWriters
+	}
+	if err := oneStdin(path, f.base, "SNAPSHOT", "--base"); err != nil {
+		return err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
+	var opt trace.Options
+	if f.base != "" {
+		base, err := a.readTrace(f.base, trace.Options{AllowNoEvents: true})
+		if err != nil {
+			return err
+		}
+		opt.Base = base
+	}
+	t, err := a.readTrace(path, opt)
+	if err != nil {
+		return err
+	}
+	written, err := a.writeTrace(output, t)
+	if err != nil {
+		return err
+	}
+	return a.printImported(output, t, written, f.json)
+}
+
+func (a *app) writeTrace(output string, t *trace.Trace) (int64, error) {
+	bar := a.progress("writing " + output)
+	defer bar.done()
+	var count countingWriter
+	err := a.writeOutput(output, func(w io.Writer) error {
+		count.w = w
+		return trace.WriteParquet(&count, t, trace.Options{Progress: bar.update})
+	})
+	return count.n, err
+}
+
+// printImported prints the summary: on standard output, or, when the trace
+// itself went there, on standard error.
+func (a *app) printImported(output string, t *trace.Trace, written int64, asJSON bool) error {
+	sum := summarise(output, t, written)
+	w := a.stdout
+	if output == "-" {
+		if a.quiet {
+			return nil
+		}
+		w = a.stderr
+	}
+	if asJSON {
+		return report.WriteJSON(w, sum)
+	}
+	for _, d := range sum.DeviceList {
+		fmt.Fprintf(w, "device %d: %s events, %s allocations", d.Device, report.Count(d.Events), report.Count(d.Allocations))
+		if d.InitialBlocks > 0 {
+			how := "exact"
+			if d.InitialInferred {
+				how = "inferred"
+			}
+			fmt.Fprintf(w, ", %s blocks live before it (%s)", report.Count(d.InitialBlocks), how)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s: %s\n", output, report.Bytes(written))
+	return nil
+}
+
+func summarise(output string, t *trace.Trace, written int64) imported {
+	sum := imported{Trace: output, Bytes: written, Stacks: t.Stacks.Len(), Notes: t.Notes, DeviceList: []importedDevice{}}
+	if sum.Notes == nil {
+		sum.Notes = []string{}
+	}
+	for i := range t.Devices {
+		d := &t.Devices[i]
+		row := importedDevice{Device: d.Ordinal, Events: len(d.Events), InitialInferred: d.InitialInferred}
+		for k := range d.Events {
+			if d.Events[k].Action == trace.ActionAlloc {
+				row.Allocations++
+			}
+		}
+		for _, s := range d.Initial {
+			for _, b := range s.Blocks {
+				if b.State != trace.BlockInactive {
+					row.InitialBlocks++
+				}
+			}
+		}
+		sum.Annotations += len(d.Annotations)
+		sum.DeviceList = append(sum.DeviceList, row)
+	}
+	return sum
+}
+
+// countingWriter counts what passes through it.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

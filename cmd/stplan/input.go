@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// readTrace reads a recording in either form; "-" is standard input.
+func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
+	bar := a.progress("reading " + filepath.Base(path))
+	defer bar.done()
+	opt.Progress = bar.update
+	a.outputs.read(path)
+	var t *trace.Trace
+	var err error
+	if path == "-" {
+		t, err = trace.Read(a.stdin, "standard input", opt)
+	} else {
+		t, err = trace.ReadFile(path, opt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range t.Notes {
+		a.note("%s: %s", t.Name, n)
+	}
+	return t, nil
+}
+
+// readPlan reads a plan; "-" is standard input. What is wrong with the plan
+// itself is a *planfile.FormatError.
+func (a *app) readPlan(path string) (*planfile.Plan, error) {
+	r := a.stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: cannot read: %w", path, cause(err))
+		}
+		defer f.Close()
+		r = f
+	}
+	p, err := planfile.Read(r)
+	var format *planfile.FormatError
+	switch {
+	case errors.As(err, &format):
+		return nil, fmt.Errorf("%s: %w", inputName(path), err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: cannot read: %w", inputName(path), cause(err))
+	}
+	return p, nil
+}
+
+// oneStdin refuses to read two inputs from standard input.
+func oneStdin(path, other, name, otherName string) error {
+	if path == "-" && other == "-" {
+		return fmt.Errorf("only one of %s and %s can be standard input", name, otherName)
+	}
+	return nil
+}
+
+func inputName(path string) string {
+	if path == "-" {
+		return "standard input"
+	}
+	return path
+}
+
+// recordingSuffixes are what a recording's name may end with, compression last.
+var recordingSuffixes = [][]string{
+	{".gz", ".zst"},
+	{".pickle", ".pkl", ".parquet"},
+}
+
+// outputName replaces a recording's suffixes: run.pickle.gz with ".bin" is
+// run.bin, in the same folder. A name that is nothing but a suffix stays.
+func outputName(path, suffix string) string {
+	for _, group := range recordingSuffixes {
+		for _, s := range group {
+			stem := len(path) - len(s)
+			if stem > 0 && strings.EqualFold(path[stem:], s) && !os.IsPathSeparator(path[stem-1]) {
+				path = path[:stem]
+				break
+			}
+		}
+	}
+	return path + suffix
+}

@@ -1,0 +1,8 @@
+// Command stplan compiles a recorded PyTorch run into a memory plan.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

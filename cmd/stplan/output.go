@@ -1,0 +1,205 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// outputs knows the temporary files of the command under way, so that an
+// interruption or an error leaves none behind, and the files that it reads, so
+// that it overwrites none of them.
+type outputs struct {
+	mu        sync.Mutex
+	pending   map[string]bool
+	written   []string
+	inputs    []fs.FileInfo
+	abandoned bool
+}
+
+var errAbandoned = errors.New("interrupted")
+
+var errTwoWriters = errors.New("-o - and --json both write to standard output; give -o a file")
+
+// abandon removes every unfinished file; from then on none can be finished.
+func (o *outputs) abandon() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.abandoned = true
+	for name := range o.pending {
+		os.Remove(name)
+	}
+	o.pending = nil
+}
+
+// read notes an input file. One that does not exist is for its reader to report.
+func (o *outputs) read(path string) {
+	if info, err := os.Stat(path); err == nil && path != "-" {
+		o.inputs = append(o.inputs, info)
+	}
+}
+
+func (o *outputs) isInput(info fs.FileInfo) bool {
+	return slices.ContainsFunc(o.inputs, func(in fs.FileInfo) bool { return os.SameFile(in, info) })
+}
+
+// finished lists the files that the command has written so far.
+func (o *outputs) finished() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.written)
+}
+
+// create opens a temporary file beside path.
+func (o *outputs) create(path string) (*os.File, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.abandoned {
+		return nil, errAbandoned
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	if o.pending == nil {
+		o.pending = map[string]bool{}
+	}
+	o.pending[f.Name()] = true
+	return f, nil
+}
+
+// finish gives a finished temporary file its name, in one step.
+func (o *outputs) finish(temp, path string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.abandoned {
+		return errAbandoned
+	}
+	delete(o.pending, temp)
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	o.written = append(o.written, path)
+	return nil
+}
+
+// discard removes one unfinished file.
+func (o *outputs) discard(temp string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pending, temp)
+	os.Remove(temp)
+}
+
+// cause strips the temporary name that the user never chose from a path error.
+func cause(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return le.Err
+	}
+	return err
+}
+
+// writeOutput writes path whole or not at all: to a temporary file in the same
+// folder, renamed when write has succeeded. "-" is standard output. What is
+// there already and no regular file, a device or a pipe, is written to as it
+// is; a symbolic link keeps pointing where it does.
+func (a *app) writeOutput(path string, write func(io.Writer) error) error {
+	if path == "-" {
+		return write(a.stdout)
+	}
+	target, err := followLinks(path)
+	if err != nil {
+		return fmt.Errorf("%s: cannot write: %w", path, err)
+	}
+	mode := 0o666 &^ umask()
+	if info, err := os.Stat(target); err == nil {
+		if a.outputs.isInput(info) {
+			return fmt.Errorf("%s: cannot write: is also an input", path)
+		}
+		if err := writable(target, info); err != nil {
+			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		}
+		if !info.Mode().IsRegular() {
+			return writeThrough(path, target, write)
+		}
+		mode = info.Mode().Perm()
+	}
+	f, err := a.outputs.create(target)
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	if err := writeAndClose(f, mode, write); err != nil {
+		a.outputs.discard(temp)
+		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	return a.outputs.finish(temp, target)
+}
+
+// followLinks is where path leads; it need not exist there.
+func followLinks(path string) (string, error) {
+	const enough = 40 // as many as Linux follows
+	for range enough {
+		next, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link
+		}
+		if !filepath.IsAbs(next) {
+			next = filepath.Join(filepath.Dir(path), next)
+		}
+		path = next
+	}
+	return "", errors.New("too many symbolic links")
+}
+
+// writable reports why what exists at path must not be replaced: renaming a new
+// file over it needs no permission of its own.
+func writable(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		return errors.New("is a directory")
+	}
+	if !info.Mode().IsRegular() {
+		return nil // opening it may block; writing to it will tell
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// writeThrough writes to a device or a pipe.
+func writeThrough(path, target string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(target, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	return nil
+}
+
+func writeAndClose(f *os.File, mode fs.FileMode, write func(io.Writer) error) error {
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	// CreateTemp makes files private; a result is as readable as any other.
+	if err := f.Chmod(mode); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/report"
+)
+
+type packFlags struct {
+	output    string
+	capacity  int64
+	alignment int64
+	timeLimit time.Duration
+	json      bool
+}
+
+func (a *app) packCommand() *cobra.Command {
+	var f packFlags
+	cmd := &cobra.Command{
+		Use:   "pack INSTANCE.csv [-o OUT.csv]",
+		Short: "Pack buffers from a CSV file",
+		Long: `pack is the packer alone, on minimalloc's file form: a header
+id,lower,upper,size and one buffer a row, live in [lower, upper). It writes the
+same rows with an offset each. Sizes are exact bytes unless --alignment says
+otherwise.
+
+With --capacity it stops as soon as the buffers fit. Where no placement is found
+the exit code is 1 and no file is written; the message says whether there is
+none or none was found.`,
+		Example: `  stplan pack instance.csv -o packed.csv
+  stplan pack instance.csv --capacity 1048576 --json
+  stplan pack - < instance.csv > packed.csv`,
+		Args: exactArgs("INSTANCE.csv"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := demandValues(cmd, "output"); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("capacity") && f.capacity < 1 {
+				return fmt.Errorf("--capacity: expected at least 1 byte, found %d", f.capacity)
+			}
+			return a.runPack(cmd.Context(), args[0], f)
+		},
+	}
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", `file to write, "-" for standard output (default: standard output, or none with --json)`)
+	cmd.Flags().Int64Var(&f.capacity, "capacity", 0, "bytes that the buffers must fit in (default: as few as possible)")
+	cmd.Flags().Int64Var(&f.alignment, "alignment", 1, "round sizes up to, and offsets to, a multiple of this many bytes")
+	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving after this long, e.g. 30s (default: none)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a summary as JSON on standard output")
+	return cmd
+}
+
+// packed is what `pack --json` prints. LowerBound is the max load, or more
+// where the exact search has proven more. Fits is null where no placement was
+// found and none was ruled out.
+type packed struct {
+	Instance      string  `json:"instance"`
+	Buffers       int     `json:"buffers"`
+	Makespan      int64   `json:"makespan_bytes"`
+	LowerBound    int64   `json:"lower_bound_bytes"`
+	MaxLoad       int64   `json:"max_load_bytes"`
+	MaxLoadAt     int64   `json:"max_load_at"`
+	Gap           float64 `json:"gap"`
+	Capacity      *int64  `json:"capacity_bytes"`
+	Fits          *bool   `json:"fits"`
+	Heuristic     string  `json:"heuristic"`
+	TimeLimitHit  bool    `json:"time_limit_hit"`
+	Seconds       float64 `json:"seconds"`
+	OutputWritten *string `json:"output"`
+}
+
+func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
+	if f.timeLimit < 0 {
+		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
+	}
+	if f.alignment < 1 {
+		return fmt.Errorf("--alignment: expected at least 1 byte, found %d", f.alignment)
+	}
+	if f.output == "-" && f.json {
+		return errTwoWriters
+	}
+	ids, problem, err := a.readInstance(path)
+	if err != nil {
+		return err
+	}
+	problem.Alignment = packing.Bytes(f.alignment)
+	began := time.Now()
+	placement, err := a.pack(ctx, "packing", problem, packing.Options{Capacity: packing.Bytes(f.capacity), TimeLimit: f.timeLimit})
+	var over *packing.CapacityError
+	if err != nil && !errors.As(err, &over) {
+		return fmt.Errorf("%s: %w", inputName(path), err)
+	}
+	sum := packed{
+		Instance: inputName(path), Buffers: len(ids), Makespan: int64(placement.Makespan),
+		LowerBound: int64(placement.LowerBound), MaxLoad: int64(placement.MaxLoad.Load), MaxLoadAt: int64(placement.MaxLoad.At),
+		Gap:       report.GapShare(int64(placement.Makespan), int64(placement.LowerBound)),
+		Heuristic: placement.Heuristic, TimeLimitHit: placement.TimeLimitHit, Seconds: time.Since(began).Seconds(),
+	}
+	if f.capacity > 0 {
+		sum.Capacity = &f.capacity
+		if fits := over == nil; fits || over.Infeasible() {
+			sum.Fits = &fits
+		}
+	}
+	if over == nil {
+		if err := a.writePacked(ids, problem, placement, f, &sum); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		if err := report.WriteJSON(a.stdout, sum); err != nil {
+			return err
+		}
+	}
+	if over != nil {
+		return &negative{fmt.Sprintf("%s: %v", inputName(path), over)}
+	}
+	return nil
+}
+
+func (a *app) readInstance(path string) ([]string, *packing.Problem, error) {
+	if path == "-" {
+		return packing.ReadCSV(a.stdin, "standard input")
+	}
+	a.outputs.read(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: cannot read: %w", path, cause(err))
+	}
+	defer f.Close()
+	return packing.ReadCSV(f, path)
+}
+
+// pack runs the packer with a progress bar.
+func (a *app) pack(ctx context.Context, label string, p *packing.Problem, opt packing.Options) (packing.Placement, error) {
+	bar := a.progress(label)
+	defer bar.done()
+	opt.Progress = func(done, total int, _ packing.Bytes) { bar.update(int64(done), int64(total)) }
+	placement, err := packing.Pack(ctx, p, opt)
+	var wrong *packing.BugError
+	if errors.As(err, &wrong) {
+		return placement, &bug{err}
+	}
+	return placement, err
+}
+
+func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement, f packFlags, sum *packed) error {
+	output := f.output
+	if output == "" && !f.json {
+		output = "-"
+	}
+	if output == "" {
+		return nil
+	}
+	sum.OutputWritten = &output
+	if err := a.writeOutput(output, func(w io.Writer) error { return packing.WriteCSV(w, ids, p, pl) }); err != nil {
+		return err
+	}
+	if f.json {
+		return nil
+	}
+	// The rows are the result; where they went to standard output, this is not.
+	w := a.stdout
+	if output == "-" {
+		if a.quiet {
+			return nil
+		}
+		w = a.stderr
+	}
+	_, err := fmt.Fprintf(w, "%s buffers in %s bytes, lower bound %s, gap %s (%s)\n", report.Count(len(ids)), report.Count(sum.Makespan),
+		report.Count(sum.LowerBound), report.Gap(sum.Makespan, sum.LowerBound), sum.Heuristic)
+	return err
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/internal/verify"
+)
+
+type verifyFlags struct {
+	trace string
+	json  bool
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify PLAN.bin [--trace TRACE]",
+		Short: "Prove that a plan is whole and right",
+		Long: `verify proves a plan without the code that made it: the file is whole; no two
+buffers overlap in address while both are live; every reuse that needs a
+stream-ordered wait is listed as one; alignment and bounds hold; the lower
+bound really is one, and the gap to it is the one claimed. With --trace also
+that the plan belongs to this trace and serves each of its allocations.
+
+Exit code 1 and the first violation, with both buffers, where it does not hold.`,
+		Example: `  stplan verify run.bin
+  stplan verify run.bin --trace run.pickle.gz`,
+		Args: exactArgs("PLAN.bin"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.runVerify(args[0], f) },
+	}
+	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan should belong to")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+// verified is what `verify --json` prints. Violation is null where there is
+// none.
+type verified struct {
+	Plan       string             `json:"plan"`
+	Verified   bool               `json:"verified"`
+	Devices    int                `json:"devices"`
+	Buffers    int                `json:"buffers"`
+	Waits      int                `json:"waits"`
+	TraceMatch *bool              `json:"trace_match"`
+	Violations []verify.Violation `json:"violations"`
+}
+
+func (a *app) runVerify(path string, f verifyFlags) error {
+	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
+		return err
+	}
+	res := verified{Plan: inputName(path), Violations: []verify.Violation{}}
+	p, err := a.readPlan(path)
+	var format *planfile.FormatError
+	switch {
+	case errors.As(err, &format) && !errors.Is(err, planfile.ErrNewerVersion):
+		res.Violations = append(res.Violations, verify.Violation{Rule: "file", First: -1, Second: -1, Message: format.Error()})
+		return a.printVerified(res, f.json)
+	case err != nil:
+		return err
+	}
+	a.checkPlan(p, &res)
+	if f.trace != "" {
+		t, err := a.readTrace(f.trace, trace.Options{})
+		if err != nil {
+			return err
+		}
+		found := verify.AgainstTrace(p, t)
+		match := len(found) == 0
+		res.TraceMatch = &match
+		res.Violations = append(res.Violations, found...)
+	}
+	return a.printVerified(res, f.json)
+}
+
+func (a *app) checkPlan(p *planfile.Plan, res *verified) {
+	bar := a.progress("verifying")
+	defer bar.done()
+	res.Violations = append(res.Violations, verify.Plan(p, bar.update)...)
+	res.Devices = len(p.Devices)
+	for i := range p.Devices {
+		res.Buffers += len(p.Devices[i].Slots)
+		res.Waits += len(p.Devices[i].Waits)
+	}
+}
+
+func (a *app) printVerified(res verified, asJSON bool) error {
+	res.Verified = len(res.Violations) == 0
+	if asJSON {
+		if err := report.WriteJSON(a.stdout, res); err != nil {
+			return err
+		}
+	} else if res.Verified {
+		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s waits; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.Count(res.Waits))
+		if res.TraceMatch != nil {
+			fmt.Fprint(a.stdout, "; it is the plan of this trace")
+		}
+		fmt.Fprintln(a.stdout)
+	}
+	if res.Verified {
+		return nil
+	}
+	more := ""
+	if n := len(res.Violations) - 1; n > 0 {
+		more = fmt.Sprintf(" (and at least %s more)", report.Count(n))
+	}
+	return &negative{fmt.Sprintf("%s: does not verify: %s%s", res.Plan, res.Violations[0].Message, more)}
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Compile, verify and compare every recording of a folder; print a Markdown table.
+
+    plans.py STPLAN FOLDER [--only SUBSTRING] [--expect MANIFEST.json] [--recorded NAME=CONF ...]
+
+For each recording: `compile`, `verify --trace`, `diff`. A row that fails any of
+them, whose self-check is not exact, or whose figures differ from those of
+--expect is marked, and the exit code is 1. Needs nothing but Python 3.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def stplan(binary, *args):
+    """Run one command and return its standard output; raise with its message."""
+    done = subprocess.run([binary, "--quiet", *map(str, args)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{args[0]}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def measure(binary, trace, plan, recorded):
+    """One row: what compile and diff say of one recording."""
+    compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json"))["devices"][0]
+    stplan(binary, "verify", plan, "--trace", trace)
+    extra = ["--recorded-config", recorded] if recorded else []
+    return compiled, json.loads(stplan(binary, "diff", plan, "--trace", trace, "--json", *extra))
+
+
+def disagreements(compared, expected):
+    """Where the figures differ from the manifest's."""
+    pairs = [
+        ("peak_reserved_bytes", "peak_reserved_bytes_recorded"),
+        ("peak_allocated_bytes", "peak_allocated_bytes"),
+        ("peak_active_bytes", "peak_active_bytes"),
+    ]
+    found = [f"{ours} {compared['recorded'][ours]} != {expected[theirs]}"
+             for ours, theirs in pairs if compared["recorded"][ours] != expected[theirs]]
+    if abs(compared["recorded"]["efficiency"] - expected["efficiency"]) > 0.00006:
+        found.append(f"efficiency {compared['recorded']['efficiency']:.5f} != {expected['efficiency']}")
+    return found
+
+
+def gib(n):
+    return f"{n / 2**30:.3f}"
+
+
+def row(name, compiled, compared):
+    check = compared["self_check"]
+    plan = compared["plan"]
+    sim = compared["simulated"]
+    gap = "0" if plan["plan_bytes"] == plan["lower_bound_bytes"] else f"{100 * plan['gap']:.4f} %"
+    seconds = compiled["seconds"]
+    return " | ".join([
+        name, f"{compiled['buffers']:,}", str(compiled["iterations"]), gib(plan["lower_bound_bytes"]), gib(plan["plan_bytes"]), gap,
+        f"{seconds:.2f}", gib(compared["recorded"]["peak_reserved_bytes"]), gib(sim["native"]["peak_reserved_bytes"]),
+        gib(sim["expandable"]["peak_reserved_bytes"]), f"{check['matched']:,} / {check['total']:,}", f"{plan['waits']:,}",
+    ])
+
+
+HEAD = ["recording", "buffers", "iterations", "lower bound GiB", "plan GiB", "gap", "seconds", "recorded GiB", "native GiB",
+        "expandable GiB", "self-check", "waits"]
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("stplan")
+    args.add_argument("folder", type=pathlib.Path)
+    args.add_argument("--only", default="")
+    args.add_argument("--expect", type=pathlib.Path)
+    args.add_argument("--recorded", action="append", default=[], metavar="NAME=CONF")
+    args = args.parse_args()
+    expected = {r["file"]: r for r in json.loads(args.expect.read_text())} if args.expect else {}
+    recorded = dict(r.split("=", 1) for r in args.recorded)
+    traces = [p for p in sorted(args.folder.iterdir()) if ".pickle" in p.name or p.suffix == ".parquet"]
+    traces = [p for p in traces if args.only in p.name]
+    if not traces:
+        sys.exit(f"{args.folder}: no recordings")
+    bad = []
+    print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
+    with tempfile.TemporaryDirectory() as scratch:
+        for trace in traces:
+            name = trace.name.split(".")[0]
+            try:
+                compiled, compared = measure(args.stplan, trace, pathlib.Path(scratch) / "plan.bin", recorded.get(name, ""))
+            except RuntimeError as problem:
+                bad.append(f"{name}: {problem}")
+                continue
+            print("| " + row(name, compiled, compared) + " |", flush=True)
+            if compared["self_check"]["matched"] != compared["self_check"]["total"]:
+                bad.append(f"{name}: self-check: {compared['self_check'].get('first_mismatch')}")
+            if trace.name in expected:
+                bad += [f"{name}: {d}" for d in disagreements(compared, expected[trace.name])]
+    print(f"\n{len(traces)} recordings, {len(bad)} problems")
+    for problem in bad:
+        print("- " + problem)
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()
