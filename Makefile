@@ -1,0 +1,44 @@
+# Every target works in a fresh clone with Go installed; nothing else is needed
+# unless the target says so.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 20s
+
+.PHONY: build test race lint bench fuzz golden clean
+
+build:
+	go build -o bin/stplan ./cmd/stplan
+
+test: lint
+	go test ./...
+
+# What runs in parallel, under the race detector (needs cgo). Packing is parallel
+# in one place, which these tests drive; its exact search would take minutes.
+race:
+	go test -race -short ./internal/trace/ ./cmd/stplan/
+	go test -race -run 'TimeLimit|Progress' ./internal/packing/
+
+lint:
+	@unformatted=$$(gofmt -l cmd internal); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+# Each benchmark once, so that none rots. For figures: go test -bench=. PACKAGE
+bench:
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+# Searches for inputs that break a parser. Not part of CI, where the same commit
+# has to get the same answer twice; what it finds goes into testdata/fuzz.
+fuzz:
+	@set -e; for target in $$(grep -rhoE '^func Fuzz[A-Za-z0-9]+' --include='*_test.go' internal | awk '{print $$2}'); do \
+	  pkg=$$(dirname $$(grep -rlE "^func $$target\(" --include='*_test.go' internal)); \
+	  echo "fuzz $$target in $$pkg"; \
+	  go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./$$pkg/; \
+	done
+
+# Rewrites every golden file; read the diff before committing it.
+golden:
+	go test ./internal/planfile/ ./internal/lifespan/ ./internal/trace/ ./cmd/stplan/ -update
+
+clean:
+	rm -rf bin
