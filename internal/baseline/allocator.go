@@ -72,7 +72,7 @@ func newCaching(r rules, d driver, buffers int, watch func(segmentEvent)) *cachi
 func (a *caching) usage() Usage { return a.now }
 
 func (a *caching) alloc(buffer int32, r request) (uint64, bool) {
-	size := a.round(r.size)
+	size := a.divisions.Round(r.size)
 	p := a.pool(r.pool).half(small(size))
 	b := a.find(p, r.stream, size)
 	if b == nil {
@@ -115,7 +115,7 @@ func (a *caching) lookup(p *pool, stream uint64, size trace.Bytes) *block {
 // canServe says that a request needs nothing from the driver. Expandable
 // segments can give an oversize block after all.
 func (a *caching) canServe(r request) bool {
-	size := a.round(r.size)
+	size := a.divisions.Round(r.size)
 	p := a.pool(r.pool).half(small(size))
 	if a.lookup(p, r.stream, size) != nil {
 		return true

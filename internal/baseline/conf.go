@@ -59,7 +59,7 @@ func (c Config) Apply(conf string) (Config, error) {
 		return c, err
 	}
 	if slices.ContainsFunc(parts, func(p [2]string) bool { s := findSetting(p[0]); return s != nil && s.policy }) {
-		c.MaxSplitSize, c.MaxNonSplitRounding, c.GCThreshold, c.Divisions = 0, 0, 0, [16]int64{}
+		c.MaxSplitSize, c.MaxNonSplitRounding, c.GCThreshold, c.Divisions = 0, 0, 0, trace.Divisions{}
 		c.unread = "" // what could not be read is replaced
 	}
 	for _, p := range parts {
@@ -211,7 +211,7 @@ func setDivisions(c *Config, v string) bool {
 	if !closed {
 		return false
 	}
-	c.Divisions = [16]int64{}
+	c.Divisions = trace.Divisions{}
 	last := -1
 	for _, item := range strings.Split(list, ",") {
 		start, divisions, _ := strings.Cut(item, ":")

@@ -51,7 +51,7 @@ type Config struct {
 	// Divisions holds, for each of the 16 intervals that start at 1, 2, 4 …
 	// 32768 MiB, into how many steps sizes between powers of two are rounded;
 	// 0 and 1 are off.
-	Divisions [16]int64
+	Divisions trace.Divisions
 	// GCThreshold is the share of the allowed memory from which on cached
 	// segments are collected, 0 for never. It needs a MemoryFraction.
 	GCThreshold float64
@@ -172,7 +172,7 @@ type rules struct {
 	maxSplit     trace.Bytes // may be unlimited
 	nonSplit     trace.Bytes
 	largeSegment trace.Bytes
-	divisions    [16]int64
+	divisions    trace.Divisions
 	gcThreshold  float64
 	allowed      trace.Bytes // the cap of the memory fraction, -1 for none
 	capacity     trace.Bytes

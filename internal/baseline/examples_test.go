@@ -168,7 +168,7 @@ func TestDivisions(t *testing.T) {
 	for _, tc := range []struct{ requested, want trace.Bytes }{
 		{1200, 1536}, {5*mib + 1, 6 * mib}, {2049, 2560}, {2048, 2048}, {0, 512}, {511, 512}, {512, 512}, {4096, 4096},
 	} {
-		if got := r.round(tc.requested); got != tc.want {
+		if got := r.divisions.Round(tc.requested); got != tc.want {
 			t.Errorf("round(%d) = %d, expected %d", tc.requested, got, tc.want)
 		}
 	}

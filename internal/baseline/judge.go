@@ -90,7 +90,7 @@ func (j *releaseJudge) waitsThenReleases(i int) bool {
 // proves nothing of a segment that became free only while the allocator waited
 // for pending frees, as it does right before it releases.
 func (j *releaseJudge) couldServe(i, end int, r request) bool {
-	size := j.recorded.round(r.size)
+	size := j.recorded.divisions.Round(r.size)
 	awaited := j.addresses(j.awaited(i), i)
 	for ; i < end; i++ {
 		e := &j.events[i]

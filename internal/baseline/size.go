@@ -1,40 +1,6 @@
 package baseline
 
-import (
-	"math/bits"
-
-	"github.com/stplan/stplan/internal/trace"
-)
-
-// round is the size of the block that a request needs.
-func (r *rules) round(requested trace.Bytes) trace.Bytes {
-	if requested < minBlock {
-		return minBlock
-	}
-	d := r.divisions[interval(requested)]
-	// Divided rather than multiplied: a large d must not overflow.
-	if d > 1 && (requested-1)/minBlock >= trace.Bytes(d) {
-		return roundDivided(requested, d)
-	}
-	return align(requested, minBlock)
-}
-
-// interval indexes the divisions: everything below 2 MiB is in the first.
-func interval(size trace.Bytes) int {
-	return min(max(log2(size)-20, 0), 15)
-}
-
-// roundDivided rounds up to the next of d equal steps between two powers of two.
-func roundDivided(size trace.Bytes, d int64) trace.Bytes {
-	if size&(size-1) == 0 {
-		return size
-	}
-	// The caller's size exceeds 512 d, so that a step is at least 512 B.
-	step := trace.Bytes(1) << log2(size) >> log2(trace.Bytes(d))
-	return align(size, step)
-}
-
-func log2(n trace.Bytes) int { return bits.Len64(uint64(n)) - 1 }
+import "github.com/stplan/stplan/internal/trace"
 
 // align rounds up to a multiple of unit.
 func align(n, unit trace.Bytes) trace.Bytes { return (n + unit - 1) / unit * unit }

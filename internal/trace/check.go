@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unicode/utf8"
 )
 
 // maxSize is the largest size an entry may have: 256 TiB, the whole of a
@@ -30,10 +29,13 @@ func entryOf(d *Device, entry int) string {
 // recording began. That is accepted unless the device's initial state is
 // recorded exactly (Initial is given and not inferred) and does not hold it.
 func (t *Trace) validate(allowNoEvents bool, where func(*Device, int) string) *InputError {
-	c := checker{t: t, where: where}
+	return newChecker(t, where).validate(allowNoEvents)
+}
+
+func (c *checker) validate(allowNoEvents bool) *InputError {
 	err := c.trace(allowNoEvents)
 	if err != nil {
-		err.Name = t.Name
+		err.Name = c.t.Name
 	}
 	return err
 }
@@ -41,6 +43,12 @@ func (t *Trace) validate(allowNoEvents bool, where func(*Device, int) string) *I
 type checker struct {
 	t     *Trace
 	where func(*Device, int) string
+	texts utf8Check
+	pasts map[*Event]*past // by a device's first event: what a reader knows already
+}
+
+func newChecker(t *Trace, where func(*Device, int) string) *checker {
+	return &checker{t: t, where: where, texts: utf8Check{}}
 }
 
 func (c *checker) trace(allowNoEvents bool) *InputError {
@@ -82,12 +90,12 @@ func (c *checker) trace(allowNoEvents bool) *InputError {
 // tables checks the tables that events index into.
 func (c *checker) tables() *InputError {
 	for i, s := range c.t.Strings {
-		if !utf8.ValidString(s) {
+		if !c.texts.valid(s) {
 			return &InputError{Where: fmt.Sprintf("string %d", i), Problem: notUTF8(s)}
 		}
 	}
 	for i, n := range c.t.Notes {
-		if !utf8.ValidString(n) {
+		if !c.texts.valid(n) {
 			return &InputError{Where: fmt.Sprintf("note %d", i), Problem: notUTF8(n)}
 		}
 	}
@@ -114,7 +122,7 @@ func (c *checker) settings() *InputError {
 func (c *checker) stacks() *InputError {
 	s := &c.t.Stacks
 	for i, f := range s.Frames {
-		if !utf8.ValidString(f.File) || !utf8.ValidString(f.Name) {
+		if !c.texts.valid(f.File) || !c.texts.valid(f.Name) {
 			return &InputError{Where: fmt.Sprintf("frame %d", i), Problem: notUTF8(f.File + " " + f.Name)}
 		}
 	}
@@ -168,7 +176,7 @@ func (c *checker) annotations(d *Device) *InputError {
 			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d of %d", a.At, len(d.Events))}
 		case a.At < last:
 			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d, its predecessor before event %d", a.At, last)}
-		case !utf8.ValidString(a.Name):
+		case !c.texts.valid(a.Name):
 			return &InputError{Where: where, Problem: notUTF8(a.Name)}
 		}
 		last = a.At
@@ -265,7 +273,14 @@ func (c *checker) events(d *Device) (found census, err *InputError) {
 
 // pairs checks that a device's allocations and frees pair up.
 func (c *checker) pairs(d *Device, found *census) *InputError {
-	p := newPairing(d, found)
+	if len(d.Events) == 0 {
+		return nil
+	}
+	known := c.pasts[&d.Events[0]]
+	if known == nil {
+		known = pastOf(d.Events)
+	}
+	p := newPairing(d, found, known)
 	for i := range d.Events {
 		if e := &d.Events[i]; e.pairs() {
 			if err := p.step(c, i, e); err != nil {

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 )
 
 // pairing follows every address of one device through a recording: which
@@ -16,7 +17,7 @@ type pairing struct {
 	requests, completion bool // which frees the recording has
 	exact                bool // Initial is the whole truth about the past
 
-	slots []int32  // of every alloc and free, its address by first appearance
+	slots []int32  // past.slots
 	rank  []int32  // of a slot, its address among those of live
 	last  []touch  // by address
 	live  occupied // by blocks that are not reusable, at their requested sizes
@@ -45,11 +46,12 @@ const before int32 = -1
 // add and round without overflow.
 const maxHeld Bytes = 1 << 62
 
-func newPairing(d *Device, found *census) *pairing {
+func newPairing(d *Device, found *census, known *past) *pairing {
 	p := &pairing{d: d, requests: found.count[ActionFreeRequested] > 0, completion: found.count[ActionFreeCompleted] > 0,
 		exact: len(d.Initial) > 0 && !d.InitialInferred}
 	initial := p.initialBlocks()
-	p.number(found, initial)
+	p.slots = known.slots
+	p.place(known.named, initial)
 	p.last = make([]touch, len(p.live.addresses))
 	if p.exact {
 		p.seed(initial)
@@ -74,35 +76,19 @@ func (p *pairing) initialBlocks() (live []Block) {
 	return live
 }
 
-// number lists the addresses, and finds every event's among them. It looks each
-// event up once, in the order of first appearance, and sorts the few distinct
-// addresses afterwards.
-func (p *pairing) number(found *census, initial []Block) {
-	// Programs reuse most addresses many times.
-	index := make(map[uint64]int32, found.count[ActionAlloc]/16)
-	var addresses []uint64
-	find := func(address uint64) int32 {
-		k, ok := index[address]
-		if !ok {
-			k = int32(len(addresses))
-			index[address] = k
-			addresses = append(addresses, address)
-		}
-		return k
-	}
-	p.slots = make([]int32, len(p.d.Events))
-	for i := range p.d.Events {
-		if e := &p.d.Events[i]; e.pairs() {
-			p.slots[i] = find(e.Addr)
-		}
-	}
+// place sorts the addresses of events and of initial blocks, and finds those of
+// events among them. There are few: programs reuse most many times.
+func (p *pairing) place(named *numbering, initial []Block) {
+	addresses := slices.Clone(named.values)
 	for _, b := range initial {
-		find(b.Address)
+		addresses = append(addresses, b.Address)
 	}
 	p.live = newOccupied(addresses)
-	p.rank = make([]int32, len(addresses))
+	p.rank = make([]int32, len(named.values))
 	for r, address := range p.live.addresses {
-		p.rank[index[address]] = int32(r)
+		if k := named.find(address); k != None {
+			p.rank[k] = int32(r)
+		}
 	}
 }
 

@@ -185,9 +185,7 @@ type Settings struct {
 	MaxSplitSize               Bytes
 	GarbageCollectionThreshold float64 // 0 is off
 	ExpandableSegments         bool
-	// RoundupPower2Divisions holds the divisions of the 16 intervals that
-	// start at 1, 2, 4 … 32768 MiB; 0 and 1 are off.
-	RoundupPower2Divisions [16]int64
+	RoundupPower2Divisions     Divisions
 }
 
 // Trace is one recording: all the devices of one process.

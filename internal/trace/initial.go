@@ -45,28 +45,25 @@ func inferInitial(d *Device, p *past, s *Settings) (initial []Segment, guessed i
 	return l.segments(), guessed
 }
 
-type addressSet map[uint64]struct{}
-
-func (s addressSet) has(address uint64) bool {
-	_, ok := s[address]
-	return ok
-}
-
 // past is what the events of a device say of the time before them.
 type past struct {
-	named addressSet // of allocs and frees
+	named *numbering // the addresses of allocs and frees
+	slots []int32    // by entry, of those: the number of its address
 	frees []int      // the entries that free an address which none before them names
 }
 
+func (p *past) names(address uint64) bool { return p.named.find(address) != None }
+
 func pastOf(events []Event) *past {
-	p := &past{named: addressSet{}}
+	p := &past{named: newNumbering(0), slots: make([]int32, len(events))}
 	for i := range events {
 		e := &events[i]
-		if e.Action < ActionAlloc || e.Action > ActionFreeCompleted || p.named.has(e.Addr) {
+		if !e.pairs() {
 			continue
 		}
-		p.named[e.Addr] = struct{}{}
-		if e.Action != ActionAlloc {
+		slot, known := p.named.number(e.Addr)
+		p.slots[i] = slot
+		if !known && e.Action != ActionAlloc {
 			p.frees = append(p.frees, i)
 		}
 	}
@@ -87,7 +84,7 @@ func pastBlocks(d *Device, p *past, memory *pastMemory) []pastBlock {
 	}
 	for _, s := range d.Final {
 		for _, b := range s.Blocks {
-			if !p.named.has(b.Address) && b.State != BlockInactive {
+			if !p.names(b.Address) && b.State != BlockInactive {
 				blocks = append(blocks, pastBlock{b, len(d.Events)})
 			}
 		}
@@ -365,7 +362,7 @@ func (l *layout) addOrphans(blocks []pastBlock) {
 		if i+1 < len(blocks) {
 			limit = min(limit, blocks[i+1].Address)
 		}
-		size := min(uint64(l.settings.round(b.Requested)), limit-b.Address)
+		size := min(uint64(l.settings.RoundupPower2Divisions.Round(b.Requested)), limit-b.Address)
 		if sane(b.Address, Bytes(size)) {
 			orphans = append(orphans, rangeOf(l.d, b.touched, Bytes(size)))
 		}
@@ -405,7 +402,7 @@ func (l *layout) extent(b *placedBlock) Bytes {
 	if b.Size > 0 {
 		return min(b.Size, b.room)
 	}
-	rounded := l.settings.round(b.Requested)
+	rounded := l.settings.RoundupPower2Divisions.Round(b.Requested)
 	if rounded >= b.room {
 		return b.room
 	}
@@ -466,26 +463,4 @@ func smallExpandable(size Bytes, blocks []placedBlock) bool {
 		}
 	}
 	return len(blocks) > 0 || size%largeGranule != 0
-}
-
-// round is what the native allocator makes of a request of up to maxSize: a
-// multiple of 512 B, or of a division of the power of two below.
-func (s *Settings) round(request Bytes) Bytes {
-	if request < minBlock {
-		return minBlock
-	}
-	power := bits.Len64(uint64(request)) - 1
-	divisions := Bytes(s.RoundupPower2Divisions[min(max(power-20, 0), 15)])
-	if divisions <= 1 || (request-1)/minBlock < divisions {
-		return (request + minBlock - 1) &^ (minBlock - 1)
-	}
-	floor := Bytes(1) << power
-	step := floor >> (bits.Len64(uint64(divisions)) - 1)
-	switch {
-	case request == floor:
-		return request
-	case step == 0:
-		return floor << 1
-	}
-	return (request + step - 1) / step * step
 }

@@ -157,7 +157,7 @@ func (c *baseCheck) unexplained() string {
 			return fmt.Sprintf("the recording ends with a segment of %d B at %#x that no entry takes and the base does not hold", s.Size, s.Address)
 		}
 		for _, b := range s.Blocks {
-			past := b.State != BlockInactive && !c.p.named.has(b.Address) && !memory.newBefore(b.Address, len(c.d.Events))
+			past := b.State != BlockInactive && !c.p.names(b.Address) && !memory.newBefore(b.Address, len(c.d.Events))
 			if past && !c.blocks.held(b.Address) {
 				return fmt.Sprintf("the recording ends with a block of %d B at %#x that no entry allocates and the base does not hold", b.Size, b.Address)
 			}

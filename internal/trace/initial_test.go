@@ -25,7 +25,7 @@ func (a *arena) log(action Action, addr uint64, size Bytes) {
 }
 
 func (a *arena) alloc(request Bytes) {
-	size := (&Settings{}).round(request)
+	size := (&Divisions{}).Round(request)
 	small := size <= smallLimit
 	for i := range a.segments {
 		s := &a.segments[i]
@@ -257,7 +257,7 @@ func TestRound(t *testing.T) {
 		{Settings{RoundupPower2Divisions: [16]int64{1 << 62}}, 1000, 1024},
 	}
 	for _, test := range tests {
-		if got := test.s.round(test.in); got != test.out {
+		if got := test.s.RoundupPower2Divisions.Round(test.in); got != test.out {
 			t.Errorf("round(%d) with %v: %d, want %d", test.in, test.s.RoundupPower2Divisions[:2], got, test.out)
 		}
 	}

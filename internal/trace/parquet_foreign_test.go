@@ -246,6 +246,55 @@ func TestReadForeign(t *testing.T) {
 	}
 }
 
+// Of an annotation's row neither address, size nor stream counts, whatever a
+// writer leaves there and however the columns are ordered and encoded. In the
+// rows around it they do.
+func TestReadForeignAnnotations(t *testing.T) {
+	type row = [3]any // addr, size, stream
+	odd := []row{{nil, nil, nil}, {-1, -1, -1}, {int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64)}}
+	build := func(event, mark row) []column {
+		return []column{
+			ints(colDevice, 0, 0, 0, 0),
+			ints(colAddr, 4096, mark[0], event[0], mark[0]),
+			ints(colSize, 100, mark[1], event[1], mark[1]),
+			ints(colStream, 7, mark[2], event[2], mark[2]),
+			texts(colName, nil, "step", nil, "step"),
+			texts(colAction, "alloc", annotationStart, "free_completed", annotationEnd),
+		}
+	}
+	fine := row{4096, 100, 7}
+	want, err := decode(foreign(t, build(fine, row{0, 0, 0}), nil), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := &want.Devices[0]; len(d.Events) != 2 || len(d.Annotations) != 2 || d.Annotations[0].At != 1 || d.Annotations[1].At != 2 {
+		t.Fatalf("events %+v, annotations %+v", d.Events, d.Annotations)
+	}
+	for _, props := range [][]parquet.WriterProperty{nil,
+		{parquet.WithDictionaryDefault(false)},
+		{parquet.WithDataPageVersion(parquet.DataPageV2), parquet.WithDataPageSize(1), parquet.WithBatchSize(1)}} {
+		for _, mark := range odd {
+			got, err := decode(foreign(t, build(fine, mark), nil, props...), Options{})
+			if err != nil {
+				t.Fatalf("annotations with %v: %v", mark, err)
+			}
+			if w, g := fmt.Sprintf("%+v", canonical(want)), fmt.Sprintf("%+v", canonical(got)); w != g {
+				t.Errorf("annotations with %v: read\n%s\nwant\n%s", mark, g, w)
+			}
+		}
+		for k, name := range []string{colAddr, colSize, colStream} {
+			event := fine
+			event[k] = nil
+			_, err := decode(foreign(t, build(event, row{nil, nil, nil}), nil, props...), Options{})
+			wantProblem(t, err, "t.parquet: row 2: "+name+": null in a required column")
+		}
+	}
+	unsigned := with(build(fine, row{0, 0, 0}), column{colSize, arrow.PrimitiveTypes.Uint64, []any{100, uint64(math.MaxUint64), 100, uint64(math.MaxUint64)}})
+	if _, err := decode(foreign(t, unsigned, nil), Options{}); err != nil {
+		t.Errorf("annotations with sizes beyond 63 bits: %v", err)
+	}
+}
+
 // Unknown actions keep their place; a column of nulls without a type is absent.
 func TestReadForeignOddities(t *testing.T) {
 	columns := with(plainTrace(), texts(colAction, "alloc", "user_defined", "free_completed"), column{colStack, arrow.Null, []any{nil, nil, nil}})

@@ -30,8 +30,10 @@ type columnChunk struct {
 	rows   int
 	// optional says that pages carry definition levels.
 	optional bool
-	// required refuses rows without a value.
+	// required refuses rows without a value, but for those that ignored, unless
+	// nil, exempts; it takes a row from the chunk's first.
 	required bool
+	ignored  func(row int) bool
 	text     bool
 }
 
@@ -136,7 +138,7 @@ func (c *columnChunk) dataPage(h pageHeader, body []byte, v pageValues, s *pageS
 		switch {
 		case l > 1:
 			return fmt.Errorf("definition level %d, expected 0 or 1", l)
-		case l == 0 && c.required:
+		case l == 0 && c.required && (c.ignored == nil || !c.ignored(first+i)):
 			return &rowProblem{first + i, "null in a required column"}
 		}
 		present += int(l)

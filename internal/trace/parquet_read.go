@@ -215,7 +215,7 @@ func (p *parquetReader) findColumns() *InputError {
 			return p.fail("", in.name, "expected %s, found %s", kindNames[kind], describe(c))
 		}
 		found[in.name] = i
-		if in.name == colAction { // decoded first: it says which rows' names count
+		if in.name == colAction { // decoded first: it says which rows are annotations
 			p.columns = slices.Insert(p.columns, 0, in)
 		} else {
 			p.columns = append(p.columns, in)

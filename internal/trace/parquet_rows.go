@@ -89,7 +89,10 @@ func (p *parquetReader) decodeColumn(g *rowGroup, in *inColumn, c *columnChunk, 
 		return err
 	}
 	c.data = data
-	defer func() { c.data = nil }()
+	defer func() { c.data, c.ignored = nil, nil }()
+	if in.ofEvents() {
+		c.ignored = func(row int) bool { return rows[row].Action >= rowAnnotationStart }
+	}
 	var at int64
 	var bad *rowProblem
 	if in.kind == kindText {
@@ -117,10 +120,22 @@ func (p *parquetReader) decodeColumn(g *rowGroup, in *inColumn, c *columnChunk, 
 	return nil
 }
 
+// ofEvents says that a column is ignored in the rows of annotations.
+func (in *inColumn) ofEvents() bool {
+	return in.name == colAddr || in.name == colSize || in.name == colStream
+}
+
 func rowName(row int) string { return fmt.Sprintf("row %d", row) }
 
 // storeInts puts an integer column's values into the rows.
 func (g *rowGroup) storeInts(in *inColumn, rows []Event, values []int64) *rowProblem {
+	if in.ofEvents() {
+		for i := range values {
+			if rows[i].Action >= rowAnnotationStart {
+				values[i] = 0
+			}
+		}
+	}
 	if in.kind == kindUnsigned {
 		if bad := noNegative(in, values); bad != nil {
 			return bad

@@ -7,7 +7,8 @@ import (
 
 // arrow makes a zstd encoder of several megabytes for every page it writes.
 // zstdCodec puts one in its place that all pages share, at the level that
-// WriteParquet wants, and so halves what writing allocates.
+// WriteParquet wants, and so halves what writing allocates. Its window is that
+// of a page of 8-byte numbers: a larger one costs memory and finds no more.
 type zstdCodec struct {
 	compress.Codec
 	encoder *zstd.Encoder
@@ -25,7 +26,8 @@ func init() {
 	if err != nil {
 		panic(err) // arrow always has zstd
 	}
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithZeroFrames(true))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithZeroFrames(true),
+		zstd.WithWindowSize(8*rowGroupRows), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // the options are constant
 	}

@@ -40,7 +40,9 @@ func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
 	if err := b.snapshot(top, opt); err != nil {
 		return nil, err
 	}
-	if err := b.trace.validate(opt.AllowNoEvents, entryOf); err != nil {
+	check := newChecker(b.trace, entryOf)
+	check.pasts = b.pasts
+	if err := check.validate(opt.AllowNoEvents); err != nil {
 		return nil, err
 	}
 	return b.trace, nil
@@ -73,9 +75,11 @@ type builder struct {
 	entries []Event // of all devices, in the order of the file
 	taken   int     // what of entries a device has
 	stacks  stackTable
-	labels  map[int]int32 // index into Trace.Strings by number in the store
+	stuck   map[pickle.Value]int // by list of frames: the first that is none, when last looked at
+	labels  map[int]int32        // index into Trace.Strings by number in the store
 	pools   poolTable
-	unknown names // actions
+	pasts   map[*Event]*past // by a device's first event
+	unknown []int            // actions, as numbers in the store
 }
 
 func newBuilder(name string) *builder {
@@ -83,6 +87,8 @@ func newBuilder(name string) *builder {
 		name:   name,
 		trace:  &Trace{Name: name},
 		stacks: newStackTable(),
+		stuck:  map[pickle.Value]int{},
+		pasts:  map[*Event]*past{},
 		labels: map[int]int32{},
 		pools:  newPoolTable(),
 	}
@@ -156,6 +162,7 @@ func (b *builder) build(d *dict, traces, segments []pickle.Value, opt Options) e
 // recording leaves out.
 func (b *builder) begin(d *dict, device *Device, base *Trace) error {
 	p := pastOf(device.Events)
+	b.pasts[&device.Events[0]] = p
 	b.noteTruncation(d, device, p)
 	b.noteMissing(device, base != nil)
 	return b.initial(device, p, base)

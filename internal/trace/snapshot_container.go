@@ -90,7 +90,8 @@ func (c *container) Read(p []byte) (int, error) {
 func (c *container) fill(r io.Reader) {
 	defer close(c.ready)
 	source := &counter{r: r}
-	plain, err := uncompress(source)
+	in := bufio.NewReaderSize(source, 64<<10)
+	plain, err := uncompress(in, source)
 	if err == nil {
 		defer plain.Close()
 	}
@@ -105,7 +106,7 @@ func (c *container) fill(r io.Reader) {
 		if err == nil {
 			next = read(plain, buf, first)
 		}
-		next.read = source.read
+		next.read = source.read - int64(in.Buffered())
 		select {
 		case c.ready <- next:
 		case <-c.stop:
@@ -154,8 +155,8 @@ var (
 	zipMagic  = []byte{'P', 'K', 3, 4}
 )
 
-func uncompress(source *counter) (io.ReadCloser, error) {
-	in := bufio.NewReaderSize(source, 64<<10)
+// uncompress reads in, which buffers source.
+func uncompress(in *bufio.Reader, source *counter) (io.ReadCloser, error) {
 	magic, _ := in.Peek(4) // a file shorter than this is a plain one
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):

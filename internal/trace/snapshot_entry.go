@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
@@ -149,7 +150,9 @@ func (b *builder) action(v pickle.Value) (Action, bool) {
 	if a := n - keyActions; a >= 0 && a < len(actionNames) {
 		return Action(a), true
 	}
-	b.unknown.add(b.store.StringNumbered(n))
+	if most := 4; len(b.unknown) < most && !slices.Contains(b.unknown, n) {
+		b.unknown = append(b.unknown, n)
+	}
 	return ActionOther, true
 }
 
@@ -198,29 +201,17 @@ func (t *poolTable) number(id PoolID) (int16, bool) {
 	return n, true
 }
 
-// names keeps a few names for a message.
-type names []string
-
-func (n *names) add(name string) {
-	const most = 4
-	for _, have := range *n {
-		if have == name {
-			return
-		}
-	}
-	if len(*n) < most {
-		*n = append(*n, name)
-	}
-}
-
 // add stores an event. Where the size of the file is known, the share of it
-// that is read tells how many are to come, so that the list seldom moves.
+// that is read tells how many are to come, so that the list seldom moves. It
+// never grows to more than a fixed multiple, which bounds what a file whose
+// entries are all at its beginning can claim.
 func (b *builder) add(e Event) int {
 	n := len(b.entries)
 	if n == cap(b.entries) {
 		room := 2 * max(n, 1024)
 		if b.done > 0 && b.done < b.total {
-			room = min(room, int(float64(n)*float64(b.total)/float64(b.done)*1.15)+1024)
+			const most = 16
+			room = min(most*max(n, 1024), int(float64(n)*float64(b.total)/float64(b.done)*1.15)+1024)
 		}
 		b.entries = append(make([]Event, 0, room), b.entries...)
 	}

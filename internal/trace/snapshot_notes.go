@@ -71,6 +71,10 @@ func (b *builder) noteMissing(d *Device, based bool) {
 		missing("segment", "either all memory was reserved before recording began, or they were skipped (skip_actions)")
 	}
 	if n := count[ActionOther]; n > 0 {
-		b.say("device %d: %d entries of unknown kinds are ignored (in this file: %.200s)", d.Ordinal, n, strings.Join(b.unknown, ", "))
+		var names []string
+		for _, number := range b.unknown {
+			names = append(names, b.store.StringNumbered(number))
+		}
+		b.say("device %d: %d entries of unknown kinds are ignored (in this file: %.200s)", d.Ordinal, n, strings.Join(names, ", "))
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // stackTable keeps every frame and every stack once.
 type stackTable struct {
-	frames map[Frame]int32
+	frames map[frameKey]int32
+	texts  textNumbers
 	table  Stacks
 	seed   maphash.Seed
 	heads  map[uint64]int32 // the newest stack with a hash
@@ -21,8 +22,11 @@ type stackTable struct {
 	raw    []byte           // scratch: its bytes
 }
 
+// frameKey is a frame with its texts as numbers.
+type frameKey struct{ file, line, name int32 }
+
 func newStackTable() stackTable {
-	return stackTable{frames: map[Frame]int32{}, heads: map[uint64]int32{}, seed: maphash.MakeSeed()}
+	return stackTable{frames: map[frameKey]int32{}, texts: newTextNumbers(), heads: map[uint64]int32{}, seed: maphash.MakeSeed()}
 }
 
 // frame numbers a frame; what is wrong with it is in d.err.
@@ -56,8 +60,7 @@ func (b *builder) badFrames(v pickle.Value, where string) error {
 		return b.fail(where, keyNames[keyFrames], "expected %s, found %s", wantFrames, b.describe(v))
 	}
 	for i, v := range list {
-		number, folded := b.store.Folded(v)
-		if class, _ := unfold(number); folded && class == foldedFrame {
+		if _, ok := b.frameNumber(v); ok {
 			continue
 		}
 		d := b.dict(v, fmt.Sprintf("%s: %s: frame %d", where, keyNames[keyFrames], i), "a stack frame")
@@ -73,11 +76,12 @@ func (b *builder) badFrames(v pickle.Value, where string) error {
 }
 
 func (t *stackTable) frame(f Frame) int32 {
-	id, ok := t.frames[f]
+	key := frameKey{t.texts.number(f.File), f.Line, t.texts.number(f.Name)}
+	id, ok := t.frames[key]
 	if !ok {
 		id = int32(len(t.table.Frames))
 		t.table.Frames = append(t.table.Frames, f)
-		t.frames[f] = id
+		t.frames[key] = id
 	}
 	return id
 }
@@ -95,19 +99,30 @@ func (b *builder) stack(v pickle.Value) (int32, bool) {
 	}
 	t := &b.stacks
 	t.ids = t.ids[:0]
-	for _, v := range list {
-		number, ok := b.store.Folded(v)
-		class, n := unfold(number)
-		if !ok || class != foldedFrame {
+	// A frame remains one: a list that failed before need only be looked at from
+	// there on, however many entries share it.
+	for i := b.stuck[v]; i < len(list); i++ {
+		if _, ok := b.frameNumber(list[i]); !ok {
+			b.stuck[v] = i
 			return None, false
 		}
-		t.ids = append(t.ids, int32(n))
+	}
+	for _, v := range list {
+		n, _ := b.frameNumber(v)
+		t.ids = append(t.ids, n)
 	}
 	id, ok := t.number(t.ids)
 	if ok {
 		b.store.Fold(v, fold(foldedStack, int(id)))
 	}
 	return id, ok
+}
+
+// frameNumber is the number of a frame that was folded.
+func (b *builder) frameNumber(v pickle.Value) (int32, bool) {
+	number, ok := b.store.Folded(v)
+	class, n := unfold(number)
+	return int32(n), ok && class == foldedFrame
 }
 
 // number finds a stack by its frames, or adds it where there is room left.

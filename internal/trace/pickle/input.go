@@ -69,6 +69,16 @@ func (in *input) fill(n int) error {
 	return nil
 }
 
+// fillOp makes an opcode available with its argument of fixed size, and all
+// longestOp bytes unless the file ends before.
+func (in *input) fillOp() error {
+	err := in.fill(longestOp)
+	if err == nil && in.end-in.pos < 1+int(argument[in.buf[in.pos]]) {
+		err = in.truncated()
+	}
+	return err
+}
+
 func (in *input) truncated() error {
 	return &Error{Offset: in.base + int64(in.end), Err: io.ErrUnexpectedEOF,
 		Problem: "the file ends in the middle of the pickle: it was not written or copied completely"}

@@ -50,56 +50,81 @@ type machine struct {
 
 // read runs the pickle. The dozen opcodes that make up nearly all of a snapshot
 // are worked on in place, since there are ten million of them and a call would
-// cost more than the work; step has the others.
+// cost more than the work; step has the others. The position is a variable of
+// the loop, and each opcode moves it by a constant: were it read back from
+// memory, every opcode would wait for the one before.
 func (m *machine) read() (Value, error) {
 	if err := m.header(); err != nil {
 		return 0, err
 	}
 	in, s := &m.in, m.store
+	pos, end := in.pos, in.end
 	for {
-		if in.end-in.pos < longestOp {
-			if err := in.fill(longestOp); err != nil {
+		if end-pos < longestOp {
+			in.pos = pos
+			if err := in.fillOp(); err != nil {
 				return 0, err
 			}
+			pos, end = in.pos, in.end
 		}
-		b := (*[longestOp]byte)(in.buf[in.pos:])
-		m.at = in.offset()
-		next := in.pos + 1 + int(argument[b[0]])
-		if next > in.end {
-			return 0, in.truncated()
-		}
-		in.pos = next
+		b := (*[longestOp]byte)(in.buf[pos:])
+		m.at = in.base + int64(pos)
+		arg := b[1:]
 		var err error
-		switch arg := b[1:]; b[0] {
+		switch b[0] {
 		case opLongBinGet:
-			err = m.get(uint64(binary.LittleEndian.Uint32(arg)))
+			pos += 5
+			i := uint64(binary.LittleEndian.Uint32(arg))
+			v := m.memo.get(i)
+			if v == 0 {
+				return 0, m.notStored(i)
+			}
+			m.push(v)
 		case opBinGet:
-			err = m.get(uint64(arg[0]))
+			pos += 2
+			v := m.memo.get(uint64(arg[0]))
+			if v == 0 {
+				return 0, m.notStored(uint64(arg[0]))
+			}
+			m.push(v)
 		case opMemoize:
+			pos++
 			err = m.put(m.filled)
 		case opBinInt1:
-			m.push(s.int(int64(arg[0])))
+			pos += 2
+			m.push(tagged(tagInt, uint64(arg[0])))
 		case opBinInt2:
-			m.push(s.int(int64(binary.LittleEndian.Uint16(arg))))
+			pos += 3
+			m.push(tagged(tagInt, uint64(binary.LittleEndian.Uint16(arg))))
 		case opBinInt:
+			pos += 5
 			m.push(s.int(int64(int32(binary.LittleEndian.Uint32(arg)))))
-		case opLong1:
-			err = m.long(uint64(arg[0]))
-		case opShortBinUnicode:
-			err = m.text(uint64(arg[0]))
 		case opMark:
+			pos++
 			m.marks = append(m.marks, m.floor)
 			m.floor = len(m.stack)
 		case opEmptyDict:
+			pos++
 			m.push(s.newObject(tagged(tagEmptyDict, 0)))
 		case opEmptyList:
+			pos++
 			m.push(s.newObject(tagged(tagEmptyList, 0)))
 		case opSetItems:
+			pos++
 			err = m.toMark(m.setItems)
-		case opStop:
-			return m.stop()
-		default:
-			err = m.step(b[0], arg)
+		default: // may read on
+			in.pos = pos + 1 + int(argument[b[0]])
+			switch b[0] {
+			case opLong1:
+				err = m.long(uint64(arg[0]))
+			case opShortBinUnicode:
+				err = m.text(uint64(arg[0]))
+			case opStop:
+				return m.stop()
+			default:
+				err = m.step(b[0], arg)
+			}
+			pos, end = in.pos, in.end
 		}
 		if err != nil {
 			return 0, err
@@ -219,9 +244,13 @@ func (m *machine) push(v Value) { m.stack = append(m.stack, v) }
 
 func (m *machine) top() (Value, error) {
 	if len(m.stack) <= m.floor {
-		return 0, m.fail("the pickle takes a value from an empty stack")
+		return 0, m.noValue()
 	}
 	return m.stack[len(m.stack)-1], nil
+}
+
+func (m *machine) noValue() error {
+	return m.fail("the pickle takes a value from an empty stack")
 }
 
 func (m *machine) pop() (Value, error) {
@@ -261,7 +290,7 @@ func (m *machine) unmark() int {
 // last does the same with the n topmost values.
 func (m *machine) last(n int, use func([]Value) error) error {
 	if len(m.stack)-m.floor < n {
-		return m.fail("the pickle takes a value from an empty stack")
+		return m.noValue()
 	}
 	return m.cut(len(m.stack)-n, use)
 }
@@ -273,10 +302,11 @@ func (m *machine) cut(from int, use func([]Value) error) error {
 }
 
 func (m *machine) get(i uint64) error {
-	if !m.memo.has(i) || *m.memo.at(i) == 0 {
+	v := m.memo.get(i)
+	if v == 0 {
 		return m.notStored(i)
 	}
-	m.push(*m.memo.at(i))
+	m.push(v)
 	return nil
 }
 
@@ -288,17 +318,17 @@ func (m *machine) notStored(i uint64) error {
 // other, and each takes a byte of input at least: a number beyond that is
 // refused, so that the memo grows no faster than the file.
 func (m *machine) put(i uint64) error {
-	v, err := m.top()
-	if err != nil {
-		return err
+	if len(m.stack) <= m.floor {
+		return m.noValue()
 	}
 	if i > uint64(m.at) {
 		return m.fail("memo entry %d: expected at most %d, one for every byte so far", i, m.at)
 	}
-	if !m.memo.has(i) || *m.memo.at(i) == 0 {
+	slot := m.memo.slot(i)
+	if *slot == 0 {
 		m.filled++
 	}
-	m.memo.set(i, v)
+	*slot = m.stack[len(m.stack)-1]
 	return nil
 }
 

@@ -1,0 +1,122 @@
+package trace
+
+// rowBatch is the rows of one row group: where they are in the trace, and the
+// text columns, whose size decides where the row group ends.
+type rowBatch struct {
+	devices []Device
+	columns []*outColumn  // in the order of the file
+	texts   []*textColumn // those of columns
+	runs    []rowRun
+	rows    int
+	most    int // rows of any row group
+}
+
+// rowRun is some rows one after the other of one kind: the events or the
+// annotations [from, to) of a device.
+type rowRun struct {
+	device      int // index into the trace's
+	annotations bool
+	from, to    int
+}
+
+// rows counts the rows of the file.
+func (t *Trace) rows() int {
+	n := 0
+	for i := range t.Devices {
+		n += len(t.Devices[i].Events) + len(t.Devices[i].Annotations)
+	}
+	return n
+}
+
+func (b *rowBatch) add(c *outColumn) {
+	b.columns = append(b.columns, c)
+	if c.text != nil {
+		c.text.rows = make([]int32, 0, b.most)
+		b.texts = append(b.texts, c.text)
+	}
+}
+
+func (b *rowBatch) full() bool {
+	text := 0
+	for _, c := range b.texts {
+		text += len(c.data)
+	}
+	return b.rows >= rowGroupRows || text >= maxGroupText
+}
+
+func (b *rowBatch) reset() {
+	b.runs, b.rows = b.runs[:0], 0
+	for _, c := range b.texts {
+		c.reset()
+	}
+}
+
+// events adds the events [from, to) of a device.
+func (b *rowBatch) events(device, from, to int) {
+	b.extend(rowRun{device: device, from: from, to: to})
+	events := b.devices[device].Events[from:to]
+	for _, c := range b.texts {
+		for i := range events {
+			c.add(c.event(device, &events[i]))
+		}
+	}
+}
+
+func (b *rowBatch) annotation(device, i int) {
+	b.extend(rowRun{device: device, annotations: true, from: i, to: i + 1})
+	for _, c := range b.texts {
+		c.add(c.annotation(device, i))
+	}
+}
+
+// extend adds a run of rows to the list, or to its last one.
+func (b *rowBatch) extend(r rowRun) {
+	b.rows += r.to - r.from
+	if n := len(b.runs); n > 0 {
+		if last := &b.runs[n-1]; last.device == r.device && last.annotations == r.annotations {
+			last.to = r.to
+			return
+		}
+	}
+	b.runs = append(b.runs, r)
+}
+
+// rowCursor walks a trace in the order of the file.
+type rowCursor struct {
+	t                  *Trace
+	device             int
+	event, annotations int
+}
+
+// fill makes the next row group of the batch; false when there is none.
+func (r *rowCursor) fill(b *rowBatch) bool {
+	b.reset()
+	for r.device < len(r.t.Devices) && !b.full() {
+		if !r.advance(b, &r.t.Devices[r.device]) {
+			r.device, r.event, r.annotations = r.device+1, 0, 0
+		}
+	}
+	return b.rows > 0
+}
+
+// advance adds an annotation or some events of the current device; false when
+// it has no more.
+func (r *rowCursor) advance(b *rowBatch, d *Device) bool {
+	const most = 256 // events between two looks at the batch's size
+	to := min(len(d.Events), r.event+min(most, rowGroupRows-b.rows))
+	if r.annotations < len(d.Annotations) {
+		at := int(d.Annotations[r.annotations].At)
+		if at <= r.event {
+			b.annotation(r.device, r.annotations)
+			r.annotations++
+			return true
+		}
+		to = min(to, at)
+	}
+	if to == r.event {
+		return false
+	}
+	b.events(r.device, r.event, to)
+	r.event = to
+	return true
+}

@@ -1,0 +1,91 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stretched puts a long text in the place of a short one of a pickle, in which
+// everything else refers to it.
+func stretched(t *testing.T, data []byte, short, long string) []byte {
+	t.Helper()
+	old := append([]byte{0x8c, byte(len(short))}, short...)
+	if n := bytes.Count(data, old); n != 1 {
+		t.Fatalf("%q is %d times in the pickle", short, n)
+	}
+	text := append(binary.LittleEndian.AppendUint32([]byte{'X'}, uint32(len(long))), long...)
+	return bytes.Replace(data, old, text, 1)
+}
+
+// TestSharedWork reads files that name one long list or one long text in very
+// many places. Whoever looks at all of it in each works for minutes: everything
+// here takes a fraction of a second where the work follows the file's size.
+func TestSharedWork(t *testing.T) {
+	const places, length = 50_000, 4 << 20
+	long := strings.Repeat("x", length)
+	frame := newDict("filename", "f.py", "line", 1, "name", "f")
+	entries := func(items func(i int) *pyDict) *pyDict {
+		list := newList()
+		for i := range places {
+			list.items = append(list.items, items(i))
+		}
+		return snapshotDict(newList(), newList(list), newList())
+	}
+
+	broken := newList()
+	for range length / 8 {
+		broken.items = append(broken.items, frame)
+	}
+	broken.items = append(broken.items, nil)
+	data := (&pickler{protocol: 4}).pickle(entries(func(i int) *pyDict {
+		return entryDict("alloc", start+int64(i)<<20, 512, 0, 1, "frames", broken)
+	}))
+	checkWork(t, "a stack that is none", data, "device 0: entry 0: frames: frame 524288: expected a stack frame, found None")
+
+	data = (&pickler{protocol: 4}).pickle(entries(func(i int) *pyDict {
+		f := newDict("filename", "FILE", "line", i, "name", "FILE")
+		return entryDict("alloc", start+int64(i)<<20, 512, 0, 1, "frames", newList(f))
+	}))
+	checkWork(t, "a file name", stretched(t, data, "FILE", long), "")
+
+	v := entries(func(i int) *pyDict {
+		return entryDict([]string{"alloc", "FIRST", "SECOND"}[min(i, 1+i%2)], start, 512, 0, 1)
+	})
+	data = stretched(t, (&pickler{protocol: 4}).pickle(v), "FIRST", long+"1")
+	checkWork(t, "names of actions", stretched(t, data, "SECOND", long+"2"), "")
+
+	marks := newList()
+	for i := range places {
+		marks.items = append(marks.items, newDict("name", "NAME", "stage", "START", "device", 0, "time_us", i))
+	}
+	v = oneBlock()
+	set(v, "external_annotations", marks)
+	tr := checkWork(t, "a name of annotations", stretched(t, (&pickler{protocol: 4}).pickle(v), "NAME", long), "")
+	began := time.Now()
+	if err := WriteParquet(io.Discard, tr, Options{}); err != nil || time.Since(began) > mostWork {
+		t.Errorf("writing a name of annotations: %v after %v", err, time.Since(began))
+	}
+}
+
+// mostWork is a long time for the files of TestSharedWork, even on a busy machine.
+const mostWork = 10 * time.Second
+
+// checkWork expects a trace, or, unless want is empty, that error.
+func checkWork(t *testing.T, what string, data []byte, want string) *Trace {
+	t.Helper()
+	began := time.Now()
+	tr, err := readBytes(data, Options{})
+	if took := time.Since(began); took > mostWork {
+		t.Errorf("%s in many places: a file of %d bytes took %v", what, len(data), took)
+	}
+	if want != "" {
+		wantProblem(t, err, "run.pickle: "+want)
+	} else if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return tr
+}
