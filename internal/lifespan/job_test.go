@@ -15,13 +15,21 @@ type job struct {
 	name             string
 	layers, micro    int
 	steps            int
-	variableSizes    bool // another length for every micro-batch
-	skips            int  // one in so many of a layer's experts gets no tokens; 0 for none
-	keepGradients    bool // gradients are allocated once, not every step
-	evaluateEvery    int  // steps
-	evaluations      int  // passes of each evaluation, and of a final one
-	optimizers       int  // one unless said
-	recordedFromStep int  // recording begins there
+	variableSizes    bool        // another length for every micro-batch
+	skips            int         // one in so many of a layer's experts gets no tokens; 0 for none
+	keepGradients    bool        // gradients are allocated once, not every step
+	evaluateEvery    int         // steps
+	evaluations      int         // passes of each evaluation, and of a final one
+	optimizers       int         // one unless said
+	recordedFromStep int         // recording begins there
+	jitter           int         // percent that every size varies by, up and down
+	extraIn          int         // step that makes one tensor more than others
+	keepLosses       bool        // a list of losses grows for ever
+	prefetched       int         // how many steps ahead inputs are made
+	inputSize        trace.Bytes // 4 KiB unless said
+	copyStream       bool        // on a stream of their own
+	doubleBuffers    bool        // and before the last ones are freed
+	late             int         // frees that wait for a later one to complete
 }
 
 // run executes a job and records it.
@@ -33,6 +41,9 @@ type run struct {
 	free         []uint64
 	begins, ends []trace.Time // of steps
 	grads        []uint64
+	inputs       []uint64
+	pending      []uint64
+	stream       uint64
 }
 
 func (j job) record(seed uint64) *run {
@@ -73,20 +84,28 @@ func (x *run) forget() {
 }
 
 func (x *run) alloc(size trace.Bytes) uint64 {
+	if x.jitter > 0 {
+		size += size * trace.Bytes(x.r.IntN(2*x.jitter+1)-x.jitter) / 100
+	}
 	addr := x.next
 	if n := len(x.free); n > 0 {
 		addr, x.free = x.free[n-1], x.free[:n-1]
 	} else {
 		x.next += 1 << 32
 	}
-	x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: size})
+	x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: size, Stream: x.stream})
 	return addr
 }
 
 func (x *run) release(addrs ...uint64) {
 	for _, a := range addrs {
-		x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionFreeRequested, Addr: a}, trace.Event{Action: trace.ActionFreeCompleted, Addr: a})
-		x.free = append(x.free, a)
+		x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionFreeRequested, Addr: a})
+		x.pending = append(x.pending, a)
+		if len(x.pending) > x.late {
+			done := x.pending[0]
+			x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionFreeCompleted, Addr: done})
+			x.free, x.pending = append(x.free, done), x.pending[1:]
+		}
 	}
 }
 
@@ -139,9 +158,26 @@ func (x *run) length() trace.Bytes {
 
 func (x *run) step(first bool) {
 	x.begins = append(x.begins, trace.Time(len(x.d.Events)))
+	if len(x.begins) == x.extraIn {
+		x.temporaries(0, 64<<10)
+	}
 	for m := range x.micro {
 		n := x.length()
 		x.backward(x.forward(n), n, m == 0 && (first || !x.keepGradients))
+	}
+	if !x.doubleBuffers {
+		x.consume(x.prefetched)
+	}
+	if x.keepLosses {
+		x.alloc(512)
+	}
+	if x.prefetched > 0 {
+		if x.copyStream {
+			x.stream = 7
+		}
+		x.inputs = append(x.inputs, x.alloc(max(1<<12, x.inputSize)))
+		x.stream = 0
+		x.consume(x.prefetched + 1)
 	}
 	x.temporaries(x.layers, 512) // gradient clipping
 	for range max(1, x.optimizers) {
@@ -158,6 +194,14 @@ func (x *run) step(first bool) {
 	if !x.keepGradients {
 		x.release(x.grads...)
 		x.grads = nil
+	}
+}
+
+// consume frees the oldest of so many inputs.
+func (x *run) consume(inputs int) {
+	if inputs > 0 && len(x.inputs) == inputs {
+		x.release(x.inputs[0])
+		x.inputs = x.inputs[1:]
 	}
 }
 

@@ -49,6 +49,15 @@ func newSequence(tl *Timeline) *sequence {
 
 // classes gives every allocation a hash of its stream and lifetime class.
 func classes(tl *Timeline, first int) []uint64 {
+	out := lifetimes(tl, first)
+	for i, class := range out {
+		out[i] = mix(tl.Buffers[first+i].Stream*classCount + class)
+	}
+	return out
+}
+
+// lifetimes gives every allocation its lifetime class.
+func lifetimes(tl *Timeline, first int) []uint64 {
 	// before[t] counts the allocations before event t.
 	before := make([]int32, tl.Events+1)
 	for _, b := range tl.Buffers[first:] {
@@ -59,20 +68,21 @@ func classes(tl *Timeline, first int) []uint64 {
 	}
 	out := make([]uint64, len(tl.Buffers)-first)
 	for i := range out {
-		b := &tl.Buffers[first+i]
-		class := uint64(forever)
-		if !b.Resident {
-			class = lifetimeClass(int(before[b.RequestedEnd]) - i)
+		if b := &tl.Buffers[first+i]; !b.Resident {
+			out[i] = lifetimeClass(int(before[b.RequestedEnd]) - i)
+		} else {
+			out[i] = forever
 		}
-		out[i] = mix(b.Stream*classCount + class)
 	}
 	return out
 }
 
-// forever is the class of what is never freed.
+// forever is the class of what is never freed, and up to exactClasses a class
+// is one lifetime.
 const (
-	forever    = 0
-	classCount = 64
+	forever      = 0
+	exactClasses = 12
+	classCount   = 64
 )
 
 // lifetimeClass coarsens how many allocations there are from a buffer's own
@@ -80,10 +90,10 @@ const (
 // 4, because the distance over which a long-lived buffer lives varies with
 // what lies between.
 func lifetimeClass(allocations int) uint64 {
-	if allocations <= 12 {
+	if allocations <= exactClasses {
 		return uint64(allocations)
 	}
-	return 13 + uint64(bits.Len(uint(allocations-1)/12)-1)/2
+	return exactClasses + 1 + uint64(bits.Len(uint(allocations-1)/exactClasses)-1)/2
 }
 
 // mix spreads x over 64 bits (the finalizer of splitmix64).

@@ -18,6 +18,7 @@ const sharedTraces = "../../../shared/traces"
 
 type recording struct {
 	File           string `json:"file"`
+	Kind           string `json:"kind"`
 	Events         int    `json:"events"`
 	Device         int    `json:"device"`
 	PeakAllocated  int64  `json:"peak_allocated_bytes"`
@@ -37,6 +38,9 @@ func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Devi
 	for _, r := range manifest {
 		t.Run(r.File, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && r.Events > 200_000 {
+				t.Skip("long recording")
+			}
 			tr, err := trace.ReadFile(filepath.Join(sharedTraces, r.File), trace.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,9 @@ const (
 	// keptShare is how much an iteration may leave behind, of the peak: logging
 	// keeps a few tensors.
 	keptShare = 1. / 1024
+	// lasting is for how many iterations something has to stay to be left behind
+	// for good.
+	lasting = 3
 	// asLike is how much less an iteration may be like later ones than the next
 	// one is.
 	asLike = 0.9
@@ -34,11 +37,27 @@ func firstSteady(tl *Timeline, s *sequence, starts []trace.Time) int {
 	return first
 }
 
-// left is how many bytes of what iteration i allocated outlive iteration i+1.
+// left is how many bytes iteration i leaves behind: what it allocated and what
+// outlives the next lasting iterations. Where fewer are left in the recording,
+// as much of what outlives these will be gone as it was in the last iteration
+// that shows it: inputs that are fetched ahead, or outputs that are held until
+// the next ones exist.
 func left(tl *Timeline, starts []trace.Time, i int) trace.Bytes {
+	last := len(starts) - 2
+	ahead := min(lasting, last-i)
+	sum := outliving(tl, starts, i, ahead)
+	if shown := last - lasting; ahead < lasting && shown > 0 {
+		sum -= min(sum, outliving(tl, starts, shown, ahead)-outliving(tl, starts, shown, lasting))
+	}
+	return sum
+}
+
+// outliving is how many bytes of what iteration i allocated outlive the next n
+// iterations.
+func outliving(tl *Timeline, starts []trace.Time, i, n int) trace.Bytes {
 	var sum trace.Bytes
 	for _, b := range tl.Buffers[tl.bufferAt(starts[i]):tl.bufferAt(starts[i+1])] {
-		if !b.Initial && b.RequestedEnd >= starts[i+2] {
+		if !b.Initial && b.RequestedEnd >= starts[i+1+n] {
 			sum += b.Size
 		}
 	}

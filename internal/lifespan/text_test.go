@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,8 +24,10 @@ var update = flag.Bool("update", false, "rewrite the expected outputs in testdat
 //	expected output
 //
 // with a blank line after each. The commands are build, which prints buffers,
-// a chart and the peaks, and iterations, whose argument is a marker. An input
-// line is one event, or a line about the state before the first:
+// a chart and the peaks; iterations, whose argument is a marker; and periodic,
+// which prints the steady state of the iterations that end at the times in its
+// argument, all but the first of which are steady. An input line is one event,
+// or a line about the state before the first:
 //
 //	alloc NAME SIZE [STREAM]   request NAME   complete NAME   free NAME (both)
 //	initial NAME SIZE [pending]   other   start MARK   end MARK
@@ -86,6 +89,9 @@ func runCase(t *testing.T, head string) string {
 			return "error: " + err.Error()
 		}
 		return fmt.Sprintf("%d of %s\nstarts %v\nsteady from %d: %d", it.Count, it.Source, it.Starts, it.SteadyStart, it.SteadyCount)
+	}
+	if command == "periodic" {
+		return describePeriodic(t, tl, argument, names)
 	}
 	t.Fatalf("unknown command %q", command)
 	return ""
@@ -176,4 +182,51 @@ func cell(b *Buffer, at trace.Time) string {
 		return "#"
 	}
 	return "-"
+}
+
+// describePeriodic prints a row per slot, where # is live until the requested
+// end and - until the completed end, which may be in the pass that follows the
+// bar.
+func describePeriodic(t *testing.T, tl *Timeline, ends string, names map[uint64]string) string {
+	starts := []trace.Time{0}
+	for _, f := range strings.Fields(ends) {
+		starts = append(starts, trace.Time(number(t, f)))
+	}
+	p, why := FindPeriodic(tl, Iterations{Starts: starts, Count: len(starts) - 1, SteadyStart: starts[1], SteadyCount: len(starts) - 2}, EndRequested)
+	if p == nil {
+		return "none: " + why
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "prologue [0, %d), passes to %d, %d B of strays\n", p.Cut, p.End, p.StrayBytes)
+	for _, s := range p.Prologue {
+		fmt.Fprintf(&out, "%-2s ends %d, %d%s\n", names[tl.Buffers[s.Buffer].Addr], s.RequestedEnd, s.CompletedEnd, role(s.Cell, s.Resident, "resident"))
+	}
+	for x, b := range p.Bodies {
+		fmt.Fprintf(&out, "body %d, in %d passes\n", x, b.Occurrences)
+		for _, s := range slices.Concat(b.Entering, b.Slots) {
+			var row []byte
+			for at := range 2 * b.Length {
+				row = append(row, cell(&Buffer{Start: trace.Time(s.Start), RequestedEnd: trace.Time(s.RequestedEnd), CompletedEnd: trace.Time(s.CompletedEnd)}, trace.Time(at))...)
+			}
+			fmt.Fprintf(&out, "   %s|%s %d to %d in %d, in %d%s\n", row[:b.Length], row[b.Length:], s.Least, s.Requested, s.Size, s.Occurrences, role(s.Cell, s.Stray, "stray"))
+		}
+	}
+	for _, pass := range p.Passes {
+		fmt.Fprintf(&out, "pass from %d of body %d:", pass.First, pass.Body)
+		for i := range p.Bodies[pass.Body].Slots {
+			fmt.Fprintf(&out, " %d", pass.Present[i/64]>>(i%64)&1)
+		}
+		out.WriteString("\n")
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func role(cell int32, special bool, name string) string {
+	switch {
+	case cell >= 0:
+		return fmt.Sprintf(", cell %d", cell)
+	case special:
+		return ", " + name
+	}
+	return ""
 }

@@ -1,0 +1,163 @@
+package lifespan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func randomTokens(r *rand.Rand, n int) []token {
+	out := make([]token, n)
+	for i := range out {
+		out[i] = randomToken(r)
+	}
+	return out
+}
+
+func randomToken(r *rand.Rand) token {
+	t := token{stream: uint64(r.IntN(6) / 5), class: uint8(r.IntN(5)), log: int64(r.IntN(4) * octave / 2)}
+	t.weight = t.log * int64(r.IntN(2))
+	t.weak = mix(t.stream*classCount + uint64(t.class))
+	t.strong = mix(t.weak ^ uint64(t.log))
+	return t
+}
+
+// TestAlignCost compares the cost of alignments with the least there is, by
+// trying for every pair all pairs that may come before it.
+func TestAlignCost(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		a, b := randomTokens(r, r.IntN(25)), randomTokens(r, r.IntN(25))
+		var pairs [][2]int
+		for j, i := range align(a, b) {
+			if i >= 0 {
+				pairs = append(pairs, [2]int{int(i), j})
+			}
+		}
+		last, cost := [2]int{-1, -1}, int64(0)
+		for _, p := range append(pairs, [2]int{len(a), len(b)}) {
+			if p[0] <= last[0] {
+				t.Fatalf("seed %d: pairs %v", seed, pairs)
+			}
+			cost += gapCost(b, last, p)
+			if p[1] < len(b) {
+				cost += mismatch(&a[p[0]], &b[p[1]])
+			}
+			last = p
+		}
+		if want := cheapest(a, b); cost != want {
+			t.Fatalf("seed %d: cost %d, expected %d", seed, cost, want)
+		}
+	}
+}
+
+// gapCost is that of what lies between two pairs.
+func gapCost(b []token, from, to [2]int) int64 {
+	var cost int64
+	if n := to[0] - from[0] - 1; n > 0 {
+		cost += openGap + extendGap*int64(n)
+	}
+	if to[1]-from[1] > 1 {
+		cost += openGap
+	}
+	for j := from[1] + 1; j < to[1]; j++ {
+		cost += extendGap + b[j].weight
+	}
+	return cost
+}
+
+func cheapest(a, b []token) int64 {
+	best := map[[2]int]int64{{-1, -1}: 0}
+	until := func(i, j int) int64 {
+		least := int64(never)
+		for pair, cost := range best {
+			if pair[0] < i && pair[1] < j {
+				least = min(least, cost+gapCost(b, pair, [2]int{i, j}))
+			}
+		}
+		return least
+	}
+	for i := range a {
+		for j := range b {
+			if a[i].stream == b[j].stream {
+				best[[2]int{i, j}] = until(i, j) + mismatch(&a[i], &b[j])
+			}
+		}
+	}
+	return until(len(a), len(b))
+}
+
+// TestAlignChanges takes stretches out of both of two equal sequences and
+// wants all that is left matched where it was.
+func TestAlignChanges(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		whole := randomTokens(r, 200+r.IntN(3000))
+		for i := range whole {
+			whole[i].strong, whole[i].weak = mix(uint64(i)), mix(uint64(i)) // all different
+		}
+		lack := func() []int {
+			var left []int
+			for i := 0; i < len(whole); i++ {
+				if r.IntN(200) == 0 {
+					i += r.IntN(1 << r.IntN(10))
+				}
+				left = append(left, i)
+			}
+			return slices.DeleteFunc(left, func(i int) bool { return i >= len(whole) })
+		}
+		first, second := lack(), lack()
+		pick := func(at []int) (out []token) {
+			for _, i := range at {
+				out = append(out, whole[i])
+			}
+			return out
+		}
+		same, kept := 0, 0
+		for j, i := range align(pick(first), pick(second)) {
+			if _, ok := slices.BinarySearch(first, second[j]); ok {
+				kept++
+				if i >= 0 && first[i] == second[j] {
+					same++
+				}
+			}
+		}
+		// Next to what is missing a chance likeness may cost less.
+		if float64(same) < 0.98*float64(kept) {
+			t.Errorf("seed %d: %d of %d matched where they were", seed, same, kept)
+		}
+	}
+}
+
+// TestLongestRun compares with marks on a line.
+func TestLongestRun(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		var a, b []int32
+		want, run, side := 0, 0, 0
+		for k := range int32(r.IntN(60)) {
+			has := r.IntN(4)
+			if has&1 != 0 {
+				a = append(a, k)
+			}
+			if has&2 != 0 {
+				b = append(b, k)
+			}
+			switch {
+			case has == 0:
+				continue
+			case has == 3:
+				run = 0
+			case has == side:
+				run++
+			default:
+				run = 1
+			}
+			side = has
+			want = max(want, run)
+		}
+		if got := longestRun(a, b); got != want {
+			t.Fatalf("seed %d: %d, expected %d, of %v and %v", seed, got, want, a, b)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package lifespan
+
+import (
+	"slices"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// fillEntering follows the content of the cells into the next pass.
+func (c *classifier) fillEntering() {
+	found := make([][]Slot, len(c.out.Bodies))
+	for x := range found {
+		found[x] = make([]Slot, len(c.out.Cells))
+	}
+	enter := func(j int, cell int32, b *Buffer) {
+		if pass, _ := c.place(b.Until(c.end)); pass != j {
+			return
+		}
+		s := &found[c.bodies[j]][cell]
+		s.include(b)
+		s.Cell = cell
+		s.extend(c.timeIn(j, b.RequestedEnd), c.timeIn(j, b.CompletedEnd))
+	}
+	for _, s := range c.out.Prologue {
+		if s.Cell >= 0 {
+			enter(0, s.Cell, &c.tl.Buffers[s.Buffer])
+		}
+	}
+	for j := range c.bodies[1:] {
+		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
+			if cell := c.cells[c.r.at(b)]; cell >= 0 {
+				enter(j+1, cell, &c.tl.Buffers[b])
+			}
+		}
+	}
+	for x := range found {
+		c.out.Bodies[x].Entering = slices.DeleteFunc(found[x], func(s Slot) bool { return s.Occurrences == 0 })
+	}
+}
+
+// fitCells gives all slots of a cell its size.
+func (c *classifier) fitCells() {
+	cells := c.out.Cells
+	each := func(yield func(*Slot)) {
+		for x := range c.out.Bodies {
+			for _, slots := range [][]Slot{c.out.Bodies[x].Entering, c.out.Bodies[x].Slots} {
+				for i := range slots {
+					if slots[i].Cell >= 0 {
+						yield(&slots[i])
+					}
+				}
+			}
+		}
+	}
+	each(func(s *Slot) { cells[s.Cell].Size = max(cells[s.Cell].Size, s.Size) })
+	each(func(s *Slot) { s.Size = cells[s.Cell].Size })
+}
+
+// content is what the buffers in a cell have in common from pass to pass.
+type content struct {
+	stream uint64
+	size   trace.Bytes
+	freed  int32 // rank of the last allocation before
+	filled int32 // rank of the cell's leaving slot, 0 of a mere buffer
+}
+
+// matchCells finds the cell of each buffer that crosses into the first pass:
+// of those that pass frees at the same place one of the same size, or one of
+// about the size, and else one of the same size that it frees elsewhere.
+func (c *classifier) matchCells(crossing []int32) []int32 {
+	cells := c.contents()
+	out := make([]int32, len(crossing))
+	for i := range out {
+		out[i] = -1
+	}
+	for _, general := range []func(content) content{
+		func(x content) content { return content{stream: x.stream, size: x.size, freed: x.freed} },
+		func(x content) content { return content{stream: x.stream, freed: x.freed} },
+		func(x content) content { return content{stream: x.stream, size: x.size} },
+	} {
+		free := map[content][]int32{}
+		for cell, x := range cells {
+			if x.size > 0 {
+				free[general(x)] = append(free[general(x)], int32(cell))
+			}
+		}
+		for i, b := range crossing {
+			x := c.content(b)
+			queue := free[general(x)]
+			if out[i] >= 0 || len(queue) == 0 || !cells[queue[0]].takes(x) {
+				continue
+			}
+			out[i], free[general(x)] = queue[0], queue[1:]
+			cells[queue[0]].size = 0 // taken
+		}
+	}
+	return out
+}
+
+// takes says whether a cell with content x can hold y as well: the sizes are
+// within a factor of 2, and y is freed before the cell is filled again.
+func (x content) takes(y content) bool {
+	return y.freed < x.filled && x.size <= 2*y.size && y.size <= 2*x.size
+}
+
+func (c *classifier) content(buffer int32) content {
+	b := &c.tl.Buffers[buffer]
+	_, rank := c.place(b.Until(c.end))
+	return content{stream: b.Stream, size: b.Size, freed: rank}
+}
+
+// contents has the first known content of each cell; its size is 0 where there
+// is none.
+func (c *classifier) contents() []content {
+	out := make([]content, len(c.out.Cells))
+	for j := range c.bodies[1:] {
+		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
+			cell := c.cells[c.r.at(b)]
+			if pass, _ := c.place(c.tl.Buffers[b].Until(c.end)); cell >= 0 && pass == j+1 && out[cell].size == 0 {
+				out[cell] = c.content(b)
+				out[cell].filled = c.r.at(b)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+package lifespan
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// A slot's kind is that of all the allocations with its rank.
+type kind uint8
+
+const (
+	ordinary kind = iota // lives in one pass
+	leaving              // crosses into the next pass, in a cell
+	stray                // outlives its pass otherwise
+)
+
+// classifier makes a Periodic of passes whose allocations have ranks.
+type classifier struct {
+	tl     *Timeline
+	r      *rotation
+	end    End
+	bodies []int // of each pass
+	// below[x][k] is how many slots of body x have a rank below k: what
+	// carries a time from one body to another.
+	below [][]int32
+	kinds []kind  // by rank
+	cells []int32 // by rank, -1 where it leaves nothing
+	out   *Periodic
+}
+
+func classify(tl *Timeline, r *rotation, bodies []int, end End) *Periodic {
+	c := &classifier{tl: tl, r: r, end: end, bodies: bodies}
+	c.out = &Periodic{Cut: tl.eventOf(r.first[0]), End: r.end}
+	c.makeBodies()
+	c.classify()
+	c.fillSlots()
+	c.fillPrologue()
+	c.fillEntering()
+	c.fitCells()
+	return c.out
+}
+
+// makeBodies numbers the slots of each body and says which a pass has.
+func (c *classifier) makeBodies() {
+	has := make([][]bool, slices.Max(c.bodies)+1)
+	c.out.Bodies = make([]Body, len(has))
+	for x := range has {
+		has[x] = make([]bool, c.r.width)
+	}
+	for j, x := range c.bodies {
+		c.out.Bodies[x].Occurrences++
+		for _, k := range c.r.pass(j) {
+			has[x][k] = true
+		}
+	}
+	for x := range has {
+		below := make([]int32, c.r.width+1)
+		for k, yes := range has[x] {
+			below[k+1] = below[k]
+			if yes {
+				below[k+1]++
+			}
+		}
+		c.below = append(c.below, below)
+		c.out.Bodies[x].Length = int(below[c.r.width])
+	}
+	for j, x := range c.bodies {
+		p := Pass{First: c.tl.eventOf(c.r.first[j]), Body: x, Present: make([]uint64, (c.out.Bodies[x].Length+63)/64)}
+		for _, k := range c.r.pass(j) {
+			slot := c.below[x][k]
+			p.Present[slot/64] |= 1 << (slot % 64)
+		}
+		c.out.Passes = append(c.out.Passes, p)
+	}
+}
+
+// place is where in the passes a time lies: pass -1 is the prologue, and one
+// more than the last what comes after. The rank is that of the last allocation
+// before it.
+func (c *classifier) place(t trace.Time) (pass int, rank int32) {
+	n := c.r.passes()
+	before := int32(c.tl.bufferAt(t)) - 1
+	switch {
+	case t >= c.tl.Events || before >= c.r.first[n]:
+		return n, 0
+	case before < c.r.first[0]:
+		return -1, 0
+	}
+	return sort.Search(n, func(j int) bool { return c.r.first[j+1] > before }), c.r.at(before)
+}
+
+// timeIn is a time as pass j's body knows it: up to twice its length, where
+// the second half is the next pass. What the recording does not tell any more
+// is the end of the pass.
+func (c *classifier) timeIn(j int, t trace.Time) int {
+	x := c.bodies[j]
+	length := c.out.Bodies[x].Length
+	switch pass, rank := c.place(t); {
+	case pass < j:
+		return 0
+	case pass == j:
+		return int(c.below[x][rank+1])
+	case pass == c.r.passes() && j == pass-1:
+		return length
+	case pass == j+1:
+		return length + int(c.below[x][rank+1])
+	}
+	return 2 * length
+}
+
+// classify finds the kind of every rank. A cell has to be refilled by every
+// body, and emptied before: where the next content comes first, the two would
+// have to swap places from pass to pass. What only the last pass leaves may
+// just be freed after the end of the recording.
+func (c *classifier) classify() {
+	n := c.r.passes()
+	leaves, strays, pending := make([]bool, c.r.width), make([]bool, c.r.width), make([]bool, c.r.width)
+	for j := range n {
+		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
+			pass, freed := c.place(c.tl.Buffers[b].Until(c.end))
+			k := c.r.at(b)
+			switch {
+			case pass-j >= 2 || pass-j == 1 && j < n-1 && freed >= k:
+				strays[k] = true
+			case pass-j == 1 && j < n-1:
+				leaves[k] = true
+			case pass-j == 1:
+				pending[k] = true
+			}
+		}
+	}
+	counts := make([]int, c.r.width)
+	for _, k := range c.r.rank {
+		counts[k]++
+	}
+	c.kinds = make([]kind, c.r.width)
+	c.cells = make([]int32, c.r.width)
+	for k := range c.kinds {
+		c.cells[k] = -1
+		switch {
+		case strays[k] || leaves[k] && !c.inEveryBody(k) || pending[k] && counts[k] == 1:
+			c.kinds[k] = stray
+		case leaves[k]:
+			c.kinds[k] = leaving
+			c.cells[k] = int32(len(c.out.Cells))
+			c.out.Cells = append(c.out.Cells, Cell{})
+		}
+	}
+}
+
+func (c *classifier) inEveryBody(rank int) bool {
+	for _, below := range c.below {
+		if below[rank+1] == below[rank] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package lifespan
+
+// match is a stretch that two sequences share: a[i:i+n] equals b[j:j+n].
+type match struct{ i, j, n int }
+
+// differ finds a shortest edit script between two sequences in linear space
+// (Myers, An O(ND) Difference Algorithm and Its Variations, 1986, section 4b).
+// Where the two have little in common it stops searching and splits at the
+// point that is furthest on, which keeps the time near-linear and may cost a
+// few matches.
+type differ struct {
+	a, b              []uint64
+	forward, backward []int
+	limit             int // edits searched from either side
+	matches           []match
+}
+
+// A search from either side goes minEdits far, and further while all searches
+// together stay below maxSteps or so.
+const (
+	minEdits = 512
+	maxSteps = 1 << 26
+)
+
+// diff returns the shared stretches of a shortest edit script, in order.
+func diff(a, b []uint64) []match {
+	d := newDiffer(a, b)
+	d.compare(0, len(a), 0, len(b))
+	return d.matches
+}
+
+func newDiffer(a, b []uint64) *differ {
+	size := 2*(len(a)+len(b)) + 4
+	return &differ{
+		a: a, b: b, limit: max(minEdits, maxSteps/size),
+		forward: make([]int, size), backward: make([]int, size),
+	}
+}
+
+func (d *differ) emit(i, j, n int) {
+	if n == 0 {
+		return
+	}
+	if k := len(d.matches); k > 0 {
+		if last := &d.matches[k-1]; last.i+last.n == i && last.j+last.n == j {
+			last.n += n
+			return
+		}
+	}
+	d.matches = append(d.matches, match{i, j, n})
+}
+
+// compare diffs a[a0:a1] with b[b0:b1].
+func (d *differ) compare(a0, a1, b0, b1 int) {
+	n := 0
+	for a0+n < a1 && b0+n < b1 && d.a[a0+n] == d.b[b0+n] {
+		n++
+	}
+	d.emit(a0, b0, n)
+	a0, b0 = a0+n, b0+n
+	tail := 0
+	for a0 < a1-tail && b0 < b1-tail && d.a[a1-tail-1] == d.b[b1-tail-1] {
+		tail++
+	}
+	if a0 < a1-tail && b0 < b1-tail {
+		x, y := d.split(a0, a1-tail, b0, b1-tail)
+		d.compare(a0, x, b0, y)
+		d.compare(x, a1-tail, y, b1-tail)
+	}
+	d.emit(a1-tail, b1-tail, tail)
+}
+
+// split finds a point that a shortest script goes through, other than the
+// corners. Both stretches have an element, and differ in the first and the
+// last. Diagonal k holds the points with i-j = k, from the corner in question.
+func (d *differ) split(a0, a1, b0, b1 int) (x, y int) {
+	n, m := a1-a0, b1-b0
+	mid := m + 1 // of the diagonals, which go from -m to n
+	fw, bw := d.forward, d.backward
+	for _, reach := range [][]int{fw, bw} {
+		reach[mid-m-1], reach[mid+n+1] = -1, -1 // no diagonals
+	}
+	delta := n - m
+	for e := 0; ; e++ {
+		for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
+			i := step(fw, mid, k, e)
+			for j := i - k; i < n && j < m && d.a[a0+i] == d.b[b0+j]; i, j = i+1, j+1 {
+			}
+			fw[mid+k] = i
+			if back := delta - k; delta%2 != 0 && back >= -(e-1) && back <= e-1 && back >= -m && back <= n && i+bw[mid+back] >= n {
+				return a0 + i, b0 + i - k
+			}
+		}
+		for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
+			i := step(bw, mid, k, e)
+			for j := i - k; i < n && j < m && d.a[a1-1-i] == d.b[b1-1-j]; i, j = i+1, j+1 {
+			}
+			bw[mid+k] = i
+			if there := delta - k; delta%2 == 0 && there >= -e && there <= e && there >= -m && there <= n && i+fw[mid+there] >= n {
+				return a1 - i, b1 - (i - k)
+			}
+		}
+		if e >= d.limit {
+			return d.furthest(a0, b0, n, m, e)
+		}
+	}
+}
+
+// step is how far diagonal k reaches with e edits before it follows matches.
+func step(reach []int, mid, k, e int) int {
+	if e == 0 {
+		return 0
+	}
+	if k == -e || k != e && reach[mid+k-1] < reach[mid+k+1] {
+		return reach[mid+k+1]
+	}
+	return reach[mid+k-1] + 1
+}
+
+// furthest is the forward point with the most elements behind it.
+func (d *differ) furthest(a0, b0, n, m, e int) (x, y int) {
+	mid, most := m+1, -1
+	for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
+		if i := d.forward[mid+k]; i <= n && i-k <= m && 2*i-k > most {
+			most, x, y = 2*i-k, a0+i, b0+i-k
+		}
+	}
+	return x, y
+}

@@ -1,0 +1,104 @@
+package lifespan
+
+import "github.com/stplan/stplan/internal/trace"
+
+// PhasePeak is the largest load of one phase and the first time of the phase
+// that has it.
+type PhasePeak struct {
+	Bytes trace.Bytes
+	At    int
+}
+
+// Envelope is the largest load of each phase, the prologue first, with every
+// slot present at its largest: no plan of the steady state can be smaller.
+// Strays are not counted, since a plan has no place for them.
+func (p *Periodic) Envelope(tl *Timeline, end End) []PhasePeak {
+	load := make(Profile, p.Cut+1)
+	var resident trace.Bytes
+	for _, s := range p.Prologue {
+		b := &tl.Buffers[s.Buffer]
+		size, until := b.Size, s.Until(end, p.Cut)
+		if s.Resident {
+			resident += size
+		}
+		if s.Cell >= 0 {
+			size = p.Cells[s.Cell].Size
+		}
+		load[b.Start] += size
+		load[until] -= size
+	}
+	peaks := []PhasePeak{load.phasePeak()}
+	for x := range p.Bodies {
+		peak := p.Bodies[x].load(end).phasePeak()
+		peak.Bytes += resident
+		peaks = append(peaks, peak)
+	}
+	return peaks
+}
+
+// Until is the end of the slot's live range within the prologue.
+func (s *PrologueSlot) Until(end End, cut trace.Time) trace.Time {
+	if s.Resident || s.Cell >= 0 {
+		return cut
+	}
+	if end == EndCompleted {
+		return min(s.CompletedEnd, cut)
+	}
+	return s.RequestedEnd
+}
+
+// Until is the end of the slot's live range within a body of the given length.
+func (s *Slot) Until(end End, length int) int {
+	if end == EndCompleted {
+		return min(s.CompletedEnd, length)
+	}
+	return s.RequestedEnd
+}
+
+// load is the profile of the body's slots.
+func (b *Body) load(end End) Profile {
+	load := make(Profile, b.Length+1)
+	for _, slots := range [][]Slot{b.Entering, b.Slots} {
+		for i := range slots {
+			if s := &slots[i]; !s.Stray {
+				load[s.Start] += s.Size
+				load[s.Until(end, b.Length)] -= s.Size
+			}
+		}
+	}
+	return load
+}
+
+// phasePeak sums up differences.
+func (p Profile) phasePeak() PhasePeak {
+	var peak PhasePeak
+	var load trace.Bytes
+	for t, change := range p[:len(p)-1] {
+		load += change
+		if load > peak.Bytes {
+			peak = PhasePeak{Bytes: load, At: t}
+		}
+	}
+	return peak
+}
+
+// PeakRecorded is the largest load of the recording up to End, strays left
+// out: what the envelope is compared with.
+func (p *Periodic) PeakRecorded(tl *Timeline, end End) Peak {
+	without := Timeline{Events: tl.Events}
+	first := len(p.Prologue)
+	without.Buffers = append(without.Buffers, tl.Buffers[:first]...)
+	at := first
+	for _, pass := range p.Passes {
+		for i, s := range p.Bodies[pass.Body].Slots {
+			if pass.Present[i/64]>>(i%64)&1 == 0 {
+				continue
+			}
+			if !s.Stray {
+				without.Buffers = append(without.Buffers, tl.Buffers[at])
+			}
+			at++
+		}
+	}
+	return without.Load(end)[:max(1, p.End)].Peak()
+}
