@@ -12,8 +12,9 @@ const (
 	maxProducer  = 255
 	maxDevices   = 1 << 16
 	maxStreams   = 1 << 16
-	maxRecords   = math.MaxUint32 // slots, and waits, of a device
-	maxNumber    = 1 << 62        // a size, an offset, a time
+	maxRecords   = math.MaxUint32 // slots, waits and passes of a device
+	maxPhases    = 256
+	maxNumber    = 1 << 62 // a size, an offset, a time
 	minAlignment = 512
 	maxAlignment = 1 << 30
 )
@@ -46,8 +47,8 @@ func (f fault) where(p *Plan) string {
 }
 
 // check finds the first rule of docs/planfile.md that a plan breaks. It looks
-// at records one by one: what two slots mean to each other is not the format's
-// business but that of a verifier.
+// at records one by one, and at what refers to what: whether two slots may share
+// memory is not the format's business but that of a verifier.
 func check(p *Plan) fault {
 	if problem := producerProblem(p.Producer); problem != "" {
 		return fault{kind: sectionProducer, problem: problem}
@@ -55,14 +56,10 @@ func check(p *Plan) fault {
 	for i := range p.Devices {
 		c := checker{d: &p.Devices[i], device: i}
 		f := c.header(p)
-		if !f.is() {
-			f = c.streams()
-		}
-		if !f.is() {
-			f = c.slots()
-		}
-		if !f.is() {
-			f = c.waits()
+		for _, rule := range [...]func() fault{c.streams, c.phases, c.slots, c.cells, c.passes, c.waits, c.witness} {
+			if !f.is() {
+				f = rule()
+			}
 		}
 		if f.is() {
 			return f

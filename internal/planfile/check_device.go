@@ -29,10 +29,8 @@ func (c *checker) identity(p *Plan) fault {
 	switch {
 	case d.Rank < -1:
 		return bad("rank", "%d, expected -1 or more", d.Rank)
-	case d.Mode == ModePeriodic:
-		return bad("mode", "2 (periodic) is reserved for a later version")
-	case d.Mode != ModeRecorded:
-		return bad("mode", "%d, expected 1 (recorded)", uint32(d.Mode))
+	case d.Mode != ModeRecorded && d.Mode != ModePeriodic:
+		return bad("mode", "%d, expected 1 (recorded) or 2 (periodic)", uint32(d.Mode))
 	case d.End != EndRequested && d.End != EndCompleted:
 		return bad("end", "%d, expected 1 (requested) or 2 (completed)", uint32(d.End))
 	}
@@ -54,6 +52,7 @@ func (c *checker) numbers() fault {
 		{"peak allocated", d.PeakAllocated},
 		{"peak active", d.PeakActive},
 		{"recorded peak reserved", d.RecordedPeakReserved},
+		{"stray bytes", d.StrayBytes},
 	} {
 		if n.value > maxNumber {
 			return bad(n.field, "%d is above 2^62", n.value)
@@ -67,6 +66,25 @@ func (c *checker) numbers() fault {
 	case d.SteadyStart > d.Events:
 		return bad("steady start", "%d is after the last of %d events", d.SteadyStart, d.Events)
 	}
+	return c.steady()
+}
+
+// steady checks what the mode says of the steady state.
+func (c *checker) steady() fault {
+	d := c.d
+	bad := func(field, format string, args ...any) fault {
+		return c.fault(sectionDevice, 0, field, format, args...)
+	}
+	switch periodic := d.Mode == ModePeriodic; {
+	case !periodic && d.SteadyEnd != 0:
+		return bad("steady end", "%d, expected 0 in mode recorded", d.SteadyEnd)
+	case !periodic && d.StrayBytes != 0:
+		return bad("stray bytes", "%d, expected 0 in mode recorded", d.StrayBytes)
+	case periodic && d.SteadyEnd <= d.SteadyStart:
+		return bad("steady end", "%d is not after the steady start %d", d.SteadyEnd, d.SteadyStart)
+	case periodic && d.SteadyEnd > d.Events:
+		return bad("steady end", "%d is after the last of %d events", d.SteadyEnd, d.Events)
+	}
 	return fault{}
 }
 
@@ -76,14 +94,45 @@ func (c *checker) certificate() fault {
 		return c.fault(sectionDevice, 0, field, format, args...)
 	}
 	switch {
-	case cert.Kind != BoundLoad:
-		return bad("bound kind", "%d, expected 1 (load)", uint32(cert.Kind))
+	case cert.Kind < BoundLoad || cert.Kind > BoundApart:
+		return bad("bound kind", "%d, expected 1 (load), 2 (witness) or 3 (streams apart)", uint32(cert.Kind))
+	case cert.Kind == BoundWitness && d.Mode != ModeRecorded:
+		return bad("bound kind", "2 (witness), expected 1 (load) or 3 (streams apart) in mode periodic")
+	case cert.Kind == BoundWitness && cert.At != 0:
+		return bad("bound at", "%d, expected 0 of a witness", cert.At)
 	case cert.LowerBound > d.ArenaBytes:
 		return bad("lower bound", "%d is above the arena of %d B", cert.LowerBound, d.ArenaBytes)
-	case cert.At > d.Events:
+	case d.Mode == ModeRecorded && cert.At > d.Events:
 		return bad("bound at", "%d is after the last of %d events", cert.At, d.Events)
 	case cert.Gap != d.ArenaBytes-cert.LowerBound:
 		return bad("gap", "%d, expected the arena of %d B less the lower bound of %d B", cert.Gap, d.ArenaBytes, cert.LowerBound)
+	}
+	return fault{}
+}
+
+// witness checks the slots that a bound of its kind lists.
+func (c *checker) witness() fault {
+	d, list := c.d, c.d.Certificate.Witness
+	bad := func(i int, format string, args ...any) fault {
+		return c.fault(sectionWitness, i, "", format, args...)
+	}
+	most := 0
+	if d.Certificate.Kind == BoundWitness {
+		most = MaxWitness
+	}
+	if len(list) > most {
+		return bad(most, "one of %d, expected at most %d with bound kind %d", len(list), most, uint32(d.Certificate.Kind))
+	}
+	if len(list) == 0 && most > 0 {
+		return c.fault(sectionDevice, 0, "bound kind", "2 (witness), but no slot is one")
+	}
+	for i, s := range list {
+		if uint64(s) >= uint64(len(d.Slots)) {
+			return bad(i, "slot %d of %d", s, len(d.Slots))
+		}
+		if i > 0 && s <= list[i-1] {
+			return bad(i, "slot %d after slot %d, expected them to ascend", s, list[i-1])
+		}
 	}
 	return fault{}
 }

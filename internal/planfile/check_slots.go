@@ -9,16 +9,28 @@ func (c *checker) slots() fault {
 		return c.fault(sectionSlots, 0, "", "one of %d, expected fewer than 2^32", len(d.Slots))
 	}
 	used := uint32(0) // streams used so far
-	for i := range d.Slots {
-		s := &d.Slots[i]
-		field, problem := c.slot(i, s)
-		if problem == "" && s.Stream > used {
-			field, problem = "stream", fmt.Sprintf("%d before stream %d has a slot, expected streams in the order of their first slot", s.Stream, used)
+	for _, phase := range d.spans() {
+		allocations := uint64(0)
+		for i := phase.FirstSlot; i < phase.FirstSlot+phase.SlotCount; i++ {
+			s := &d.Slots[i]
+			field, problem := c.slot(&phase, s)
+			if problem == "" {
+				field, problem = phase.order(d.Slots[phase.FirstSlot:i], s, allocations)
+			}
+			if problem == "" && s.Stream > used {
+				field, problem = "stream", fmt.Sprintf("%d before stream %d has a slot, expected streams in the order of their first slot", s.Stream, used)
+			}
+			if problem != "" {
+				return c.fault(sectionSlots, int(i), field, "%s", problem)
+			}
+			used = max(used, s.Stream+1)
+			if s.Flags&SlotEntering == 0 {
+				allocations++
+			}
 		}
-		if problem != "" {
-			return c.fault(sectionSlots, i, field, "%s", problem)
+		if phase.Kind == PhaseBody && allocations != phase.Length {
+			return c.fault(sectionSlots, int(phase.FirstSlot+phase.SlotCount-1), "", "the last of %d allocations of a body, expected %d", allocations, phase.Length)
 		}
-		used = max(used, s.Stream+1)
 	}
 	if int(used) < len(d.Streams) {
 		return c.fault(sectionStreams, int(used), "", "has no slot")
@@ -26,53 +38,120 @@ func (c *checker) slots() fault {
 	return fault{}
 }
 
-// slot checks slot i alone and its place after slot i-1.
-func (c *checker) slot(i int, s *Slot) (field, problem string) {
-	if field, problem = c.slotTimes(s); problem != "" {
-		return field, problem
+// slot checks a slot alone.
+func (c *checker) slot(phase *span, s *Slot) (field, problem string) {
+	for _, rule := range [...]func(*span, *Slot) (field, problem string){c.slotKind, c.slotTimes, c.slotEnds, c.slotBytes} {
+		if field, problem = rule(phase, s); problem != "" {
+			return field, problem
+		}
 	}
-	if field, problem = c.slotBytes(s); problem != "" {
-		return field, problem
-	}
+	return "", ""
+}
+
+// slotKind checks what a slot is, and whether its phase has such.
+func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
+	crosses := s.Flags&(SlotEntering|SlotLeaving) != 0
 	switch {
 	case uint64(s.Stream) >= uint64(len(c.d.Streams)):
 		return "stream", fmt.Sprintf("%d is not one of the device's %d", s.Stream, len(c.d.Streams))
 	case s.Flags&^slotFlagsKnown != 0:
 		return "flags", fmt.Sprintf("%#x has unknown bits", uint32(s.Flags))
-	case i > 0:
-		return slotOrder(&c.d.Slots[i-1], s)
+	case c.d.Mode == ModeRecorded && s.Flags&^(SlotResident|SlotInitial) != 0:
+		return "flags", fmt.Sprintf("%#x, expected a sum of 1 (resident) and 2 (initial) in mode recorded", uint32(s.Flags))
+	case phase.Kind == PhasePrologue && (s.Flags&(SlotEntering|SlotStray) != 0 || s.Flags&(SlotResident|SlotLeaving) == SlotResident|SlotLeaving):
+		return "flags", fmt.Sprintf("%#x, expected 2 (initial) and one of 1 (resident) and 8 (leaving) at most in the prologue", uint32(s.Flags))
+	case phase.Kind == PhaseBody && (s.Flags&(SlotResident|SlotInitial) != 0 || s.Flags&(s.Flags-1) != 0):
+		return "flags", fmt.Sprintf("%#x, expected one of 4 (entering), 8 (leaving) and 16 (stray) at most in a body", uint32(s.Flags))
+	case crosses && s.Cell == NoCell:
+		return "cell", "none, expected one of a slot that crosses the seam"
+	case !crosses && s.Cell != NoCell:
+		return "cell", fmt.Sprintf("%d, expected none of a slot that does not cross the seam", s.Cell)
+	case s.Occurrences > phase.Occurrences || s.Occurrences == 0 && s.Flags&SlotEntering == 0:
+		return "occurrences", fmt.Sprintf("%d, expected 1 to the %d of its phase", s.Occurrences, phase.Occurrences)
 	}
 	return "", ""
 }
 
-func (c *checker) slotTimes(s *Slot) (field, problem string) {
-	events := c.d.Events
+func (c *checker) slotTimes(phase *span, s *Slot) (field, problem string) {
+	early := s.Flags&SlotEntering != 0 && c.d.End == EndCompleted && s.RequestedEnd == 0
 	switch {
-	case s.RequestedEnd <= s.Start:
+	case s.RequestedEnd <= s.Start && !early:
 		return "requested end", fmt.Sprintf("%d is not after the start %d", s.RequestedEnd, s.Start)
+	case s.RequestedEnd > phase.Length:
+		return "requested end", fmt.Sprintf("%d is after %d, the last there is", s.RequestedEnd, phase.Length)
 	case s.CompletedEnd < s.RequestedEnd:
 		return "completed end", fmt.Sprintf("%d is before the requested end %d", s.CompletedEnd, s.RequestedEnd)
-	case s.CompletedEnd > events:
-		return "completed end", fmt.Sprintf("%d is after the last of %d events", s.CompletedEnd, events)
-	case s.Flags&SlotInitial != 0 && s.Start != 0:
+	case s.CompletedEnd > phase.Length+phase.carry:
+		return "completed end", fmt.Sprintf("%d is after %d, the last there is", s.CompletedEnd, phase.Length+phase.carry)
+	case s.Flags&(SlotInitial|SlotEntering) != 0 && s.Start != 0:
 		return "start", fmt.Sprintf("%d, expected 0 of a slot that was live before", s.Start)
-	case s.Flags&SlotResident != 0 && s.RequestedEnd != events:
-		return "requested end", fmt.Sprintf("%d, expected %d of a slot that is never freed", s.RequestedEnd, events)
 	}
 	return "", ""
 }
 
-func (c *checker) slotBytes(s *Slot) (field, problem string) {
-	a, arena := c.d.Alignment, c.d.ArenaBytes
+// slotEnds checks what kinds of slots say of the end of their phase.
+func (c *checker) slotEnds(phase *span, s *Slot) (field, problem string) {
+	completed := c.d.End == EndCompleted
 	switch {
-	case s.Size == 0 || s.Size%a != 0:
+	case s.Flags&SlotResident != 0 && s.RequestedEnd != phase.Length:
+		return "requested end", fmt.Sprintf("%d, expected %d of a slot that is never freed", s.RequestedEnd, phase.Length)
+	case s.Flags&SlotResident != 0 && s.CompletedEnd != phase.Length:
+		return "completed end", fmt.Sprintf("%d, expected %d of a slot that is never freed", s.CompletedEnd, phase.Length)
+	case s.Flags&SlotLeaving != 0 && s.RequestedEnd != phase.Length:
+		return "requested end", fmt.Sprintf("%d, expected %d of a slot that leaves its phase", s.RequestedEnd, phase.Length)
+	case s.Flags&(SlotLeaving|SlotStray) == 0 && completed && s.CompletedEnd == 0:
+		return "completed end", "0, expected a slot to live in its phase"
+	case s.Flags&(SlotLeaving|SlotStray) == 0 && completed && s.CompletedEnd > phase.Length:
+		return "completed end", fmt.Sprintf("%d, expected at most %d of a slot that does not leave its phase", s.CompletedEnd, phase.Length)
+	}
+	return "", ""
+}
+
+func (c *checker) slotBytes(phase *span, s *Slot) (field, problem string) {
+	a, arena := c.d.Alignment, c.d.ArenaBytes
+	switch stray := s.Flags&SlotStray != 0; {
+	case stray && s.Offset != 0:
+		return "offset", fmt.Sprintf("%d, expected 0 of a stray, which has no place", s.Offset)
+	case stray && s.Size != 0:
+		return "size", fmt.Sprintf("%d, expected 0 of a stray, which has no place", s.Size)
+	case stray && s.Requested > maxNumber:
+		return "requested", fmt.Sprintf("%d is above 2^62", s.Requested)
+	case !stray && (s.Size == 0 || s.Size%a != 0):
 		return "size", fmt.Sprintf("%d is not a positive multiple of the alignment %d", s.Size, a)
 	case s.Offset%a != 0:
 		return "offset", fmt.Sprintf("%d is not a multiple of the alignment %d", s.Offset, a)
 	case s.Offset > arena || s.Size > arena-s.Offset:
 		return "offset", fmt.Sprintf("%d and size %d are beyond the arena of %d B", s.Offset, s.Size, arena)
-	case s.Requested > s.Size:
+	case !stray && s.Requested > s.Size:
 		return "requested", fmt.Sprintf("%d is above the size %d", s.Requested, s.Size)
+	case s.Least > s.Requested || phase.Kind == PhasePrologue && s.Least != s.Requested:
+		return "least", fmt.Sprintf("%d, of at most %d requested", s.Least, s.Requested)
+	}
+	return "", ""
+}
+
+// order checks that s may follow the slots of its phase before it, of which so
+// many were allocations.
+func (p *span) order(before []Slot, s *Slot, allocations uint64) (field, problem string) {
+	if p.Kind == PhaseBody {
+		return bodyOrder(before, s, allocations)
+	}
+	if len(before) > 0 {
+		return slotOrder(&before[len(before)-1], s)
+	}
+	return "", ""
+}
+
+// bodyOrder has the entering slots first, by cell. The allocations after them
+// are each an instant of the body's time.
+func bodyOrder(before []Slot, s *Slot, allocations uint64) (field, problem string) {
+	switch entering := s.Flags&SlotEntering != 0; {
+	case entering && allocations > 0:
+		return "flags", "4 (entering) after an allocation, expected entering slots first"
+	case entering && len(before) > 0 && s.Cell <= before[len(before)-1].Cell:
+		return "cell", fmt.Sprintf("%d after cell %d, expected entering slots by cell", s.Cell, before[len(before)-1].Cell)
+	case !entering && s.Start != allocations:
+		return "start", fmt.Sprintf("%d, expected %d: how many allocations of the body come before", s.Start, allocations)
 	}
 	return "", ""
 }
@@ -87,31 +166,4 @@ func slotOrder(a, b *Slot) (field, problem string) {
 		return "start", fmt.Sprintf("%d twice, expected one slot for an event, after the initial ones", b.Start)
 	}
 	return "", ""
-}
-
-func (c *checker) waits() fault {
-	d := c.d
-	if uint64(len(d.Waits)) > maxRecords {
-		return c.fault(sectionWaits, 0, "", "one of %d, expected fewer than 2^32", len(d.Waits))
-	}
-	for i, w := range d.Waits {
-		bad := func(field, format string, args ...any) fault {
-			return c.fault(sectionWaits, i, field, format, args...)
-		}
-		switch {
-		case uint64(w.Later) >= uint64(len(d.Slots)):
-			return bad("later", "slot %d is not one of the device's %d", w.Later, len(d.Slots))
-		case w.Earlier >= w.Later:
-			return bad("earlier", "slot %d is not before slot %d", w.Earlier, w.Later)
-		case w.Kind == 0 || w.Kind&^waitKindsKnown != 0:
-			return bad("kind", "%#x, expected a sum of 1 (cross-stream) and 2 (pending)", uint32(w.Kind))
-		case i > 0 && !waitsAscend(d.Waits[i-1], w):
-			return bad("", "slots %d and %d after %d and %d, expected waits by later, then earlier slot", w.Later, w.Earlier, d.Waits[i-1].Later, d.Waits[i-1].Earlier)
-		}
-	}
-	return fault{}
-}
-
-func waitsAscend(a, b Wait) bool {
-	return a.Later < b.Later || a.Later == b.Later && a.Earlier < b.Earlier
 }

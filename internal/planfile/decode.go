@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // Decode reads a plan and checks every rule of the format. Its errors are
@@ -24,11 +25,19 @@ func Decode(data []byte) (*Plan, error) {
 		Producer: string(table[0].of(data)),
 		Devices:  make([]Device, len(table)/len(deviceSections)),
 	}
+	var left fault // of the bytes that no record in memory has room for
 	for i := range p.Devices {
 		at := 1 + i*len(deviceSections)
-		p.Devices[i].read(data, table[at:at+len(deviceSections)])
+		c := checker{d: &p.Devices[i], device: i}
+		if f := c.read(data, table[at:at+len(deviceSections)]); !left.is() {
+			left = f
+		}
 	}
-	if f := check(p); f.is() {
+	f := check(p)
+	if !f.is() {
+		f = left
+	}
+	if f.is() {
 		return nil, locate(p, f, table)
 	}
 	return p, nil
@@ -113,7 +122,7 @@ func readTable(data []byte) ([]entry, error) {
 	count := uint64(binary.LittleEndian.Uint32(data[sectionsAt:]))
 	length := uint64(len(data))
 	if count < 1+uint64(len(deviceSections)) || (count-1)%uint64(len(deviceSections)) != 0 || count > 1+maxDevices*uint64(len(deviceSections)) {
-		return nil, structure(sectionsAt, "sections", "%d, expected 1 and 4 for each of 1 to %d devices", count, maxDevices)
+		return nil, structure(sectionsAt, "sections", "%d, expected 1 and %d for each of 1 to %d devices", count, len(deviceSections), maxDevices)
 	}
 	if count > (length-headerBytes)/entryBytes {
 		return nil, structure(sectionsAt, "sections", "%d do not fit into a file of %d bytes", count, length)
@@ -175,19 +184,51 @@ func (e *entry) checkPadding(i int, data []byte) error {
 // of is the section's bytes.
 func (e *entry) of(data []byte) []byte { return data[e.offset : e.offset+e.length] }
 
-// read takes a device from its sections, which readTable has found whole.
-func (d *Device) read(data []byte, table []entry) {
+// read takes a device from its sections, which readTable has found whole, and
+// says what is wrong with bytes that a device in memory has no place for.
+func (c *checker) read(data []byte, table []entry) fault {
+	d := c.d
 	d.visit(&reader{table[0].of(data)})
 	d.Streams = readList(data, &table[1], visitStream)
 	d.Slots = readList(data, &table[2], (*Slot).visit)
 	d.Waits = readList(data, &table[3], (*Wait).visit)
+	d.Phases = readList(data, &table[4], (*Phase).visit)
+	records := readList(data, &table[5], (*passRecord).visit)
+	words := readList(data, &table[6], visitWord)
+	d.Certificate.Witness = readList(data, &table[7], visitIndex)
+	if len(records) > 0 {
+		d.Passes = make([]Pass, len(records))
+	}
+	var left fault
+	for i, r := range records {
+		if r.padding != 0 && !left.is() {
+			left = c.fault(sectionPasses, i, "zero", "%d, expected 0", r.padding)
+		}
+		d.Passes[i] = Pass{FirstEvent: r.firstEvent, Phase: r.phase}
+		if n := d.presenceOf(r.phase, len(words)); n > 0 {
+			d.Passes[i].Present, words = words[:n:n], words[n:]
+		}
+	}
+	if len(words) > 0 && !left.is() {
+		left = c.fault(sectionPresence, int(table[6].count)-len(words), "", "%d words beyond the last pass", len(words))
+	}
+	return left
+}
+
+// presenceOf is how many words a pass of a phase takes, or what is left: a pass
+// that lacks some is refused by its own rule.
+func (d *Device) presenceOf(phase uint32, left int) int {
+	if uint64(phase) >= uint64(len(d.Phases)) {
+		return 0
+	}
+	return int(min(presenceWords(d.Phases[phase].Length), uint64(left)))
 }
 
 // locate says at which byte a plan that was read breaks a rule.
 func locate(p *Plan, f fault, table []entry) error {
 	section := 0
 	if f.kind != sectionProducer {
-		section = 1 + f.device*len(deviceSections) + int(f.kind-sectionDevice)
+		section = 1 + f.device*len(deviceSections) + slices.Index(deviceSections[:], f.kind)
 	}
 	at := table[section].offset + uint64(f.record)*sections[f.kind].record
 	return structure(int64(at)+fieldOffset(f.kind, f.field), f.where(p), "%s", f.problem)

@@ -64,6 +64,18 @@ func (d *Device) records(kind sectionKind) uint64 {
 		return uint64(len(d.Slots))
 	case sectionWaits:
 		return uint64(len(d.Waits))
+	case sectionPhases:
+		return uint64(len(d.Phases))
+	case sectionPasses:
+		return uint64(len(d.Passes))
+	case sectionPresence:
+		words := uint64(0)
+		for i := range d.Passes {
+			words += uint64(len(d.Passes[i].Present))
+		}
+		return words
+	case sectionWitness:
+		return uint64(len(d.Certificate.Witness))
 	}
 	return 1
 }
@@ -74,4 +86,12 @@ func (w *writer) device(d *Device) {
 	writeList(w, d.Streams, visitStream)
 	writeList(w, d.Slots, (*Slot).visit)
 	writeList(w, d.Waits, (*Wait).visit)
+	writeList(w, d.Phases, (*Phase).visit)
+	for i := range d.Passes {
+		(&passRecord{firstEvent: d.Passes[i].FirstEvent, phase: d.Passes[i].Phase}).visit(w)
+	}
+	for i := range d.Passes {
+		writeList(w, d.Passes[i].Present, visitWord)
+	}
+	writeList(w, d.Certificate.Witness, visitIndex)
 }

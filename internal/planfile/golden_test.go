@@ -94,11 +94,19 @@ func (d *dump) record(kind sectionKind, section int, k, count uint64) {
 		new(Slot).visit(d)
 	case sectionWaits:
 		new(Wait).visit(d)
+	case sectionPhases:
+		new(Phase).visit(d)
+	case sectionPasses:
+		new(passRecord).visit(d)
+	case sectionPresence:
+		visitWord(nil, d)
+	case sectionWitness:
+		visitIndex(nil, d)
 	}
 }
 
 func TestGolden(t *testing.T) {
-	for name, p := range map[string]*Plan{"sample": sample(), "minimal": minimal()} {
+	for name, p := range map[string]*Plan{"sample": sample(), "minimal": minimal(), "periodic": periodic()} {
 		file := filepath.Join("testdata", name+".golden")
 		got := annotate(mustEncode(t, p))
 		if *update {
@@ -118,16 +126,18 @@ func TestGolden(t *testing.T) {
 
 // TestNumbers pins what may never change once a plan has been written.
 func TestNumbers(t *testing.T) {
-	got := fmt.Sprintf("%q version %d; modes %d %d; ends %d %d; bound %d; slot flags %d %d; wait kinds %d %d; "+
-		"sections %d %d %d %d %d of %d %d %d %d %d bytes; header %d, entry %d, fields %d %d %d %d; "+
-		"limits %d %d %d %d %d %d %d",
-		magic, Version, ModeRecorded, ModePeriodic, EndRequested, EndCompleted, BoundLoad, SlotResident, SlotInitial, WaitCrossStream, WaitPending,
-		sectionProducer, sectionDevice, sectionStreams, sectionSlots, sectionWaits, producerBytes, deviceBytes, streamBytes, slotBytes, waitBytes,
+	got := fmt.Sprintf("%q version %d; modes %d %d; ends %d %d; bounds %d %d, witness of %d; slot flags %d %d %d %d %d; no cell %d; wait kinds %d %d %d; phase kinds %d %d; "+
+		"sections %d %d %d %d %d %d %d %d %d of %d %d %d %d %d %d %d %d %d bytes; header %d, entry %d, fields %d %d %d %d; "+
+		"limits %d %d %d %d %d %d %d %d",
+		magic, Version, ModeRecorded, ModePeriodic, EndRequested, EndCompleted, BoundLoad, BoundWitness, MaxWitness, SlotResident, SlotInitial, SlotEntering, SlotLeaving, SlotStray, NoCell,
+		WaitCrossStream, WaitPending, WaitSeam, PhasePrologue, PhaseBody,
+		sectionProducer, sectionDevice, sectionStreams, sectionSlots, sectionWaits, sectionPhases, sectionPasses, sectionPresence, sectionWitness,
+		producerBytes, deviceBytes, streamBytes, slotBytes, waitBytes, phaseBytes, passBytes, presenceBytes, witnessBytes,
 		headerBytes, entryBytes, versionAt, sectionsAt, lengthAt, checksumAt,
-		maxProducer, maxDevices, maxStreams, uint64(maxRecords), uint64(maxNumber), minAlignment, maxAlignment)
-	const want = `"\x89STPLAN\n" version 1; modes 1 2; ends 1 2; bound 1; slot flags 1 2; wait kinds 1 2; ` +
-		`sections 1 2 3 4 5 of 1 136 8 56 12 bytes; header 32, entry 32, fields 8 12 16 24; ` +
-		`limits 255 65536 65536 4294967295 4611686018427387904 512 1073741824`
+		maxProducer, maxDevices, maxStreams, uint64(maxRecords), uint64(maxNumber), minAlignment, maxAlignment, maxPhases)
+	const want = `"\x89STPLAN\n" version 1; modes 1 2; ends 1 2; bounds 1 2, witness of 24; slot flags 1 2 4 8 16; no cell 4294967295; wait kinds 1 2 4; phase kinds 1 2; ` +
+		`sections 1 2 3 4 5 6 7 8 11 of 1 152 8 72 12 56 16 8 4 bytes; header 32, entry 32, fields 8 12 16 24; ` +
+		`limits 255 65536 65536 4294967295 4611686018427387904 512 1073741824 256`
 	if got != want {
 		t.Errorf("numbers\n%s\nexpected\n%s", got, want)
 	}
@@ -165,6 +175,8 @@ func TestDocument(t *testing.T) {
 		{"Device record", new(Device).visit, deviceBytes},
 		{"Slot record", new(Slot).visit, slotBytes},
 		{"Wait record", new(Wait).visit, waitBytes},
+		{"Phase record", new(Phase).visit, phaseBytes},
+		{"Pass record", new(passRecord).visit, passBytes},
 	} {
 		var code layoutOf
 		c.visit(&code)
@@ -175,9 +187,9 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s: the document has\n%s\nthe code\n%s", c.title, got, want)
 		}
 	}
-	for kind := sectionProducer; kind <= sectionWaits; kind++ {
+	for kind := sectionProducer; kind <= sectionPresence; kind++ {
 		row := fmt.Sprintf("| %d | %s", kind, sections[kind].name)
-		if !regexp.MustCompile(regexp.QuoteMeta(row) + fmt.Sprintf(`s? \| %d \|`, sections[kind].record)).Match(text) {
+		if !regexp.MustCompile(regexp.QuoteMeta(row) + fmt.Sprintf(`(e?s)? \| %d \|`, sections[kind].record)).Match(text) {
 			t.Errorf("the document has no row %q with records of %d bytes", row, sections[kind].record)
 		}
 	}

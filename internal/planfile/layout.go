@@ -28,21 +28,31 @@ const (
 	sectionStreams  sectionKind = 3
 	sectionSlots    sectionKind = 4
 	sectionWaits    sectionKind = 5
+	sectionPhases   sectionKind = 6
+	sectionPasses   sectionKind = 7
+	sectionPresence sectionKind = 8
+	sectionWitness  sectionKind = 11
 )
 
 // noDevice is the device of a section that belongs to the whole file.
 const noDevice = 0xffffffff
 
 // deviceSections are the sections of every device, in this order, empty or not.
-var deviceSections = [...]sectionKind{sectionDevice, sectionStreams, sectionSlots, sectionWaits}
+var deviceSections = [...]sectionKind{
+	sectionDevice, sectionStreams, sectionSlots, sectionWaits, sectionPhases, sectionPasses, sectionPresence, sectionWitness,
+}
 
 // Lengths of one record in bytes.
 const (
 	producerBytes = 1 // a section of text
-	deviceBytes   = 136
+	deviceBytes   = 152
 	streamBytes   = 8
-	slotBytes     = 56
+	slotBytes     = 72
 	waitBytes     = 12
+	phaseBytes    = 56
+	passBytes     = 16
+	presenceBytes = 8
+	witnessBytes  = 4
 )
 
 // sections maps a kind to the length of its records and its name in messages.
@@ -55,6 +65,10 @@ var sections = [...]struct {
 	sectionStreams:  {streamBytes, "stream"},
 	sectionSlots:    {slotBytes, "slot"},
 	sectionWaits:    {waitBytes, "wait"},
+	sectionPhases:   {phaseBytes, "phase"},
+	sectionPasses:   {passBytes, "pass"},
+	sectionPresence: {presenceBytes, "presence"},
+	sectionWitness:  {witnessBytes, "witness"},
 }
 
 // expectedSection is what entry i of the table must be about.
@@ -106,6 +120,8 @@ func (d *Device) visit(v visitor) {
 	v.u64("lower bound", &d.Certificate.LowerBound)
 	v.u64("bound at", &d.Certificate.At)
 	v.u64("gap", &d.Certificate.Gap)
+	v.u64("steady end", &d.SteadyEnd)
+	v.u64("stray bytes", &d.StrayBytes)
 }
 
 func (s *Slot) visit(v visitor) {
@@ -115,14 +131,40 @@ func (s *Slot) visit(v visitor) {
 	v.u64("offset", &s.Offset)
 	v.u64("size", &s.Size)
 	v.u64("requested", &s.Requested)
+	v.u64("least", &s.Least)
 	v.u32("stream", &s.Stream)
 	v.u32("flags", (*uint32)(&s.Flags))
+	v.u32("occurrences", &s.Occurrences)
+	v.u32("cell", &s.Cell)
 }
 
 func (w *Wait) visit(v visitor) {
 	v.u32("later", &w.Later)
 	v.u32("earlier", &w.Earlier)
 	v.u32("kind", (*uint32)(&w.Kind))
+}
+
+func (p *Phase) visit(v visitor) {
+	v.u32("kind", (*uint32)(&p.Kind))
+	v.u32("occurrences", &p.Occurrences)
+	v.u64("length", &p.Length)
+	v.u64("first slot", &p.FirstSlot)
+	v.u64("slots", &p.SlotCount)
+	v.u64("makespan", &p.Makespan)
+	v.u64("lower bound", &p.LowerBound)
+	v.u64("bound at", &p.BoundAt)
+}
+
+// passRecord is a pass without its presence, which is a section of its own.
+type passRecord struct {
+	firstEvent     uint64
+	phase, padding uint32
+}
+
+func (p *passRecord) visit(v visitor) {
+	v.u64("first event", &p.firstEvent)
+	v.u32("phase", &p.phase)
+	v.u32("zero", &p.padding)
 }
 
 // entry is one line of the section table.
@@ -139,8 +181,10 @@ func (e *entry) visit(v visitor) {
 	v.u64("count", &e.count)
 }
 
-// visitStream shows a record of one field.
+// visitStream, visitWord and visitIndex show records of one field.
 func visitStream(s *uint64, v visitor) { v.u64("handle", s) }
+func visitWord(w *uint64, v visitor)   { v.u64("word", w) }
+func visitIndex(i *uint32, v visitor)  { v.u32("slot", i) }
 
 // writer appends fields, little endian.
 type writer struct{ buf []byte }
@@ -228,6 +272,10 @@ func fieldOffset(kind sectionKind, name string) int64 {
 		new(Slot).visit(&f)
 	case sectionWaits:
 		new(Wait).visit(&f)
+	case sectionPhases:
+		new(Phase).visit(&f)
+	case sectionPasses:
+		new(passRecord).visit(&f)
 	}
 	return f.found
 }

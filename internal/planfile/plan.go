@@ -5,7 +5,10 @@
 // accepts Encode writes again byte for byte.
 package planfile
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Version is the format version that Encode writes and the newest that Decode
 // reads.
@@ -14,11 +17,10 @@ const Version = 1
 // Mode says what the slots of a device cover.
 type Mode uint32
 
-// Numbers of modes are never reused. ModePeriodic is reserved: version 1 has no
-// sections for its phases, and its readers refuse it.
+// Numbers of modes are never reused.
 const (
 	ModeRecorded Mode = 1 // the whole recorded process, once
-	ModePeriodic Mode = 2 // a prologue once, then one steady body for ever
+	ModePeriodic Mode = 2 // a prologue once, then steady bodies for ever
 )
 
 // String is the mode's name in reports.
@@ -57,33 +59,81 @@ func (e EndKind) String() string {
 // BoundKind says why a lower bound is one.
 type BoundKind uint32
 
-// BoundLoad is the load at one instant: so many bytes are live then, and no two
-// of their buffers can share memory.
-const BoundLoad BoundKind = 1
+const (
+	// BoundLoad is the load at one instant: so many bytes are live then, and no
+	// two of their buffers can share memory.
+	BoundLoad BoundKind = 1
+	// BoundWitness is above the load: a few slots need so many bytes though no
+	// others were there.
+	BoundWitness BoundKind = 2
+	// BoundApart is of a plan where no byte is ever used by two streams: the sum,
+	// over the streams, of the most bytes that are live at once on each. No plan
+	// that keeps them apart takes fewer. Certificate.At is the first time at which the
+	// stream with the largest load has it, the first stream among equals.
+	BoundApart BoundKind = 3
+)
 
-// SlotFlags marks slots whose live range the recording does not fully show.
+// MaxWitness is the most slots of a witness: so few that all their layouts can
+// be tried.
+const MaxWitness = 24
+
+// SlotFlags marks slots that are not simply allocated and freed in their phase.
 type SlotFlags uint32
 
-// A resident slot is never freed in the recording, an initial one was live
-// before it began.
+// A resident slot is never freed (in mode periodic: never again usable by
+// others), an initial one was live before the recording began. An entering slot
+// is live when its body begins and is freed in it, a leaving one is allocated in
+// its phase and live at its end: the two sides of a cell. A stray outlives its
+// body and has no place in the plan.
 const (
 	SlotResident SlotFlags = 1 << iota
 	SlotInitial
+	SlotEntering
+	SlotLeaving
+	SlotStray
 
-	slotFlagsKnown = SlotResident | SlotInitial
+	slotFlagsKnown = SlotResident | SlotInitial | SlotEntering | SlotLeaving | SlotStray
 )
+
+// NoCell is the cell of a slot that does not cross the seam.
+const NoCell = math.MaxUint32
 
 // WaitKind says why a reuse has to be ordered on the device.
 type WaitKind uint32
 
 // WaitCrossStream: the earlier owner was allocated on another stream.
-// WaitPending: its free had not completed when the later one began.
+// WaitPending: its free had not completed when the later one began. WaitSeam is
+// no reason but says which slot is meant: the earlier one is of the phase before,
+// the prologue or the pass of the same body before this one.
 const (
 	WaitCrossStream WaitKind = 1 << iota
 	WaitPending
+	WaitSeam
 
-	waitKindsKnown = WaitCrossStream | WaitPending
+	waitReasons    = WaitCrossStream | WaitPending
+	waitKindsKnown = waitReasons | WaitSeam
 )
+
+// PhaseKind says how often a phase is served.
+type PhaseKind uint32
+
+// The prologue is served once and first. After it bodies follow one another for
+// ever, in any order.
+const (
+	PhasePrologue PhaseKind = 1
+	PhaseBody     PhaseKind = 2
+)
+
+// String is the kind's name in reports.
+func (k PhaseKind) String() string {
+	switch k {
+	case PhasePrologue:
+		return "prologue"
+	case PhaseBody:
+		return "body"
+	}
+	return fmt.Sprintf("phase kind %d", uint32(k))
+}
 
 // Plan is the whole file: the devices of one process.
 type Plan struct {
@@ -91,8 +141,9 @@ type Plan struct {
 	Devices  []Device // by Ordinal, at least one
 }
 
-// Device is the plan of one device. Sizes and offsets are bytes; times are
-// event indices of the device's list in the recording.
+// Device is the plan of one device. Sizes and offsets are bytes. Times are event
+// indices of the device's list in the recording; in a body they count its
+// allocations.
 type Device struct {
 	Ordinal     uint32 // index of the device in the recorded process
 	Rank        int32  // of the process in its job, -1 where unknown; the same for all devices
@@ -109,12 +160,19 @@ type Device struct {
 	PeakAllocated, PeakActive, RecordedPeakReserved uint64
 
 	Iterations  uint32 // iterations found in the recording; 0 if none
-	SteadyStart uint64 // where the first steady one starts
+	SteadyStart uint64 // where the first steady one starts; in mode periodic the cut, where the prologue ends
 	Certificate Certificate
+	SteadyEnd   uint64 // mode periodic: the event after the last pass, otherwise 0
+	StrayBytes  uint64 // mode periodic: aligned bytes of strays in a pass, the largest, otherwise 0
 
 	Streams []uint64 // raw stream handles, in the order of their first slot
-	Slots   []Slot   // by Start; the initial ones first
+	Slots   []Slot   // phase by phase; a prologue's by Start, the initial ones first
 	Waits   []Wait   // by Later, then Earlier
+
+	// Mode periodic only: the prologue, then the bodies in the order of their
+	// first pass; and every recorded pass of a body, in order.
+	Phases []Phase
+	Passes []Pass
 }
 
 // SlotEnd is the end of slot i's live range under the device's End.
@@ -126,22 +184,35 @@ func (d *Device) SlotEnd(i int) uint64 {
 }
 
 // Certificate is the proof of how good the plan is: no plan takes fewer than
-// LowerBound bytes, because of what is live at event At.
+// LowerBound bytes, because of what is live at At: an event, in mode periodic a
+// time of the plan's phases put one after the other.
 type Certificate struct {
 	Kind       BoundKind
 	LowerBound uint64
 	At         uint64
 	Gap        uint64 // ArenaBytes - LowerBound, in bytes
+
+	// Witness, with BoundWitness only, are the slots that need LowerBound bytes
+	// by themselves, ascending. At is 0 then.
+	Witness []uint32
 }
 
 // Slot is one buffer's place. Its live range is half-open and has two ends, of
-// which Device.End picks one.
+// which Device.End picks one. In mode periodic the slots of a body are those of
+// all its recorded passes, merged: their ends are the latest, their sizes the
+// largest.
 type Slot struct {
-	Start, RequestedEnd, CompletedEnd uint64 // times; a resident slot ends at Device.Events
-	Offset, Size                      uint64 // bytes, multiples of Device.Alignment
-	Requested                         uint64 // bytes the program asked for
+	// Times. In the prologue a resident or leaving slot ends where it does; in
+	// a body an allocation starts at its ordinal, an entering slot at 0, and
+	// ends are counted in allocations begun. A completed end beyond the phase
+	// goes on in the time of the body that follows.
+	Start, RequestedEnd, CompletedEnd uint64
+	Offset, Size                      uint64 // bytes, multiples of Device.Alignment; 0 of a stray
+	Requested, Least                  uint64 // bytes the program asked for: the most and the fewest
 	Stream                            uint32 // index into Device.Streams
 	Flags                             SlotFlags
+	Occurrences                       uint32 // recorded passes that had it; 1 outside of bodies
+	Cell                              uint32 // of an entering or leaving slot, otherwise NoCell
 }
 
 // Wait says that slot Later takes over bytes whose last owner was slot Earlier,
@@ -150,3 +221,31 @@ type Wait struct {
 	Later, Earlier uint32
 	Kind           WaitKind
 }
+
+// Phase is a stretch of the run: the prologue, or one kind of steady iteration.
+type Phase struct {
+	Kind        PhaseKind
+	Occurrences uint32 // recorded passes; 1 of the prologue
+	Length      uint64 // events of the prologue; allocation slots of a body
+
+	FirstSlot, SlotCount uint64 // Device.Slots[FirstSlot:FirstSlot+SlotCount]
+
+	Makespan   uint64 // the largest offset + size of what is live in it
+	LowerBound uint64 // its largest load, in requested sizes
+	BoundAt    uint64 // a time of the phase where that is reached
+}
+
+// Pass is one recorded steady iteration. It ends where the next one begins, the
+// last at Device.SteadyEnd.
+type Pass struct {
+	FirstEvent uint64
+	Phase      uint32 // index into Device.Phases, a body
+
+	// Present has a bit for each allocation slot of the body, entering slots
+	// not counted: bit k%64 of word k/64 is set where slot k occurred. The i-th
+	// allocation of the pass is the slot of the i-th set bit.
+	Present []uint64
+}
+
+// presenceWords is how many words the presence of a pass takes.
+func presenceWords(slots uint64) uint64 { return slots/64 + min(1, slots%64) }

@@ -53,7 +53,7 @@ func TestRoundTrip(t *testing.T) {
 
 // TestTruncated cuts a plan at every byte.
 func TestTruncated(t *testing.T) {
-	data := mustEncode(t, sample())
+	data := mustEncode(t, all())
 	for n := range data {
 		p, err := Decode(data[:n])
 		if p != nil || err == nil {
@@ -71,7 +71,7 @@ func TestTruncated(t *testing.T) {
 
 // TestBitFlips flips every bit of a plan.
 func TestBitFlips(t *testing.T) {
-	data := mustEncode(t, sample())
+	data := mustEncode(t, all())
 	for bit := range 8 * len(data) {
 		flipped := append([]byte(nil), data...)
 		flipped[bit/8] ^= 1 << (bit % 8)
@@ -170,8 +170,8 @@ func TestEncodeRefuses(t *testing.T) {
 // TestDecodeAllocates holds what Decode takes in memory to what the file is
 // long, whatever its counts claim.
 func TestDecodeAllocates(t *testing.T) {
-	data := mustEncode(t, sample())
-	for at := sectionsAt; at < headerBytes+9*entryBytes; at += 4 {
+	data := mustEncode(t, all())
+	for at := sectionsAt; at < headerBytes+22*entryBytes; at += 4 {
 		hostile := append([]byte(nil), data...)
 		binary.LittleEndian.PutUint32(hostile[at:], 0x7ffffff1)
 		var before, after runtime.MemStats
@@ -186,7 +186,7 @@ func TestDecodeAllocates(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
-	f.Add(mustEncode(f, sample()), true)
+	f.Add(mustEncode(f, all()), true)
 	f.Add(mustEncode(f, minimal()), false)
 	f.Add(mustEncode(f, random(r)), true)
 	f.Add([]byte(magic), false)
@@ -209,8 +209,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
-	got := strings.Join([]string{ModeRecorded.String(), ModePeriodic.String(), Mode(9).String(), EndRequested.String(), EndCompleted.String(), EndKind(9).String()}, " ")
-	if want := "recorded periodic mode 9 requested completed end 9"; got != want {
+	got := strings.Join([]string{ModeRecorded.String(), ModePeriodic.String(), Mode(9).String(), EndRequested.String(), EndCompleted.String(), EndKind(9).String(),
+		PhasePrologue.String(), PhaseBody.String(), PhaseKind(9).String()}, " ")
+	if want := "recorded periodic mode 9 requested completed end 9 prologue body phase kind 9"; got != want {
 		t.Errorf("names %q, expected %q", got, want)
 	}
 	d := &sample().Devices[0]
@@ -230,7 +231,7 @@ func million() *Plan {
 	d := &p.Devices[0]
 	d.Events, d.ArenaBytes, d.Certificate.Gap, d.Streams = n+1, 512, 512, []uint64{0}
 	for i := range uint64(n) {
-		d.Slots = append(d.Slots, Slot{Start: i, RequestedEnd: i + 1, CompletedEnd: i + 1, Size: 512, Requested: 1})
+		d.Slots = append(d.Slots, Slot{Start: i, RequestedEnd: i + 1, CompletedEnd: i + 1, Size: 512, Requested: 1, Least: 1, Occurrences: 1, Cell: NoCell})
 		if i%4 == 3 {
 			d.Waits = append(d.Waits, Wait{uint32(i), uint32(i - 1), WaitPending})
 		}

@@ -166,7 +166,11 @@ func (v vector) text(t *testing.T) []byte {
 
 // vectors makes every case. None depends on another, and no two have a name.
 func vectors() []vector {
-	return append(append(append(goodVectors(), wholeVectors()...), tableVectors()...), recordVectors()...)
+	all := goodVectors()
+	for _, more := range [][]vector{wholeVectors(), tableVectors(), recordVectors(), phaseVectors(), bodyVectors()} {
+		all = append(all, more...)
+	}
+	return all
 }
 
 func goodVectors() []vector {
@@ -180,12 +184,22 @@ func goodVectors() []vector {
 	d := &large.Devices[0]
 	d.Events, d.ArenaBytes, d.Alignment = maxNumber, maxNumber, maxAlignment
 	d.PeakAllocated, d.PeakActive, d.RecordedPeakReserved = maxNumber, maxNumber, maxNumber
-	d.Certificate = Certificate{BoundLoad, maxNumber, maxNumber, 0}
+	d.Certificate = Certificate{Kind: BoundLoad, LowerBound: maxNumber, At: maxNumber}
 	d.SteadyStart = maxNumber
 	d.Streams = []uint64{^uint64(0)}
-	d.Slots = []Slot{{Start: 0, RequestedEnd: maxNumber, CompletedEnd: maxNumber, Size: maxNumber, Requested: maxNumber, Flags: SlotResident}}
+	d.Slots = []Slot{{Start: 0, RequestedEnd: maxNumber, CompletedEnd: maxNumber, Size: maxNumber, Requested: maxNumber, Least: maxNumber, Flags: SlotResident, Occurrences: 1, Cell: NoCell}}
+	apart := sample()
+	apart.Devices[0].Certificate.Kind = BoundApart
+	proven := sample()
+	proven.Devices[0].Certificate = Certificate{Kind: BoundWitness, LowerBound: 3584, Gap: 512, Witness: []uint32{0, 2, 4}}
 	return []vector{
+		{"ok-apart", "a bound over the streams one by one", "", encode(apart)},
+		{"ok-witness", "a bound by the witness of three slots", "", encode(proven)},
 		{"ok-sample", "two devices, both kinds of end, every flag and kind of wait", "", encode(sample())},
+		{"ok-periodic", "two bodies, a cell, optional slots, a stray, waits over the seam", "", encode(periodic())},
+		{"ok-modes", "a periodic device between two recorded ones", "", encode(all())},
+		{"ok-periodic-completed", "a periodic plan for completed ends, a cell freed before its body begins and completed in it, another one never seen filled", "", encode(periodicCompleted())},
+		{"ok-periodic-words", "a body of 130 allocations, so of three words a pass", "", encode(periodicWide())},
 		{"ok-minimal", "one device without slots", "", encode(minimal())},
 		{"ok-several", "four devices, two of them without slots", "", encode(several)},
 		{"ok-largest", "every number at its largest", "", encode(large)},
@@ -232,7 +246,7 @@ func flip(data []byte, at int) []byte {
 // tableVectors break the section table or what lies between sections, and are
 // whole otherwise.
 func tableVectors() []vector {
-	// The sections of the sample: 0 producer; 1–4 and 5–8 the devices.
+	// The sections of the sample: 0 producer; 1–8 and 9–16 the devices.
 	field := func(section int, name string) int {
 		return headerBytes + section*entryBytes + int(entryField(name))
 	}
@@ -248,16 +262,16 @@ func tableVectors() []vector {
 	}
 	// gap makes room before the last section, and says so in its entry.
 	gap := encode(sample())
-	last := field(8, "offset")
+	last := field(16, "offset")
 	binary.LittleEndian.PutUint64(gap[last:], binary.LittleEndian.Uint64(gap[last:])+8)
 	odd := append(encode(sample()), 0)
 	return []vector{
 		{"sections-none", "no sections", ClassStructure, u32(sectionsAt, 0)},
-		{"sections-not-1-plus-4n", "a section too few", ClassStructure, u32(sectionsAt, 8)},
-		{"sections-beyond-file", "more sections than the file has room for", ClassStructure, u32(sectionsAt, 1+4*65536)},
+		{"sections-not-1-plus-8n", "a section too few", ClassStructure, u32(sectionsAt, 16)},
+		{"sections-beyond-file", "more sections than the file has room for", ClassStructure, u32(sectionsAt, 1+8*65536)},
 		{"sections-most", "the most sections a header can claim", ClassStructure, u32(sectionsAt, 0xffffffff)},
-		{"sections-fewer", "a device that the header does not count", ClassStructure, u32(sectionsAt, 5)},
-		{"section-unknown-kind", "a kind of section that version 1 does not have", ClassStructure, u32(field(2, "kind"), 6)},
+		{"sections-fewer", "a device that the header does not count", ClassStructure, u32(sectionsAt, 9)},
+		{"section-unknown-kind", "a kind of section that version 1 does not have", ClassStructure, u32(field(2, "kind"), 9)},
 		{"section-order", "slots before streams", ClassStructure, u32(field(2, "kind"), 4)},
 		{"section-device", "a section of another device", ClassStructure, u32(field(2, "device"), 1)},
 		{"section-producer-device", "a producer of one device", ClassStructure, u32(field(0, "device"), 0)},
@@ -271,7 +285,7 @@ func tableVectors() []vector {
 		{"section-two-devices", "two device records in one section", ClassStructure, twoRecords()},
 		{"section-after-last", "eight zeros after the last section that the header counts in", ClassStructure, seal(append(encode(sample()), make([]byte, 8)...))},
 		{"section-unpadded-end", "a file that is not a multiple of 8 long", ClassStructure, seal(odd)},
-		{"padding-producer", "a byte in the padding of the producer", ClassStructure, seal(flip(encode(sample()), headerBytes+9*entryBytes+len(sample().Producer)))},
+		{"padding-producer", "a byte in the padding of the producer", ClassStructure, seal(flip(encode(sample()), headerBytes+17*entryBytes+len(sample().Producer)))},
 		{"padding-missing", "the padding of the last section left out", ClassStructure, unpadded()},
 	}
 }
@@ -286,7 +300,8 @@ func twoRecords() []byte {
 	return seal(append(data, make([]byte, deviceBytes)...))
 }
 
-// unpadded is a plan that ends with its last wait, 12 bytes long.
+// unpadded is a plan that ends with a wait, 12 bytes long: empty sections follow
+// after the padding, which is not there.
 func unpadded() []byte {
 	p := sample()
 	p.Devices = p.Devices[:1]
@@ -321,8 +336,13 @@ func recordVectors() []vector {
 	plan("device-ranks", "devices of two processes", func(p *Plan) { p.Devices[1].Rank = 4 })
 	device("rank", "a rank below -1", func(d *Device) { d.Rank = -2 })
 	device("mode-0", "no mode", func(d *Device) { d.Mode = 0 })
-	device("mode-periodic", "the reserved mode", func(d *Device) { d.Mode = ModePeriodic })
+	device("mode-periodic", "a periodic plan without phases", func(d *Device) { d.Mode, d.SteadyEnd = ModePeriodic, 20 })
 	device("mode-unknown", "an unknown mode", func(d *Device) { d.Mode = 3 })
+	device("steady-end", "a recorded plan with a steady end", func(d *Device) { d.SteadyEnd = 20 })
+	device("stray-bytes", "a recorded plan with strays", func(d *Device) { d.StrayBytes = 512 })
+	device("phases", "a recorded plan with phases", func(d *Device) { d.Phases = periodic().Devices[0].Phases })
+	device("passes", "a recorded plan with a pass", func(d *Device) { d.Passes = []Pass{{Phase: 0}} })
+	device("presence", "a recorded plan with a word of presence", func(d *Device) { d.Passes = []Pass{{Phase: 0, Present: []uint64{1}}} })
 	device("end-0", "no kind of end", func(d *Device) { d.End = 0 })
 	device("end-unknown", "an unknown kind of end", func(d *Device) { d.End = 3 })
 	device("events", "more than 2^62 events", func(d *Device) { d.Events = maxNumber + 1 })
@@ -336,7 +356,22 @@ func recordVectors() []vector {
 	device("peak-active", "a peak over 2^62", func(d *Device) { d.PeakActive = ^uint64(0) })
 	device("peak-reserved", "a peak over 2^62", func(d *Device) { d.RecordedPeakReserved = maxNumber + 1 })
 	device("steady", "a steady start after the last event", func(d *Device) { d.SteadyStart = 21 })
-	device("bound-kind", "an unknown kind of bound", func(d *Device) { d.Certificate.Kind = 2 })
+	device("bound-kind", "an unknown kind of bound", func(d *Device) { d.Certificate.Kind = 4 })
+	witness := func(name, note string, slots ...uint32) {
+		device("witness-"+name, note, func(d *Device) { d.Certificate = Certificate{Kind: BoundWitness, LowerBound: 4096, Witness: slots} })
+	}
+	witness("none", "a bound by a witness that is not there")
+	witness("beyond", "a witness that is no slot", 0, 5)
+	witness("order", "a witness that does not ascend", 1, 1)
+	witness("many", "a witness of 25 slots", make([]uint32, MaxWitness+1)...)
+	device("witness-of-load", "a witness of a load", func(d *Device) { d.Certificate.Witness = []uint32{0} })
+	device("witness-at", "a witness with a time", func(d *Device) {
+		d.Certificate = Certificate{Kind: BoundWitness, LowerBound: 4096, At: 3, Witness: []uint32{0}}
+	})
+	device("witness-periodic", "a witness in a periodic plan", func(d *Device) {
+		*d = periodic().Devices[0]
+		d.Certificate.Kind, d.Certificate.At = BoundWitness, 0
+	})
 	device("bound", "a lower bound over the arena", func(d *Device) { d.Certificate.LowerBound = 4097 })
 	device("bound-at", "a bound after the last event", func(d *Device) { d.Certificate.At = 21 })
 	device("gap", "a gap that is none", func(d *Device) { d.Certificate.Gap = 1 })
@@ -361,7 +396,14 @@ func recordVectors() []vector {
 	slot(2, "requested", "a request larger than the slot", func(s *Slot) { s.Requested = 1025 })
 	slot(4, "stream", "a stream that the device does not have", func(s *Slot) { s.Stream = 2 })
 	slot(0, "stream-order", "streams not in the order of their first slot", func(s *Slot) { s.Stream = 1 })
-	slot(2, "flags", "an unknown flag", func(s *Slot) { s.Flags = 4 })
+	slot(2, "flags", "an unknown flag", func(s *Slot) { s.Flags = 32 })
+	slot(2, "flags-entering", "a recorded plan with an entering slot", func(s *Slot) { s.Flags, s.Cell = SlotEntering, 0 })
+	slot(2, "flags-leaving", "a recorded plan with a leaving slot", func(s *Slot) { s.Flags, s.Cell = SlotLeaving, 0 })
+	slot(2, "flags-stray", "a recorded plan with a stray", func(s *Slot) { s.Flags = SlotStray })
+	slot(2, "cell", "a recorded plan with a cell", func(s *Slot) { s.Cell = 0 })
+	slot(2, "occurrences-0", "a slot that never occurred", func(s *Slot) { s.Occurrences = 0 })
+	slot(2, "occurrences-2", "a recorded plan's slot that occurred twice", func(s *Slot) { s.Occurrences = 2 })
+	slot(2, "least", "a recorded plan's slot with two sizes", func(s *Slot) { s.Least-- })
 	slot(3, "order", "a slot that starts before the one before it", func(s *Slot) { s.Start = 2 })
 	slot(3, "same-start", "two slots of one event", func(s *Slot) { s.Start = 3 })
 	slot(0, "initial-after", "an initial slot after an allocation at event 0", func(s *Slot) { s.Flags = SlotResident })
@@ -370,7 +412,8 @@ func recordVectors() []vector {
 	wait(2, "itself", "a wait of a slot for itself", func(w *Wait) { w.Earlier = 4 })
 	wait(2, "earlier", "a wait for a later slot", func(w *Wait) { w.Earlier = ^uint32(0) })
 	wait(2, "kind-0", "a wait of no kind", func(w *Wait) { w.Kind = 0 })
-	wait(2, "kind", "a wait of an unknown kind", func(w *Wait) { w.Kind = 5 })
+	wait(2, "kind", "a wait of an unknown kind", func(w *Wait) { w.Kind = 9 })
+	wait(2, "seam", "a recorded plan with a wait over the seam", func(w *Wait) { w.Kind |= WaitSeam })
 	wait(1, "order", "waits of one slot that do not ascend", func(w *Wait) { w.Earlier = 0 })
 	wait(1, "twice", "a wait listed twice", func(w *Wait) { w.Earlier = 1 })
 	return all

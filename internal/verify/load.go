@@ -19,23 +19,24 @@ func (j *judge) loads() {
 	j.peak("active", d.PeakActive, func(s *planfile.Slot) uint64 { return s.CompletedEnd })
 }
 
-// certificate re-derives the load at the instant where the lower bound binds.
-// The load at any instant is a lower bound, whether or not it is the largest.
+// certificate re-derives the load at the instant where the lower bound binds, or
+// tries all layouts of the witness. The load at any instant is a lower bound,
+// whether or not it is the largest.
 func (j *judge) certificate(c *planfile.Certificate) {
 	arena := j.d.ArenaBytes
-	if c.Kind != planfile.BoundLoad {
-		j.violated(RuleCertificate, none, none, "bound of kind %d, expected 1 (load)", c.Kind)
+	switch c.Kind {
+	case planfile.BoundLoad:
+		j.loadAt(c)
+	case planfile.BoundWitness:
+		j.witness(c)
+	case planfile.BoundApart:
+		j.apart()
+		return
+	default:
+		j.violated(RuleCertificate, none, none, "bound of kind %d, expected 1 (load), 2 (witness) or 3 (streams apart)", c.Kind)
 		return
 	}
-	load := uint64(0)
-	for i := range j.d.Slots {
-		if s := &j.d.Slots[i]; s.Start <= c.At && c.At < j.d.SlotEnd(i) {
-			load = plus(load, needed(s.Requested))
-		}
-	}
 	switch {
-	case load != c.LowerBound:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B at event %d, but %d B are live there", c.LowerBound, c.At, load)
 	case c.LowerBound > arena:
 		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
 	case c.Gap != arena-c.LowerBound:
@@ -43,29 +44,49 @@ func (j *judge) certificate(c *planfile.Certificate) {
 	}
 }
 
+func (j *judge) loadAt(c *planfile.Certificate) {
+	load := uint64(0)
+	for i := range j.d.Slots {
+		if s := &j.d.Slots[i]; s.Start <= c.At && c.At < j.d.SlotEnd(i) {
+			load = plus(load, needed(s.Requested))
+		}
+	}
+	if load != c.LowerBound {
+		j.violated(RuleCertificate, none, none, "lower bound of %d B at event %d, but %d B are live there", c.LowerBound, c.At, load)
+	}
+}
+
 func (j *judge) peak(name string, claimed uint64, end func(*planfile.Slot) uint64) {
-	load, at := maxLoad(j.d.Slots, end)
+	all := make([]interval, len(j.d.Slots))
+	for i := range all {
+		s := &j.d.Slots[i]
+		all[i] = interval{s.Start, end(s), needed(s.Requested)}
+	}
+	j.peakOf(name, claimed, all)
+}
+
+func (j *judge) peakOf(name string, claimed uint64, all []interval) {
+	load, at := maxLoad(all)
 	if load != claimed {
 		j.violated(RulePeak, none, none, "peak %s of %d B, but the most that is live is %d B, at event %d", name, claimed, load, at)
 	}
 }
 
-// maxLoad is the most bytes needed at once by slots that are by start, and the
-// first event where they are.
-func maxLoad(slots []planfile.Slot, end func(*planfile.Slot) uint64) (most, at uint64) {
-	type ending struct{ at, size uint64 }
-	ends := make([]ending, len(slots))
-	for i := range slots {
-		ends[i] = ending{end(&slots[i]), needed(slots[i].Requested)}
-	}
-	slices.SortFunc(ends, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+// interval is so many bytes in [start, end).
+type interval struct{ start, end, size uint64 }
+
+// maxLoad is the most bytes needed at once by intervals that are by start, and
+// the first time where they are.
+func maxLoad(all []interval) (most, at uint64) {
+	ends := slices.Clone(all)
+	slices.SortFunc(ends, func(a, b interval) int { return cmp.Compare(a.end, b.end) })
 	load, next := uint64(0), 0
-	for i := range slots {
-		for ; ends[next].at <= slots[i].Start; next++ {
+	for _, i := range all {
+		for ; ends[next].end <= i.start; next++ {
 			load -= ends[next].size
 		}
-		if load = plus(load, needed(slots[i].Requested)); load > most {
-			most, at = load, slots[i].Start
+		if load = plus(load, i.size); load > most {
+			most, at = load, i.start
 		}
 		if most == math.MaxUint64 {
 			break // as large as can be said, and load is no longer exact

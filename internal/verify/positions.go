@@ -1,6 +1,9 @@
 package verify
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // positions is a set of integers below a fixed number, with the nearest member
 // at or before, and after, any of them: one bit each, and above each 64 words
@@ -17,6 +20,14 @@ func newPositions(n int) *positions {
 			return p
 		}
 	}
+}
+
+func (p *positions) clone() *positions {
+	c := &positions{}
+	for _, level := range p.levels {
+		c.levels = append(c.levels, slices.Clone(level))
+	}
+	return c
 }
 
 func (p *positions) insert(i int) {

@@ -10,14 +10,28 @@ const largest = 1 << 62
 func (j *judge) records() bool {
 	before := j.found
 	j.device()
-	if j.found > before {
+	if j.found > before || !j.divide() {
 		return false
 	}
-	for i := range j.d.Slots {
-		j.times(i)
-		j.place(i)
-		j.follows(i)
+	for p := range j.stages {
+		st := &j.stages[p]
+		for i := st.first; i < st.end; i++ {
+			if j.d.Mode == planfile.ModePeriodic {
+				j.kindOf(st, i)
+				j.timesIn(st, i)
+			} else {
+				j.times(i)
+			}
+			j.place(i)
+			if st.body {
+				j.followsIn(st, i)
+			} else {
+				j.follows(i)
+			}
+		}
 	}
+	j.cells()
+	j.passes()
 	for i := range j.d.Waits {
 		j.waitFollows(i)
 	}
@@ -27,8 +41,8 @@ func (j *judge) records() bool {
 // device checks the device record as far as slots are judged by it.
 func (j *judge) device() {
 	d := j.d
-	if d.Mode != planfile.ModeRecorded {
-		j.violated(RuleDevices, none, none, "mode %s cannot be judged, expected recorded", d.Mode)
+	if d.Mode != planfile.ModeRecorded && d.Mode != planfile.ModePeriodic {
+		j.violated(RuleDevices, none, none, "%s cannot be judged, expected recorded or periodic", d.Mode)
 	}
 	if d.End != planfile.EndRequested && d.End != planfile.EndCompleted {
 		j.violated(RuleDevices, none, none, "%s cannot be judged, expected requested or completed", d.End)
@@ -71,6 +85,10 @@ func (j *judge) place(i int) {
 		j.violated(RuleStream, i, none, "slot %d: stream %d of %d", i, s.Stream, len(j.d.Streams))
 	}
 	switch {
+	case s.Flags&planfile.SlotStray != 0:
+		if s.Offset != 0 || s.Size != 0 || s.Requested > largest {
+			j.violated(RuleSize, i, none, "slot %d: a stray of %d B at offset %d for a request of %d B, expected one without a place", i, s.Size, s.Offset, s.Requested)
+		}
 	case s.Offset%a != 0:
 		j.violated(RuleAlignment, i, none, "slot %d: offset %d, expected a multiple of %d", i, s.Offset, a)
 	case s.Size%a != 0:
@@ -99,7 +117,8 @@ func (j *judge) follows(i int) {
 
 func (j *judge) waitFollows(i int) {
 	w := j.d.Waits[i]
-	if int64(w.Later) >= int64(len(j.d.Slots)) || w.Earlier >= w.Later {
+	seam := j.d.Mode == planfile.ModePeriodic && w.Kind&planfile.WaitSeam != 0
+	if n := int64(len(j.d.Slots)); int64(w.Later) >= n || int64(w.Earlier) >= n || w.Earlier >= w.Later && !seam {
 		j.violated(RuleOrder, none, none, "wait %d: slot %d for slot %d, expected a slot for one before it, of %d", i, w.Later, w.Earlier, len(j.d.Slots))
 		return
 	}

@@ -20,7 +20,7 @@ import (
 //	      │            0                 └──────────┤
 //	0     └─────────────────────────────────────────┘
 func sample() *planfile.Plan {
-	return &planfile.Plan{Producer: "test", Devices: []planfile.Device{{
+	p := &planfile.Plan{Producer: "test", Devices: []planfile.Device{{
 		Mode: planfile.ModeRecorded, End: planfile.EndRequested, Rank: -1,
 		Events: 20, Alignment: 512, ArenaBytes: 4096, PeakAllocated: 4096, PeakActive: 5632,
 		Certificate: planfile.Certificate{Kind: planfile.BoundLoad, LowerBound: 4096, At: 3},
@@ -38,6 +38,16 @@ func sample() *planfile.Plan {
 			{Later: 4, Earlier: 3, Kind: planfile.WaitCrossStream},
 		},
 	}}}
+	once(p.Devices[0].Slots)
+	return p
+}
+
+// once fills in what slots have that occurred once and cross no seam.
+func once(slots []planfile.Slot) {
+	for i := range slots {
+		s := &slots[i]
+		s.Least, s.Occurrences, s.Cell = s.Requested, 1, planfile.NoCell
+	}
 }
 
 // random is a plan of up to n slots that is right. Slots lie where a search
@@ -71,6 +81,7 @@ func random(r *rand.Rand, n int) *planfile.Plan {
 		}
 		d.ArenaBytes = max(d.ArenaBytes, s.Offset+s.Size)
 	}
+	once(d.Slots)
 	d.PeakAllocated, _ = naivePeak(&d, planfile.EndRequested)
 	d.PeakActive, _ = naivePeak(&d, planfile.EndCompleted)
 	c := &d.Certificate

@@ -10,8 +10,11 @@ import (
 
 // AgainstTrace checks that a plan belongs to a recording and serves each of its
 // buffers: the same events, and one slot for every allocation and for every
-// block that was live before, with its live range, request and stream. What
-// the plan says of iterations is not proved. A nil result is the proof,
+// block that was live before, with its live range, request and stream. Of a
+// periodic plan: so for the prologue, and for every pass that each of its
+// allocations is one of the slots it had, none smaller or shorter than recorded,
+// and that what crosses a seam is resident, in a cell or a stray. How many
+// iterations there are, and where they begin, is not proved. A nil result is the proof,
 // together with that of Plan. At most 100 violations of a rule and device are
 // listed.
 func AgainstTrace(p *planfile.Plan, t *trace.Trace) []Violation {
@@ -71,27 +74,30 @@ func (c *comparison) compare() {
 		c.violated(RuleTrace, none, none, "%s", problem)
 		return
 	}
-	c.buffers(w.buffers)
+	if c.d.Mode == planfile.ModePeriodic {
+		c.periodic(w.buffers)
+	} else {
+		c.pair(0, len(c.d.Slots), w.buffers, c.slotOf)
+	}
 }
 
-// buffers pairs slots with buffers, both by start. Those that were live before
-// are by address, and told apart by nothing but their place.
-func (c *comparison) buffers(want []buffer) {
+// pair pairs slots [i, end) with buffers, both by start. Those that were live
+// before are by address, and told apart by nothing but their place.
+func (c *comparison) pair(i, end int, want []buffer, compare func(i int, b *buffer)) {
 	slots := c.d.Slots
-	i := 0
 	for k := range want {
 		b := &want[k]
-		for ; i < len(slots) && slotKey(&slots[i]) < b.key(); i++ {
+		for ; i < end && slotKey(&slots[i]) < b.key(); i++ {
 			c.surplus(i)
 		}
-		if i == len(slots) || slotKey(&slots[i]) > b.key() {
+		if i == end || slotKey(&slots[i]) > b.key() {
 			c.violated(RuleBuffer, none, none, "no slot for the %d B of %s", b.requested, b.name())
 			continue
 		}
-		c.slotOf(i, b)
+		compare(i, b)
 		i++
 	}
-	for ; i < len(slots); i++ {
+	for ; i < end; i++ {
 		c.surplus(i)
 	}
 }
@@ -112,9 +118,7 @@ func (c *comparison) surplus(i int) {
 // slotOf compares slot i with the buffer it is for.
 func (c *comparison) slotOf(i int, b *buffer) {
 	s := &c.d.Slots[i]
-	bad := func(what string, planned, recorded any) {
-		c.violated(RuleBuffer, i, none, "slot %d, for %s: %s %v, in the trace %v", i, b.name(), what, planned, recorded)
-	}
+	bad := func(what string, planned, recorded any) { c.differs(i, b, what, planned, recorded) }
 	switch {
 	case int64(s.RequestedEnd) != b.requestedEnd:
 		bad("requested end", s.RequestedEnd, b.requestedEnd)
@@ -122,13 +126,28 @@ func (c *comparison) slotOf(i int, b *buffer) {
 		bad("completed end", s.CompletedEnd, b.completedEnd)
 	case s.Requested != uint64(b.requested):
 		bad("requested bytes", s.Requested, b.requested)
-	case uint64(s.Stream) >= uint64(len(c.d.Streams)):
-		bad("stream", fmt.Sprintf("%d of %d", s.Stream, len(c.d.Streams)), fmt.Sprintf("%#x", b.stream))
-	case c.d.Streams[s.Stream] != b.stream:
-		bad("stream", fmt.Sprintf("%#x", c.d.Streams[s.Stream]), fmt.Sprintf("%#x", b.stream))
+	case !c.onStream(i, b):
 	case (s.Flags&planfile.SlotResident != 0) != b.resident:
 		bad("resident", s.Flags&planfile.SlotResident != 0, b.resident)
 	}
+}
+
+func (c *comparison) differs(i int, b *buffer, what string, planned, recorded any) {
+	c.violated(RuleBuffer, i, none, "slot %d, for %s: %s %v, in the trace %v", i, b.name(), what, planned, recorded)
+}
+
+// onStream checks that slot i is on the stream of a buffer.
+func (c *comparison) onStream(i int, b *buffer) bool {
+	s, streams := c.d.Slots[i].Stream, c.d.Streams
+	switch {
+	case uint64(s) >= uint64(len(streams)):
+		c.differs(i, b, "stream", fmt.Sprintf("%d of %d", s, len(streams)), fmt.Sprintf("%#x", b.stream))
+	case streams[s] != b.stream:
+		c.differs(i, b, "stream", fmt.Sprintf("%#x", streams[s]), fmt.Sprintf("%#x", b.stream))
+	default:
+		return true
+	}
+	return false
 }
 
 // peakReserved is the most bytes that the recorded allocator held.

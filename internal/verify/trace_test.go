@@ -371,13 +371,10 @@ func TestSharedTraces(t *testing.T) {
 			if problem := w.all(); problem != "" {
 				t.Fatal(problem)
 			}
-			slots := make([]planfile.Slot, len(w.buffers))
-			for k, b := range w.buffers {
-				slots[k] = planfile.Slot{Start: uint64(b.start), RequestedEnd: uint64(b.requestedEnd), CompletedEnd: uint64(b.completedEnd), Requested: uint64(b.requested)}
-			}
-			allocated, _ := maxLoad(slots, func(s *planfile.Slot) uint64 { return s.RequestedEnd })
-			active, _ := maxLoad(slots, func(s *planfile.Slot) uint64 { return s.CompletedEnd })
-			got := fmt.Sprint(len(slots), allocated, active, peakReserved(&tr.Devices[i]))
+			toRequested, toCompleted := intervals(w.buffers)
+			allocated, _ := maxLoad(toRequested)
+			active, _ := maxLoad(toCompleted)
+			got := fmt.Sprint(len(w.buffers), allocated, active, peakReserved(&tr.Devices[i]))
 			if want := fmt.Sprint(m.Buffers, m.Allocated, m.Active, m.Reserved); got != want {
 				t.Errorf("buffers and peaks %s, expected %s", got, want)
 			}

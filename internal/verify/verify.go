@@ -10,9 +10,13 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// The rules. Plan judges all but the last five, AgainstTrace those.
+// The rules. Plan judges all but the last five, AgainstTrace those; peaks of a
+// periodic plan, which are the recording's, are AgainstTrace's as well.
 const (
 	RuleDevices     = "devices"     // at least one, ascending, of a kind that can be judged
+	RulePhase       = "phase"       // the phases divide the slots, each having what it may have
+	RuleCell        = "cell"        // what is live at the end of every phase is what every body begins with
+	RulePass        = "pass"        // recorded passes in order, with the slots they had
 	RuleOrder       = "order"       // slots by start, waits by later and earlier slot
 	RuleTimes       = "times"       // live ranges not empty, ends in order and in the recording
 	RuleAlignment   = "alignment"   // offsets, sizes and the arena in whole units
@@ -21,9 +25,11 @@ const (
 	RuleStream      = "stream"      // every slot on one of the device's streams
 	RuleOverlap     = "overlap"     // no address has two live owners
 	RuleWait        = "wait"        // exactly the reuses that need a wait are listed, with their kinds
-	RuleMakespan    = "makespan"    // some slot reaches the end of the arena
-	RuleCertificate = "certificate" // the lower bound is a load of the plan, and the gap is the gap
-	RulePeak        = "peak"        // the peaks are those of the slots
+	RuleMakespan    = "makespan"    // some slot reaches the end of the arena, and of what its phase uses of it
+	RuleApart       = "apart"       // no byte is used by two streams, where the bound presumes it
+	RuleCertificate = "certificate" // the lower bounds are loads of the plan, and the gap is the gap
+	RuleStray       = "stray"       // stray bytes are what strays of one pass take
+	RulePeak        = "peak"        // the peaks are those of the slots, or of the recording
 
 	RuleTrace       = "trace"       // the recording makes sense and has the plan's devices
 	RuleFingerprint = "fingerprint" // the plan was made from these events
@@ -75,7 +81,12 @@ func Plan(p *planfile.Plan, progress func(done, total int64)) []Violation {
 				}
 			})
 			j.makespan()
-			j.loads()
+			if d.Mode == planfile.ModePeriodic {
+				j.phaseLoads()
+				j.strays()
+			} else {
+				j.loads()
+			}
 		}
 		done += int64(len(d.Slots))
 		if progress != nil {
@@ -123,7 +134,8 @@ func (r *results) devices(p *planfile.Plan) {
 
 // judge checks one device.
 type judge struct {
-	d *planfile.Device
+	d      *planfile.Device
+	stages []stage // once the phases are known to divide the slots
 	*results
 }
 
@@ -133,9 +145,12 @@ func (j *judge) violated(rule string, first, second int, format string, args ...
 
 // slot describes a buffer for people: which, when, how large, where.
 func (j *judge) slot(i int) string {
-	s := &j.d.Slots[i]
-	return fmt.Sprintf("slot %d (live [%d, %d), %d B at offset %d, stream %#x)",
-		i, s.Start, j.d.SlotEnd(i), s.Size, s.Offset, j.d.Streams[s.Stream])
+	s, of := &j.d.Slots[i], ""
+	if j.d.Mode == planfile.ModePeriodic {
+		of = " of " + j.stageOf(i).name
+	}
+	return fmt.Sprintf("slot %d%s (live [%d, %d), %d B at offset %d, stream %#x)",
+		i, of, s.Start, j.d.SlotEnd(i), s.Size, s.Offset, j.d.Streams[s.Stream])
 }
 
 // needed is what a request takes in every account: a whole number of units.
@@ -143,11 +158,25 @@ func needed(requested uint64) uint64 {
 	return max(unit, (requested+unit-1)/unit*unit)
 }
 
-// makespan checks that the arena is no larger than its slots.
+// makespan checks that the arena is no larger than its slots, and what each
+// phase is said to use of it: its slots and the residents.
 func (j *judge) makespan() {
-	top := uint64(0)
+	top, residents := uint64(0), uint64(0)
 	for i := range j.d.Slots {
-		top = max(top, j.d.Slots[i].Offset+j.d.Slots[i].Size)
+		s := &j.d.Slots[i]
+		top = max(top, s.Offset+s.Size)
+		if s.Flags&planfile.SlotResident != 0 {
+			residents = max(residents, s.Offset+s.Size)
+		}
+	}
+	for p := range j.d.Phases {
+		used := residents
+		for _, s := range j.d.Slots[j.stages[p].first:j.stages[p].end] {
+			used = max(used, s.Offset+s.Size)
+		}
+		if m := j.d.Phases[p].Makespan; m != used {
+			j.violated(RuleMakespan, none, none, "the slots of %s end at %d B, its makespan is %d B", j.stages[p].name, used, m)
+		}
 	}
 	if top != j.d.ArenaBytes {
 		j.violated(RuleMakespan, none, none, "the slots end at %d B, the arena at %d B", top, j.d.ArenaBytes)

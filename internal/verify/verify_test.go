@@ -53,7 +53,9 @@ func TestPlanRules(t *testing.T) {
 			p.Devices = append(p.Devices, p.Devices[0])
 			p.Devices[0].Ordinal = 1
 		}, "device 0: devices: listed after device 1"},
-		{"mode", device(func(d *planfile.Device) { d.Mode = planfile.ModePeriodic }), "device 0: devices: mode periodic cannot be judged, expected recorded"},
+		{"mode", device(func(d *planfile.Device) { d.Mode = 7 }), "device 0: devices: mode 7 cannot be judged, expected recorded or periodic"},
+		{"no phases", device(func(d *planfile.Device) { d.Mode = planfile.ModePeriodic }), "device 0: phase: 0 phases, expected a prologue and a body at least"},
+		{"phases", device(func(d *planfile.Device) { d.Phases = make([]planfile.Phase, 2) }), "device 0: phase: 2 phases and 0 passes, expected none in mode recorded"},
 		{"end", device(func(d *planfile.Device) { d.End = 3 }), "device 0: devices: end 3 cannot be judged, expected requested or completed"},
 
 		{"alignment 0", device(func(d *planfile.Device) { d.Alignment = 0 }), "device 0: alignment: unit of 0 B, expected a power of two from 512 B"},
@@ -103,7 +105,7 @@ func TestPlanRules(t *testing.T) {
 		}), "device 0: wait: slot 4 (live [12, 20), 512 B at offset 1024, stream 0x7f00) waits for slot 1 (live [0, 5), 2048 B at offset 1024, stream 0x0), but is not the next owner of any of its bytes"},
 
 		{"makespan", device(func(d *planfile.Device) { d.ArenaBytes, d.Certificate.Gap = 4608, 512 }), "device 0: makespan: the slots end at 4096 B, the arena at 4608 B"},
-		{"bound kind", device(func(d *planfile.Device) { d.Certificate.Kind = 2 }), "device 0: certificate: bound of kind 2, expected 1 (load)"},
+		{"bound kind", device(func(d *planfile.Device) { d.Certificate.Kind = 4 }), "device 0: certificate: bound of kind 4, expected 1 (load), 2 (witness) or 3 (streams apart)"},
 		{"bound", device(func(d *planfile.Device) { d.Certificate.LowerBound, d.Certificate.Gap = 3584, 512 }), "device 0: certificate: lower bound of 3584 B at event 3, but 4096 B are live there"},
 		{"bound elsewhere", device(func(d *planfile.Device) { d.Certificate.At = 5 }), "device 0: certificate: lower bound of 4096 B at event 5, but 2048 B are live there"},
 		{"gap", device(func(d *planfile.Device) { d.Certificate.Gap = 512 }), "device 0: certificate: gap of 512 B, expected 0 B: the arena of 4096 B less the lower bound of 4096 B"},

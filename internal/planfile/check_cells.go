@@ -1,0 +1,62 @@
+package planfile
+
+// cells checks that every cell has one place, that each body fills it once and
+// the prologue at most once, and that cells are numbered as the first body fills
+// them.
+func (c *checker) cells() fault {
+	d := c.d
+	if d.Mode == ModeRecorded {
+		return fault{}
+	}
+	n, body := 0, &d.Phases[1]
+	for _, s := range d.Slots[body.FirstSlot : body.FirstSlot+body.SlotCount] {
+		if s.Flags&SlotLeaving != 0 {
+			n++
+		}
+	}
+	first := make([]int, n)  // first[k]-1 is the first slot of cell k
+	filled := make([]int, n) // filled[k]-1 is the last phase that fills cell k
+	for p := range d.Phases {
+		if f := c.cellsOf(p, first, filled); f.is() {
+			return f
+		}
+	}
+	return fault{}
+}
+
+func (c *checker) cellsOf(p int, first, filled []int) fault {
+	d, phase := c.d, &c.d.Phases[p]
+	leaving := 0
+	for i := phase.FirstSlot; i < phase.FirstSlot+phase.SlotCount; i++ {
+		s := &d.Slots[i]
+		bad := func(field, format string, args ...any) fault {
+			return c.fault(sectionSlots, int(i), field, format, args...)
+		}
+		if s.Cell == NoCell {
+			continue
+		}
+		if uint64(s.Cell) >= uint64(len(first)) {
+			return bad("cell", "%d is not one of the %d that the first body fills", s.Cell, len(first))
+		}
+		if first[s.Cell] == 0 {
+			first[s.Cell] = int(i) + 1
+		}
+		if other := &d.Slots[first[s.Cell]-1]; s.Offset != other.Offset || s.Size != other.Size {
+			return bad("cell", "%d, here %d B at offset %d, in slot %d %d B at offset %d", s.Cell, s.Size, s.Offset, first[s.Cell]-1, other.Size, other.Offset)
+		}
+		if s.Flags&SlotLeaving != 0 {
+			if filled[s.Cell] == p+1 {
+				return bad("cell", "%d is filled by the phase a second time", s.Cell)
+			}
+			if p == 1 && s.Cell != uint32(leaving) {
+				return bad("cell", "%d, expected cells in the order in which the first body fills them, so %d", s.Cell, leaving)
+			}
+			filled[s.Cell] = p + 1
+			leaving++
+		}
+	}
+	if phase.Kind == PhaseBody && leaving != len(first) {
+		return c.fault(sectionPhases, p, "", "fills %d of %d cells, expected every body to fill each", leaving, len(first))
+	}
+	return fault{}
+}

@@ -1,0 +1,243 @@
+package verify
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// randomPeriodic is a recording and the periodic plan of it, both right: slots
+// lie where a search over all of them finds room, and bounds and waits are those
+// of naive references.
+func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
+	j := newJob(r)
+	d := &planfile.Device{
+		Mode: planfile.ModePeriodic, End: j.end, Rank: -1, Fingerprint: j.d.Fingerprint(),
+		Events: uint64(len(j.d.Events)), Alignment: 512 << r.IntN(2), RecordedPeakReserved: 4096 * uint64(len(j.d.Initial)),
+		PeakAllocated: j.peak[0], PeakActive: j.peak[1], StrayBytes: j.strayBytes,
+		SteadyStart: j.cut, SteadyEnd: j.until, Passes: j.passes,
+	}
+	j.phase(d, planfile.PhasePrologue, nil, j.prologue)
+	for x := range j.bodies {
+		j.phase(d, planfile.PhaseBody, j.bodies[x].entering(j, x), j.bodies[x].slots)
+	}
+	placeAll(r, d)
+	naiveFigures(d)
+	d.Waits = naivePeriodicWaits(d)
+	return &planfile.Plan{Producer: "random", Devices: []planfile.Device{*d}}, &trace.Trace{Name: "job", Devices: []trace.Device{j.d}}
+}
+
+// entering are the slots of the cells that are not always freed before the body
+// begins. Of one that no pass began with nothing is known but that it is freed
+// before it is filled.
+func (b *jobBody) entering(j *job, x int) (all []*jobSlot) {
+	for cell, s := range b.enters {
+		if s.Occurrences == 0 {
+			k := slices.IndexFunc(b.slots, func(s *jobSlot) bool { return s.Cell == uint32(cell) })
+			s.RequestedEnd, s.CompletedEnd = uint64(k), uint64(k)
+		}
+		s.RequestedEnd = min(s.RequestedEnd, uint64(len(b.slots)))
+		if end := []uint64{s.RequestedEnd, s.CompletedEnd}[j.end-1]; end > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// phase adds one, its slots without places.
+func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots []*jobSlot) {
+	p := planfile.Phase{Kind: kind, Occurrences: 1, Length: j.cut, FirstSlot: uint64(len(d.Slots)), SlotCount: uint64(len(entering) + len(slots))}
+	if kind == planfile.PhaseBody {
+		p.Length, p.Occurrences = uint64(len(slots)), 0
+		for _, pass := range j.passes {
+			if pass.Phase == uint32(len(d.Phases)) {
+				p.Occurrences++
+			}
+		}
+	}
+	for _, js := range slices.Concat(entering, slots) {
+		s := js.Slot
+		s.RequestedEnd = min(s.RequestedEnd, p.Length)
+		if kind == planfile.PhasePrologue && s.Flags&planfile.SlotLeaving != 0 {
+			s.RequestedEnd, s.CompletedEnd = p.Length, max(p.Length, s.CompletedEnd)
+		}
+		if s.Flags&planfile.SlotResident != 0 {
+			s.RequestedEnd, s.CompletedEnd = p.Length, p.Length
+		}
+		k := slices.Index(d.Streams, js.handle)
+		if k < 0 {
+			k = len(d.Streams)
+			d.Streams = append(d.Streams, js.handle)
+		}
+		s.Stream = uint32(k)
+		d.Slots = append(d.Slots, s)
+	}
+	d.Phases = append(d.Phases, p)
+}
+
+// bar is where a place is taken: a phase, and the times of it.
+type bar struct{ phase, start, end uint64 }
+
+// barsOf are those of slot i, which are not those of its cell.
+func barsOf(d *planfile.Device, i int) (bars []bar) {
+	s := &d.Slots[i]
+	for p := range d.Phases {
+		ph := &d.Phases[p]
+		switch own := uint64(i) >= ph.FirstSlot && uint64(i) < ph.FirstSlot+ph.SlotCount; {
+		case s.Flags&planfile.SlotStray != 0:
+		case own:
+			bars = append(bars, bar{uint64(p), s.Start, min(ph.Length, d.SlotEnd(i))})
+		case p > 0 && s.Flags&planfile.SlotResident != 0:
+			bars = append(bars, bar{uint64(p), 0, ph.Length})
+		}
+	}
+	return bars
+}
+
+// placeAll gives slots places in random order, and those of a cell one.
+func placeAll(r *rand.Rand, d *planfile.Device) {
+	groups := map[uint32][]int{}
+	for i, s := range d.Slots {
+		key := s.Cell
+		if key == planfile.NoCell {
+			key = uint32(100 + i)
+		}
+		groups[key] = append(groups[key], i)
+	}
+	type placed struct {
+		bars         []bar
+		offset, size uint64
+	}
+	var all []placed
+	order := r.Perm(100 + len(d.Slots))
+	for _, key := range order {
+		var p placed
+		for _, i := range groups[uint32(key)] {
+			p.bars = append(p.bars, barsOf(d, i)...)
+			p.size = max(p.size, inUnits(d.Slots[i].Requested))
+		}
+		if len(p.bars) == 0 {
+			continue
+		}
+		p.size = (p.size + d.Alignment - 1 + r.Uint64N(2)*d.Alignment) / d.Alignment * d.Alignment
+		p.offset = r.Uint64N(3) * d.Alignment
+		for slices.ContainsFunc(all, func(q placed) bool {
+			return p.offset < q.offset+q.size && q.offset < p.offset+p.size && barsMeet(p.bars, q.bars)
+		}) {
+			p.offset += d.Alignment
+		}
+		all = append(all, p)
+		for _, i := range groups[uint32(key)] {
+			d.Slots[i].Offset, d.Slots[i].Size = p.offset, p.size
+		}
+	}
+}
+
+func barsMeet(a, b []bar) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.phase == y.phase && x.start < y.end && y.start < x.end {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// naiveFigures fills in makespans and bounds, asking every slot at every time.
+func naiveFigures(d *planfile.Device) {
+	base := uint64(0)
+	for p := range d.Phases {
+		ph := &d.Phases[p]
+		for i, s := range d.Slots {
+			for _, b := range barsOf(d, i) {
+				if b.phase == uint64(p) {
+					ph.Makespan = max(ph.Makespan, s.Offset+s.Size)
+				}
+			}
+		}
+		for t := range ph.Length {
+			if load := naiveLoadIn(d, p, t); load > ph.LowerBound {
+				ph.LowerBound, ph.BoundAt = load, t
+			}
+		}
+		d.ArenaBytes = max(d.ArenaBytes, ph.Makespan)
+		if c := &d.Certificate; p == 0 || ph.LowerBound > c.LowerBound {
+			*c = planfile.Certificate{Kind: planfile.BoundLoad, LowerBound: ph.LowerBound, At: base + ph.BoundAt}
+		}
+		base += ph.Length
+	}
+	d.Certificate.Gap = d.ArenaBytes - d.Certificate.LowerBound
+}
+
+func naiveLoadIn(d *planfile.Device, phase int, t uint64) (load uint64) {
+	for i, s := range d.Slots {
+		need := inUnits(s.Requested)
+		for _, o := range d.Slots {
+			if s.Cell != planfile.NoCell && s.Cell == o.Cell {
+				need = max(need, inUnits(o.Requested))
+			}
+		}
+		for _, b := range barsOf(d, i) {
+			if b.phase == uint64(phase) && b.start <= t && t < b.end {
+				load += need
+			}
+		}
+	}
+	return load
+}
+
+// naivePeriodicWaits plays the prologue and two passes of each body with an
+// owner for every unit of the arena.
+func naivePeriodicWaits(d *planfile.Device) (waits []planfile.Wait) {
+	type owner struct{ slot, pass int }
+	found := map[planfile.Wait]bool{}
+	for x := 1; x < len(d.Phases); x++ {
+		units := make([]owner, d.ArenaBytes/d.Alignment)
+		for i := range units {
+			units[i].slot = none
+		}
+		for pass, phase := range []int{0, x, x} {
+			ph := &d.Phases[phase]
+			for i := int(ph.FirstSlot); i < int(ph.FirstSlot+ph.SlotCount); i++ {
+				l := &d.Slots[i]
+				if l.Flags&(planfile.SlotEntering|planfile.SlotStray) != 0 {
+					continue
+				}
+				for u := l.Offset / d.Alignment; u < (l.Offset+l.Size)/d.Alignment; u++ {
+					had := units[u]
+					units[u] = owner{i, pass}
+					if had.slot == none {
+						continue
+					}
+					e, w, now := &d.Slots[had.slot], planfile.Wait{Later: uint32(i), Earlier: uint32(had.slot)}, l.Start
+					if had.pass != pass {
+						now += d.Phases[[]int{0, x, x}[had.pass]].Length
+					}
+					if e.Stream != l.Stream {
+						w.Kind |= planfile.WaitCrossStream
+					}
+					if d.End == planfile.EndRequested && e.CompletedEnd > now {
+						w.Kind |= planfile.WaitPending
+					}
+					if w.Kind != 0 && had.pass != pass {
+						w.Kind |= planfile.WaitSeam
+					}
+					if w.Kind != 0 {
+						found[w] = true
+					}
+				}
+			}
+		}
+	}
+	for w := range found {
+		waits = append(waits, w)
+	}
+	slices.SortFunc(waits, func(a, b planfile.Wait) int {
+		return cmp.Or(cmp.Compare(a.Later, b.Later), cmp.Compare(a.Earlier, b.Earlier))
+	})
+	return waits
+}

@@ -1,0 +1,210 @@
+package verify
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// passage compares a periodic plan with a recording, pass by pass.
+type passage struct {
+	*comparison
+	buffers []buffer
+	first   []int // the first buffer of each pass, and of what comes after the last
+	ordinal []int // of each buffer from first[0] on: which allocation slot of its body
+	seen    []observed
+	// enters has, for each pass, what lies in the cells when it begins.
+	enters []map[uint32]*buffer
+	// shown has the cells that a pass found filled and its body has no entering
+	// slot for.
+	shown map[phaseCell]bool
+}
+
+type phaseCell struct {
+	phase int
+	cell  uint32
+}
+
+// observed is what the recording shows of a slot.
+type observed struct {
+	occurrences  uint32
+	most, least  uint64
+	requestedEnd uint64
+	// The completed end is told exactly, or as a range where another body came
+	// next, whose times the plan does not relate to those of this one.
+	completed, completedMost uint64
+}
+
+// after is the pass that stands for everything behind the last one.
+func (p *passage) after() int { return len(p.d.Passes) }
+
+// periodic compares a device's periodic plan with its recorded buffers.
+func (c *comparison) periodic(buffers []buffer) {
+	records := &judge{d: c.d, results: &results{}}
+	if !records.records() {
+		c.violated(RuleTrace, none, none, "not compared with the trace, since the plan does not hold alone: %s", records.list[0].Message)
+		return
+	}
+	c.stages = records.stages
+	p := &passage{comparison: c, buffers: buffers, seen: make([]observed, len(c.d.Slots)),
+		enters: make([]map[uint32]*buffer, len(c.d.Passes)), shown: map[phaseCell]bool{}}
+	for i := range p.enters {
+		p.enters[i] = map[uint32]*buffer{}
+		p.first = append(p.first, p.bufferAt(c.d.Passes[i].FirstEvent))
+	}
+	p.first = append(p.first, p.bufferAt(c.d.SteadyEnd))
+	p.peaks()
+	if !p.place() {
+		return
+	}
+	c.pair(0, c.stages[0].end, buffers[:p.first[0]], p.prologueSlot)
+	for i := range c.d.Passes {
+		p.enter(i)
+		p.allocate(i)
+	}
+	p.envelopes()
+	p.unseen()
+	p.strayBytes()
+}
+
+// bufferAt is the first buffer that an event from t on allocates.
+func (p *passage) bufferAt(t uint64) int {
+	return sort.Search(len(p.buffers), func(i int) bool { return p.buffers[i].key() >= int64(t) })
+}
+
+// place says which slot each allocation of the passes is: the i-th the i-th of
+// those that the pass had.
+func (p *passage) place() bool {
+	before := p.found
+	for i := range p.d.Passes {
+		pass := &p.d.Passes[i]
+		eachBit(pass.Present, func(k int) { p.ordinal = append(p.ordinal, k) })
+		if planned, recorded := len(p.ordinal), p.first[i+1]-p.first[0]; planned != recorded {
+			p.violated(RulePass, none, none, "pass %d, of %s, has %d of its slots, but the trace %d allocations", i, p.stages[pass.Phase].name,
+				planned-(p.first[i]-p.first[0]), p.first[i+1]-p.first[i])
+			break
+		}
+	}
+	return p.found == before
+}
+
+// passOf is the pass that a time lies in: behind its first event, up to the first
+// of the next. What the recording does not see end ends behind the last.
+func (p *passage) passOf(t int64) int {
+	if t > int64(p.d.SteadyEnd) || t >= int64(p.d.Events) {
+		return p.after()
+	}
+	return sort.Search(len(p.d.Passes), func(i int) bool { return int64(p.d.Passes[i].FirstEvent) >= t }) - 1
+}
+
+// within is a time of the recording in a pass, in the time of its body: behind
+// the last allocation before it.
+func (p *passage) within(pass int, t int64) uint64 {
+	last := p.bufferAt(uint64(t)) - 1
+	if last < p.first[pass] {
+		return 0
+	}
+	return uint64(p.ordinal[last-p.first[0]] + 1)
+}
+
+// timeIn is a time of the recording as pass i tells it, or the prologue, which
+// is -1: from the least to the most it may be.
+func (p *passage) timeIn(i int, t int64) (least, most uint64) {
+	st, of := &p.stages[0], p.passOf(t)
+	if i >= 0 {
+		st = p.stageOfPass(i)
+	}
+	switch {
+	case of < i:
+		return 0, 0
+	case of == i && i < 0:
+		return uint64(t), uint64(t)
+	case of == i:
+		least = p.within(of, t)
+		return least, least
+	case of == p.after() && i == of-1:
+		return st.length, st.length
+	case of > i+1:
+		return st.length + st.carry, st.length + st.carry
+	case i >= 0 && p.d.Passes[i].Phase != p.d.Passes[of].Phase:
+		return st.length, st.length + st.carry
+	}
+	least = st.length + p.within(of, t)
+	return least, least
+}
+
+func (p *passage) stageOfPass(i int) *stage { return &p.stages[p.d.Passes[i].Phase] }
+
+// end is the end of a buffer's live range that the plan is made for.
+func (p *passage) end(b *buffer) int64 {
+	if p.d.End == planfile.EndCompleted {
+		return b.completedEnd
+	}
+	return b.requestedEnd
+}
+
+// observe takes one more buffer into what is seen of slot i in a pass.
+func (p *passage) observe(i, pass int, b *buffer) {
+	o, s := &p.seen[i], &p.d.Slots[i]
+	if size := uint64(b.requested); o.occurrences == 0 || size < o.least {
+		o.least = size
+	}
+	o.most = max(o.most, uint64(b.requested))
+	o.occurrences++
+	length := p.stageOf(i).length
+	requested, _ := p.timeIn(pass, b.requestedEnd)
+	least, most := p.timeIn(pass, b.completedEnd)
+	if s.Flags&planfile.SlotLeaving != 0 {
+		requested, least, most = length, max(length, least), max(length, most)
+	}
+	o.requestedEnd = max(o.requestedEnd, min(length, requested))
+	o.completed, o.completedMost = max(o.completed, least), max(o.completedMost, most)
+	p.onStream(i, b)
+}
+
+// prologueSlot compares slot i of the prologue with the buffer it is for.
+func (p *passage) prologueSlot(i int, b *buffer) {
+	s, freed := &p.d.Slots[i], p.passOf(p.end(b))
+	p.observe(i, -1, b)
+	switch {
+	case s.Flags&planfile.SlotResident != 0:
+		if freed < 0 {
+			p.differs(i, b, "resident, freed", "never", at(p.end(b)))
+		}
+		length := p.stages[0].length
+		p.seen[i].requestedEnd, p.seen[i].completed, p.seen[i].completedMost = length, length, length
+	case s.Flags&planfile.SlotLeaving != 0:
+		if freed != 0 {
+			p.differs(i, b, inCell(s.Cell), "in the first pass", at(p.end(b)))
+			return
+		}
+		p.enters[0][s.Cell] = b
+	case freed >= 0:
+		p.differs(i, b, "ordinary, freed", "in the prologue", at(p.end(b)))
+	}
+}
+
+// allocate goes through the allocations of a pass.
+func (p *passage) allocate(pass int) {
+	st := p.stageOfPass(pass)
+	for k := p.first[pass]; k < p.first[pass+1]; k++ {
+		b := &p.buffers[k]
+		i := st.first + st.entering + p.ordinal[k-p.first[0]]
+		p.observe(i, pass, b)
+		s, freed := &p.d.Slots[i], p.passOf(p.end(b))
+		switch {
+		case freed == pass || pass == p.after()-1 || s.Flags&planfile.SlotStray != 0:
+			// What outlives the last pass may die as it should.
+		case s.Flags&planfile.SlotLeaving == 0:
+			p.differs(i, b, "ordinary, freed", fmt.Sprintf("in pass %d", pass), at(p.end(b)))
+		case freed > pass+1:
+			p.differs(i, b, inCell(s.Cell), fmt.Sprintf("in pass %d", pass+1), at(p.end(b)))
+		default:
+			p.enters[pass+1][s.Cell] = b
+		}
+	}
+}
+
+func at(t int64) string         { return fmt.Sprintf("at event %d", t) }
+func inCell(cell uint32) string { return fmt.Sprintf("in cell %d, freed", cell) }
