@@ -1,0 +1,178 @@
+package fusion
+
+import "math"
+
+// Group joins buffers to stacks and chains, and these again, as long as no
+// more than the share waste (0 to 1) of a composite's size × life is nobody's,
+// and that part never lives where the load is within a 64th of its maximum.
+// What fits best is joined first: the share grows from 1/64, doubling. It
+// returns an error for buffers without a size or a life.
+//
+// Everything is decided among neighbours in time, so time and memory are
+// near-linear in the number of buffers, and what repeats is joined alike.
+func Group(buffers []Buffer, waste float64) (*Reduced, error) {
+	if err := check(buffers); err != nil {
+		return nil, err
+	}
+	g := newGrouping(buffers)
+	for share := min(waste, leastWaste); ; share = min(waste, 2*share) {
+		for before := math.MaxInt; len(g.objects) < before-before/worthwhile; {
+			before = len(g.objects)
+			g.pass(share, (*pass).chain)
+			g.pass(share, (*pass).stack)
+		}
+		if share == waste {
+			return g.reduced(), nil
+		}
+	}
+}
+
+const (
+	leastWaste = 1.0 / 64
+	worthwhile = 64 // another pass follows one that left a 64th fewer objects
+)
+
+// object is a buffer or a composite. Its life is counted in starts of buffers.
+type object struct {
+	start, end int32
+	last       int64 // the time of its end
+	size       int64
+	used       float64 // of size × life, what buffers take up
+}
+
+// area is o's size × life. The conversion rounds the product before it is added
+// to anything, so that the result is the same on every processor.
+func (o *object) area() float64 { return float64(float64(o.size) * float64(o.end-o.start)) }
+
+// wasted is the share of o that no buffer takes up.
+func (o *object) wasted() float64 { return 1 - o.used/o.area() }
+
+// grouping is the state between two passes.
+type grouping struct {
+	buffers []Buffer
+	ranked  *ranked
+	load    *load
+	objects []object // in the order of their starts
+	home    []home   // of each buffer of ranked
+}
+
+func newGrouping(buffers []Buffer) *grouping {
+	r := rank(buffers)
+	g := &grouping{buffers: buffers, ranked: r, objects: make([]object, len(r.size)), home: make([]home, len(r.size))}
+	for i := range g.objects {
+		o := object{start: int32(i), end: r.end[i], last: buffers[r.origin[i]].End, size: r.size[i]}
+		o.used = o.area()
+		g.objects[i], g.home[i] = o, home{object: int32(i)}
+	}
+	g.load = newLoad(g.objects)
+	return g
+}
+
+// pass goes through the objects in the order of their starts and offers each to
+// those that came shortly before.
+type pass struct {
+	load  *load
+	waste float64
+	out   []object
+	near  []int32 // of out, those looked at next, the best last
+}
+
+// window is how many composites an object is offered to.
+const window = 24
+
+// pass runs one pass with join, which says where object o goes, or -1 for a
+// place of its own, and how high.
+func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, int64)) {
+	p := &pass{load: g.load, waste: waste, out: make([]object, 0, len(g.objects))}
+	moved := make([]home, len(g.objects))
+	for i, o := range g.objects {
+		at, inner := join(p, o)
+		if at < 0 {
+			at = int32(len(p.out))
+			p.out = append(p.out, o)
+		}
+		p.touch(at)
+		moved[i] = home{at, inner}
+	}
+	for b, h := range g.home {
+		m := moved[h.object]
+		g.home[b] = home{m.object, m.inner + h.inner}
+	}
+	g.objects = p.out
+}
+
+// touch makes object i the first to be looked at.
+func (p *pass) touch(i int32) {
+	for k, x := range p.near {
+		if x == i {
+			copy(p.near[k:], p.near[k+1:])
+			p.near[len(p.near)-1] = i
+			return
+		}
+	}
+	if len(p.near) == window {
+		copy(p.near, p.near[1:])
+		p.near = p.near[:window-1]
+	}
+	p.near = append(p.near, i)
+}
+
+// best is the one of near that wastes least with o, and what they make, or -1.
+func (p *pass) best(o object, with func(a, b object) (object, bool)) (int32, object) {
+	at, best, least := int32(-1), object{}, p.waste
+	for k := len(p.near) - 1; k >= 0; k-- {
+		both, ok := with(p.out[p.near[k]], o)
+		if !ok {
+			continue
+		}
+		if w := both.wasted(); w < least || at < 0 && w <= least {
+			at, best, least = p.near[k], both, w
+		}
+	}
+	return at, best
+}
+
+// chain puts o after an object that has ended.
+func (p *pass) chain(o object) (int32, int64) {
+	at, both := p.best(o, func(a, b object) (object, bool) {
+		return object{a.start, b.end, b.last, max(a.size, b.size), a.used + b.used}, a.end <= b.start
+	})
+	if at < 0 {
+		return -1, 0
+	}
+	a := p.out[at]
+	if !p.load.raise(area{a.start, a.end, both.size - a.size}, area{a.end, o.start, both.size}, area{o.start, o.end, both.size - o.size}) {
+		return -1, 0
+	}
+	p.out[at] = both
+	return at, 0
+}
+
+// stack puts o on an object that lives at the same time.
+func (p *pass) stack(o object) (int32, int64) {
+	at, both := p.best(o, func(a, b object) (object, bool) {
+		return object{a.start, max(a.end, b.end), max(a.last, b.last), a.size + b.size, a.used + b.used}, a.end > b.start
+	})
+	if at < 0 {
+		return -1, 0
+	}
+	a := p.out[at]
+	if !p.load.raise(area{a.start, o.start, o.size}, area{a.end, both.end, a.size}, area{o.end, both.end, o.size}) {
+		return -1, 0
+	}
+	p.out[at] = both
+	return at, a.size
+}
+
+// reduced is the problem of the objects.
+func (g *grouping) reduced() *Reduced {
+	out := &Reduced{Buffers: make([]Buffer, len(g.objects)), home: make([]home, len(g.home)), first: make([]int32, len(g.objects))}
+	for i, o := range g.objects {
+		out.first[i] = g.ranked.origin[o.start]
+		out.Buffers[i] = Buffer{g.buffers[out.first[i]].Start, o.last, o.size}
+	}
+	for i, h := range g.home {
+		out.home[g.ranked.origin[i]] = h
+	}
+	return out
+}
