@@ -58,7 +58,7 @@ const (
 	cruxFailures   = 3
 	cruxBuffers    = 1 << 12
 	cruxNodes      = 12
-	cruxLooks      = 1 << 26
+	cruxLooks      = 1 << 24
 )
 
 // cruxFills are the orders that first fit tries for the rest.
@@ -78,7 +78,7 @@ func newCruxes(in *instance, small int64) []hard {
 	for _, share := range cruxShares {
 		var members []int32
 		for b := range int32(in.n) {
-			if in.size[b] > small && in.crest[b] >= in.bound-in.bound/share {
+			if in.size[b] > small && in.matesOf(b) == nil && in.crest[b] >= in.bound-in.bound/share {
 				members = append(members, b)
 			}
 		}
@@ -93,7 +93,7 @@ func newCruxes(in *instance, small int64) []hard {
 // only is the instance of some buffers, listed in ascending order, by
 // themselves: buffer i of it is members[i].
 func (in *instance) only(members []int32) *instance {
-	own := &instance{n: len(members), unit: in.unit}
+	own := &instance{n: len(members), unit: in.unit, buffers: len(members)}
 	for i, b := range members {
 		own.origin = append(own.origin, int32(i))
 		own.start, own.end = append(own.start, in.start[b]), append(own.end, in.end[b])
@@ -117,7 +117,7 @@ func (h hard) attempt(j *job, ceiling int64) (best layout, ok bool) {
 	for _, o := range cruxFills {
 		l, filled := h.fill(j, e.best, o)
 		if filled && (!ok || l.makespan < best.makespan) {
-			l.heuristic = "crux(" + e.byOrder.name + "," + o.name + ")"
+			l.heuristic = "crux(" + e.byOrder.String() + "," + o.name + ")"
 			best, ok = l, true
 		}
 		if ok && best.makespan <= ceiling {
@@ -146,6 +146,6 @@ func (h hard) fill(j *job, crux []int64, rest order) (layout, bool) {
 		if off[b] != notPlaced {
 			return off[b]
 		}
-		return t.lowest(j.in.lo[b], j.in.hi[b], j.in.size[b], 0)
+		return t.lowestOf(j.in, b, 0)
 	})
 }

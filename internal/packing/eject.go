@@ -97,7 +97,7 @@ func newEjection(in *instance) (*ejection, bool) {
 	e := &ejection{in: in, members: make([]bool, in.n), base: make([]int64, in.n), floor: make([]int64, in.n), median: medianLife(in)}
 	small := poolSize(in)
 	for b := range in.n {
-		e.members[b] = in.size[b] > small
+		e.members[b] = in.size[b] > small && in.matesOf(int32(b)) == nil
 		e.base[b] = -1
 	}
 	if e.pairs() > ejectPairs/8 {
@@ -162,7 +162,7 @@ func (e *ejection) buildBase() {
 		for ; s < in.lo[b]; s++ {
 			height[s] = top
 		}
-		if in.resident(b) {
+		if in.resident(b) && in.matesOf(b) == nil {
 			e.base[b], e.members[b] = top, false
 			top += in.size[b]
 		}
@@ -373,11 +373,19 @@ func (a *attempt) cost(x, size int64) float64 {
 	return c
 }
 
-// draw is the next number of a splitmix64 sequence (Steele, Lea and Flood,
-// OOPSLA 2014).
+// draw is the next number of a splitmix64 sequence.
 func (a *attempt) draw() uint64 {
-	a.random += 0x9e3779b97f4a7c15
-	z := a.random
+	z := mix(a.random)
+	a.random += splitmix
+	return z
+}
+
+const splitmix = 0x9e3779b97f4a7c15
+
+// mix is the number of a splitmix64 sequence after state z (Steele, Lea and
+// Flood, OOPSLA 2014).
+func mix(z uint64) uint64 {
+	z += splitmix
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
@@ -398,7 +406,7 @@ func (e *ejection) complete(j *job, off []int64) (layout, bool) {
 		if off[b] >= 0 {
 			return off[b]
 		}
-		return t.lowest(e.in.lo[b], e.in.hi[b], e.in.size[b], 0)
+		return t.lowestOf(e.in, b, 0)
 	})
 }
 

@@ -1,9 +1,13 @@
 package packing
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 )
+
+// ErrNotBelow says that no rule stayed below Options.Below.
+var ErrNotBelow = errors.New("no placement below the given makespan")
 
 // InputError says what is wrong with a problem or an instance file.
 type InputError struct {

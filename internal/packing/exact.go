@@ -13,14 +13,14 @@ import (
 // Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023),
 // kept up to date incrementally:
 //
-//   - a section's floor plus what is still to be placed in it must fit;
-//   - a floor is at least the lowest offset that anything unplaced in its
-//     section can still take, and at least the offset placed last;
+//   - in each section, what is still to be placed has to fit above the lowest
+//     offset that any of it can take, and above the offset placed last;
 //   - a buffer is not placed where an unplaced one would fit entirely below;
 //   - a buffer that nothing unplaced overlaps in time needs one try only;
 //   - sections between which nothing unplaced remains are solved apart.
 //
-// It is complete: without a layout it has proven that there is none.
+// Places that are taken already (exact_fixed.go) are jumped over. The search is
+// complete: without a layout it has proven that there is none.
 
 // verdict is what the exact search knows about a ceiling.
 type verdict int
@@ -31,12 +31,10 @@ const (
 	infeasible
 )
 
-// exactOrders are the preorderings that the search takes turns with, each
-// deciding what is tried first among equal offsets. Which one is lucky differs
-// from instance to instance by factors of a thousand, in sections or in time.
-var exactOrders = []order{byLifeArea, byCrestArea, byCrestLife, bySpanArea, byTimeArea, byCrestTime}
-
-const notPlaced = int64(-1)
+const (
+	notPlaced = int64(-1)     // as an offset
+	settled   = math.MaxInt64 // as the lowest offset of a buffer that is placed
+)
 
 // exact searches one instance. All sizes and offsets are in units.
 type exact struct {
@@ -45,23 +43,26 @@ type exact struct {
 	overlap [][]int32 // of each buffer: those that overlap it in time
 	members [][]int32 // of each section: its buffers
 
-	off    []int64 // current offsets, or notPlaced
-	best   []int64 // offsets of the parts solved so far
-	least  []int64 // of each unplaced buffer: its lowest possible offset
-	floor  []int64 // of each section: nothing unplaced can lie lower
-	rest   []int64 // of each section: the sizes still to be placed
-	joints []int32 // unplaced buffers that cross from section s to s+1
-	rank   []int32 // of each buffer in the order of its part
+	off     []int64 // current offsets, or notPlaced
+	best    []int64 // offsets of the parts solved so far
+	least   []int64 // of each buffer: its lowest possible offset, or settled
+	rest    []int64 // of each section: the sizes still to be placed
+	witness []int32 // of each section: the buffer that last proved that these fit
+	joints  []int32 // unplaced buffers that cross from section s to s+1
+	rank    []int32 // of each buffer in the order of its part
+
+	blocked []spans // of each buffer: what is taken during its life; nil without obstacles
+	closed  []shut  // of each section: what no buffer in it can use; nil without obstacles
 
 	nodes, limit int64 // of the turn under way
 	spent        int64 // nodes of all turns of the last decide
 	looks        int64 // at a buffer or a section, in the last decide
 	maxLooks     int64 // ends decide like its budget of nodes
 	stop         func() bool
-	leastTrail   []undo
-	floorTrail   []undo
+	lifted       []undo  // the trail of least
 	candidates   []int32 // a stack of the candidates of all open nodes
-	byOrder      order
+	byOrder      turn
+	round        uint64 // of turns in the last decide
 }
 
 // undo is a value to put back.
@@ -81,7 +82,7 @@ func newExact(of *instance) *exact {
 	e := &exact{
 		in: in, overlap: make([][]int32, in.n), members: make([][]int32, in.sections),
 		off: make([]int64, in.n), best: make([]int64, in.n), least: make([]int64, in.n),
-		floor: make([]int64, in.sections), rest: make([]int64, in.sections), joints: make([]int32, in.sections),
+		rest: make([]int64, in.sections), witness: make([]int32, in.sections), joints: make([]int32, in.sections),
 		rank: make([]int32, in.n), maxLooks: math.MaxInt64,
 	}
 	for b := range int32(in.n) {
@@ -94,21 +95,28 @@ func newExact(of *instance) *exact {
 			}
 		}
 	}
+	for s, members := range e.members {
+		if len(members) > 0 {
+			e.witness[s] = members[0]
+		}
+	}
 	return e
 }
 
-// decide takes turns with exactOrders, giving each twice as many nodes in every
+// decide takes turns with exactTurns, giving each twice as many nodes in every
 // round, until the question is answered, all of budget or of e.maxLooks is used or
 // stop says so.
 // With fits, e.best holds the offsets.
 func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 	e.ceiling, e.stop, e.spent, e.looks = ceiling, stop, 0, 0
-	if e.in.bound > ceiling {
+	if e.in.bound > ceiling || !e.roomAtStart() {
 		return infeasible
 	}
+	e.round = 0
 	for share := int64(2 * e.in.n); ; share *= 2 {
-		for _, o := range exactOrders {
-			e.reset(o, min(share, budget-e.spent))
+		e.round++
+		for _, t := range exactTurns {
+			e.reset(t, min(share, budget-e.spent))
 			v := e.solveParts()
 			e.spent += e.nodes
 			if v != undecided || e.spent >= budget || e.looks >= e.maxLooks || stop() {
@@ -120,18 +128,19 @@ func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 
 // layout is what decide found.
 func (e *exact) layout() layout {
-	l := layout{off: slices.Clone(e.best), heuristic: "exact(" + e.byOrder.name + ")"}
+	l := layout{off: slices.Clone(e.best), heuristic: "exact(" + e.byOrder.String() + ")"}
 	for b, o := range l.off {
 		l.makespan = max(l.makespan, o+e.in.size[b])
 	}
 	return l
 }
 
-func (e *exact) reset(o order, limit int64) {
-	e.byOrder, e.nodes, e.limit = o, 0, limit
-	e.leastTrail, e.floorTrail, e.candidates = e.leastTrail[:0], e.floorTrail[:0], e.candidates[:0]
-	clear(e.least)
-	clear(e.floor)
+func (e *exact) reset(t turn, limit int64) {
+	e.byOrder, e.nodes, e.limit = t, 0, limit
+	e.lifted, e.candidates = e.lifted[:0], e.candidates[:0]
+	for b := range e.least {
+		e.least[b] = e.jump(int32(b), 0)
+	}
 	clear(e.rest)
 	clear(e.joints)
 	for b := range int32(e.in.n) {
@@ -192,7 +201,7 @@ func (e *exact) solvePart(part []int32, first, last int32) verdict {
 	ordered := make([]ranked, len(part))
 	for i, b := range part {
 		e.in.crest[b] = slices.Max(e.rest[e.in.lo[b]:e.in.hi[b]])
-		ordered[i] = ranked{e.byOrder.key(e.in, b), b, e.rank[b]}
+		ordered[i] = ranked{e.byOrder.keyIn(e.in, b, e.round), b, e.rank[b]}
 	}
 	slices.SortFunc(ordered, func(x, y ranked) int {
 		return cmp.Or(cmp.Compare(y.key[0], x.key[0]), cmp.Compare(y.key[1], x.key[1]), cmp.Compare(y.key[2], x.key[2]),
@@ -211,23 +220,26 @@ func (e *exact) solvePart(part []int32, first, last int32) verdict {
 
 // search places the unplaced buffers of part, which live in sections [first,
 // last), at offset from or above it; at from itself only those ranked at least
-// after. It leaves the state as it found it, and a layout in best.
+// after. It leaves the state as it found it but for the order of part, and a
+// layout in best.
 func (e *exact) search(part []int32, first, last int32, from int64, after int32) verdict {
 	if e.nodes >= e.limit || e.looks >= e.maxLooks || e.nodes%stopNodes == stopNodes-1 && e.stop() {
 		return undecided
 	}
 	e.nodes++
 	base := len(e.candidates)
-	if !e.choose(part, from, after) {
-		for _, b := range part {
-			e.best[b] = e.off[b]
-		}
+	if part = e.choose(part, from, after); len(part) == 0 {
 		return fits
 	}
-	v := infeasible
+	v, highest := infeasible, notPlaced
 	for _, b := range e.candidates[base:] {
+		if e.least[b] > highest {
+			if highest = e.least[b]; !e.roomAbove(first, last, highest) {
+				break // nor is there above a higher one
+			}
+		}
 		var open bool
-		if v, open = e.try(part, first, last, b, from); v != infeasible || !open {
+		if v, open = e.try(part, first, last, b); v != infeasible || !open {
 			break // with nothing over b, its place decides nothing else
 		}
 	}
@@ -235,25 +247,38 @@ func (e *exact) search(part []int32, first, last int32, from int64, after int32)
 	return v
 }
 
-// choose pushes the buffers worth trying next, lowest offset first, and reports
-// whether anything is left to place. A buffer that could only lie where another
-// one fits entirely below is not worth it: that one could sink into the gap.
-func (e *exact) choose(part []int32, from int64, after int32) bool {
-	e.looks += 2 * int64(len(part))
-	roof := int64(math.MaxInt64)
-	for _, b := range part {
-		if e.off[b] == notPlaced {
-			roof = min(roof, e.least[b]+e.in.size[b])
+// choose pushes the buffers worth trying next, lowest offset first, and returns
+// what is left to place, which it moves to the front of part. A buffer that
+// could only lie where another one fits entirely below is not worth it: that one
+// could sink into the gap.
+func (e *exact) choose(part []int32, from int64, after int32) []int32 {
+	roof, left := int64(math.MaxInt64), len(part)
+	for i := 0; i < left; {
+		b := part[i]
+		if l := e.least[b]; l != settled {
+			roof = min(roof, l+e.in.size[b])
+			i++
+			continue
 		}
+		left--
+		part[i], part[left] = part[left], b
 	}
+	part = part[:left]
+	e.looks += 2 * int64(left)
 	base := len(e.candidates)
 	for _, b := range part {
-		if e.off[b] == notPlaced && e.least[b] < roof && (e.least[b] > from || e.least[b] == from && e.rank[b] >= after) {
-			e.candidates = append(e.candidates, b)
+		l := e.least[b]
+		if l >= roof || l < from || l == from && e.rank[b] < after {
+			continue
+		}
+		e.candidates = append(e.candidates, b)
+		for i := len(e.candidates) - 1; i > base; i-- {
+			c := e.candidates[i-1]
+			if e.least[c] < l || e.least[c] == l && e.rank[c] < e.rank[b] {
+				break
+			}
+			e.candidates[i-1], e.candidates[i] = b, c
 		}
 	}
-	slices.SortFunc(e.candidates[base:], func(x, y int32) int {
-		return cmp.Or(cmp.Compare(e.least[x], e.least[y]), cmp.Compare(e.rank[x], e.rank[y]))
-	})
-	return roof != math.MaxInt64
+	return part
 }

@@ -1,109 +1,94 @@
 package packing
 
-import "math"
-
 // try places b at its lowest offset, searches on, and takes it back. open says
 // whether anything unplaced overlaps b in time.
-func (e *exact) try(part []int32, first, last, b int32, from int64) (v verdict, open bool) {
-	leasts, floors := len(e.leastTrail), len(e.floorTrail)
-	e.off[b] = e.least[b]
-	open, ok := e.lift(b)
-	if ok = e.settle(b) && ok; ok && e.off[b] > from {
-		ok = e.roomAbove(first, last, e.off[b])
+func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
+	mark, least, size := len(e.lifted), e.least[b], e.in.size[b]
+	e.off[b], e.least[b] = least, settled
+	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
+		e.rest[s] -= size
+		open = open || e.rest[s] > 0
 	}
 	v = infeasible
-	if ok {
-		v = e.searchOn(part, first, last, b)
+	if e.lift(b, least+size) && e.fit(mark) {
+		if v = e.searchOn(part, first, last, b); v == fits {
+			e.best[b] = least
+		}
 	}
-	e.rewind(leasts, floors)
+	for i := len(e.lifted) - 1; i >= mark; i-- {
+		e.least[e.lifted[i].index] = e.lifted[i].value
+	}
+	e.lifted = e.lifted[:mark]
 	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
-		e.rest[s] += e.in.size[b]
+		e.rest[s] += size
 	}
-	e.off[b] = notPlaced
+	e.off[b], e.least[b] = notPlaced, least
 	return v, open
 }
 
-// settle moves the floors of b's sections to its top, and reports whether what
-// is left there still fits.
-func (e *exact) settle(b int32) bool {
-	top, ok := e.off[b]+e.in.size[b], true
-	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
-		e.rest[s] -= e.in.size[b]
-		ok = e.setFloor(s, top) && ok
-	}
-	if !ok {
-		return false
-	}
-	// Every section that a lifted buffer lives in, and maybe some between.
-	lo, hi := e.in.lo[b], e.in.hi[b]
+// lift raises the lowest offset of everything unplaced over b to b's top, and
+// reports whether each still fits.
+func (e *exact) lift(b int32, top int64) bool {
+	e.looks += int64(len(e.overlap[b]))
 	for _, o := range e.overlap[b] {
-		if e.off[o] == notPlaced && e.least[o] == top {
-			lo, hi = min(lo, e.in.lo[o]), max(hi, e.in.hi[o])
+		if l := e.least[o]; l < top {
+			e.lifted = append(e.lifted, undo{o, l})
+			l = e.jump(o, top)
+			e.least[o] = l
+			if l+e.in.size[o] > e.ceiling {
+				return false
+			}
 		}
+	}
+	return true
+}
+
+// fit reports whether what is left still fits in the sections of all buffers on
+// the trail from mark on.
+func (e *exact) fit(mark int) bool {
+	if len(e.lifted) == mark {
+		return true
+	}
+	lo, hi := int32(e.in.sections), int32(0)
+	for _, u := range e.lifted[mark:] {
+		lo, hi = min(lo, e.in.lo[u.index]), max(hi, e.in.hi[u.index])
 	}
 	e.looks += int64(hi - lo)
 	for s := lo; s < hi; s++ {
-		if l := e.lowest(s); l > e.floor[s] && !e.setFloor(s, l) {
+		if e.rest[s] > 0 && !e.holds(s, e.witness[s]) && !e.anyHolds(s) {
 			return false
 		}
 	}
 	return true
 }
 
-// lift raises the lowest offset of everything unplaced over b, and reports
-// whether there is anything, and whether each still fits.
-func (e *exact) lift(b int32) (open, ok bool) {
-	top := e.off[b] + e.in.size[b]
-	ok = true
-	e.looks += int64(len(e.overlap[b]))
-	for _, o := range e.overlap[b] {
-		if e.off[o] != notPlaced {
-			continue
-		}
-		open = true
-		if e.least[o] < top {
-			e.leastTrail = append(e.leastTrail, undo{o, e.least[o]})
-			e.least[o] = top
-			ok = ok && top+e.in.size[o] <= e.ceiling
-		}
-	}
-	return open, ok
+// holds reports whether what is left in section s fits above the lowest offset
+// of b. If it does so for one buffer that is left there, nothing is lost yet.
+func (e *exact) holds(s, b int32) bool {
+	l := e.least[b]
+	return l <= e.ceiling-e.rest[s] && (e.closed == nil || l+e.shutAbove(s, l)+e.rest[s] <= e.ceiling)
 }
 
-// lowest is the lowest offset that anything unplaced in section s can take. The
-// buffer that proves the floor right moves to the front of the list, where the
-// next look finds it first. A section with nothing left has no floor to raise.
-func (e *exact) lowest(s int32) int64 {
-	low, list := int64(math.MaxInt64), e.members[s]
-	for i, b := range list {
-		e.looks++
-		if e.off[b] != notPlaced || e.least[b] >= low {
-			continue
-		}
-		low = e.least[b]
-		if low <= e.floor[s] {
-			list[0], list[i] = list[i], list[0]
-			return low
+// anyHolds looks for a new witness of section s.
+func (e *exact) anyHolds(s int32) bool {
+	for i, b := range e.members[s] {
+		if e.holds(s, b) {
+			e.looks += int64(i)
+			e.witness[s] = b
+			return true
 		}
 	}
-	if low == math.MaxInt64 {
-		return e.floor[s]
-	}
-	return low
-}
-
-func (e *exact) setFloor(s int32, floor int64) bool {
-	e.floorTrail = append(e.floorTrail, undo{s, e.floor[s]})
-	e.floor[s] = floor
-	return floor+e.rest[s] <= e.ceiling
+	e.looks += int64(len(e.members[s]))
+	return false
 }
 
 // roomAbove reports whether every section still holds what is to be placed in
 // it when nothing more goes below offset.
 func (e *exact) roomAbove(first, last int32, offset int64) bool {
 	e.looks += int64(last - first)
+	room := e.ceiling - offset
 	for s := first; s < last; s++ {
-		if rest := e.rest[s]; rest > 0 && max(offset, e.floor[s])+rest > e.ceiling {
+		if rest := e.rest[s]; rest > room || e.closed != nil && rest > 0 && rest > room-e.shutAbove(s, offset) {
 			return false
 		}
 	}
@@ -123,26 +108,10 @@ func (e *exact) searchOn(part []int32, first, last, b int32) verdict {
 	if len(seams) == 0 {
 		v = e.search(part, first, last, e.off[b], e.rank[b])
 	} else {
-		for _, o := range part {
-			if e.off[o] != notPlaced {
-				e.best[o] = e.off[o]
-			}
-		}
 		v = e.solveBetween(part, first, append(seams, last))
 	}
 	for s := e.in.lo[b]; s+1 < e.in.hi[b]; s++ {
 		e.joints[s]++
 	}
 	return v
-}
-
-// rewind takes back every change since the trails had these lengths.
-func (e *exact) rewind(leasts, floors int) {
-	for i := len(e.leastTrail) - 1; i >= leasts; i-- {
-		e.least[e.leastTrail[i].index] = e.leastTrail[i].value
-	}
-	for i := len(e.floorTrail) - 1; i >= floors; i-- {
-		e.floor[e.floorTrail[i].index] = e.floorTrail[i].value
-	}
-	e.leastTrail, e.floorTrail = e.leastTrail[:leasts], e.floorTrail[:floors]
 }

@@ -4,7 +4,7 @@ package packing
 // is free throughout its life.
 func firstFit(j *job, seq []int32) (layout, bool) {
 	return place(j, seq, func(t *occupancy, b int32) int64 {
-		return t.lowest(j.in.lo[b], j.in.hi[b], j.in.size[b], 0)
+		return t.lowestOf(j.in, b, 0)
 	})
 }
 
@@ -13,14 +13,29 @@ func place(j *job, seq []int32, choose func(t *occupancy, b int32) int64) (layou
 	in := j.in
 	t := newOccupancy(in.sections)
 	l := layout{off: make([]int64, in.n)}
+	if in.mates != nil {
+		for b := range l.off {
+			l.off[b] = notPlaced
+		}
+	}
 	for i, b := range seq {
 		if j.halted(i, l.makespan) {
 			return layout{}, false
 		}
+		mates := in.matesOf(b)
+		if mates != nil && l.off[b] != notPlaced {
+			continue // placed with the first of them
+		}
 		x := choose(t, b)
 		l.off[b] = x
 		l.makespan = max(l.makespan, x+in.size[b])
-		t.take(in.lo[b], in.hi[b], span{x, x + in.size[b]})
+		if mates == nil {
+			t.take(in.lo[b], in.hi[b], span{x, x + in.size[b]})
+		}
+		for _, m := range mates {
+			l.off[m] = x
+			t.take(in.lo[m], in.hi[m], span{x, x + in.size[m]})
+		}
 	}
 	return l, l.makespan <= j.limit.Load()
 }

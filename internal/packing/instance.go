@@ -33,6 +33,9 @@ type instance struct {
 	bound    int64   // max load
 	peak     int32   // first section with the max load
 	crest    []int64 // of each buffer: the largest load during its life
+
+	buffers int       // of the problem: n, less where gaps cut some into pieces
+	mates   [][]int32 // of each piece of a buffer with gaps: all its pieces; nil without gaps
 }
 
 // layout is an offset for every buffer of an instance, in units.
@@ -59,8 +62,13 @@ func newInstance(p *Problem) (*instance, error) {
 	if err := checkBuffers(p.Buffers, unit); err != nil {
 		return nil, err
 	}
-	in := &instance{n: len(p.Buffers), unit: unit}
-	in.renumber(p.Buffers)
+	buffers, of, err := splitAtGaps(p)
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{n: len(buffers), unit: unit, buffers: len(p.Buffers)}
+	in.renumber(buffers)
+	in.join(of)
 	in.cut()
 	in.crests()
 	return in, nil
@@ -176,7 +184,7 @@ func (in *instance) life(b int32) int64 { return int64(in.hi[b] - in.lo[b]) }
 func (in *instance) resident(b int32) bool { return int(in.hi[b]) == in.sections }
 
 func (in *instance) placement(l layout) Placement {
-	pl := Placement{Offsets: make([]Bytes, in.n), Makespan: Bytes(l.makespan) * in.unit, Heuristic: l.heuristic}
+	pl := Placement{Offsets: make([]Bytes, in.buffers), Makespan: Bytes(l.makespan) * in.unit, Heuristic: l.heuristic}
 	for i, o := range in.origin {
 		pl.Offsets[o] = Bytes(l.off[i]) * in.unit
 	}

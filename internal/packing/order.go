@@ -16,23 +16,31 @@ type order struct {
 type sortKey [3]float64
 
 func (o order) sorted(in *instance) []int32 {
+	all := make([]int32, in.n)
+	for b := range all {
+		all[b] = int32(b)
+	}
+	return o.sort(in, all)
+}
+
+// sort puts some buffers into the order, in place.
+func (o order) sort(in *instance, members []int32) []int32 {
 	type keyed struct {
 		key sortKey
 		b   int32
 	}
-	all := make([]keyed, in.n)
-	for b := range int32(in.n) {
-		all[b] = keyed{o.key(in, b), b}
+	all := make([]keyed, len(members))
+	for i, b := range members {
+		all[i] = keyed{o.key(in, b), b}
 	}
 	slices.SortFunc(all, func(x, y keyed) int {
 		return cmp.Or(cmp.Compare(y.key[0], x.key[0]), cmp.Compare(y.key[1], x.key[1]), cmp.Compare(y.key[2], x.key[2]),
 			cmp.Compare(x.b, y.b))
 	})
-	out := make([]int32, in.n)
 	for i, k := range all {
-		out[i] = k.b
+		members[i] = k.b
 	}
-	return out
+	return members
 }
 
 func (in *instance) sizeKey(b int32) float64  { return float64(in.size[b]) }

@@ -200,7 +200,7 @@ func TestEveryRuleMakesValidPlacements(t *testing.T) {
 }
 
 // TestRefinementsOnlyImprove starts each refinement from the worst rule's
-// layout.
+// layout, and asks for less.
 func TestRefinementsOnlyImprove(t *testing.T) {
 	p := generate(pipeline{Layers: 2, Chunks: 2, Stages: 2, MicroBatches: 4, Iterations: 2, PerLayer: 4, Jitter: 0.4}, 3)
 	in, err := newInstance(p)
@@ -209,7 +209,7 @@ func TestRefinementsOnlyImprove(t *testing.T) {
 	}
 	first, _ := portfolio[0].run(alone(in))
 	for i, refine := range refinements {
-		s := newSearch(context.Background(), in, Options{Workers: 2})
+		s := newSearch(context.Background(), in, Options{Workers: 2, Capacity: Bytes(first.makespan-1) * in.unit})
 		l := refine(s, first)
 		if err := Validate(p, in.placement(l)); err != nil {
 			t.Fatalf("refinement %d: %v", i, err)
@@ -254,13 +254,12 @@ func TestPermutingAndShiftingChangeNothing(t *testing.T) {
 	}
 }
 
-// TestSameResultWithAnyWorkers covers instances that stop early, in the
-// middle, and never.
+// TestSameResultWithAnyWorkers covers instances that stop early and late.
 func TestSameResultWithAnyWorkers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	problems := []*Problem{
-		generate(pipeline{Layers: 4, Chunks: 2, Stages: 2, MicroBatches: 4, Iterations: 1, PerLayer: 4, Jitter: 0.2}, 4),
-		readInstance(t, "minimalloc-input.csv"),
+		generate(pipeline{Layers: 4, Chunks: 1, Stages: 4, MicroBatches: 8, Iterations: 2, PerLayer: 7}, 1),
+		readInstance(t, "minimalloc-A.csv"),
 	}
 	for range 9 {
 		problems = append(problems, randomProblem(rng, 20, 30, 40))

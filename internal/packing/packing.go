@@ -31,6 +31,7 @@ type Buffer struct {
 type Problem struct {
 	Buffers   []Buffer
 	Alignment Bytes
+	Gaps      []Gap // by Buffer, then From; mostly none
 }
 
 // Placement is one answer to a Problem.
@@ -45,6 +46,9 @@ type Placement struct {
 	// LowerBound is what no placement can be under: the max load, or more where
 	// the exact search has ruled more out.
 	LowerBound Bytes
+	// Witness proves what LowerBound has above the load, or part of it. It is nil
+	// where no proof is short enough.
+	Witness *Witness
 	// Heuristic names the rule or search that found it.
 	Heuristic string
 	// TimeLimitHit says that Options.TimeLimit cut the search short. Without it
@@ -63,6 +67,13 @@ type Options struct {
 	// Capacity ends the search as soon as the makespan is not above it, in
 	// bytes; 0 asks for as few bytes as possible.
 	Capacity Bytes
+	// Rules, if above 0, has Pack try rules only, and no more of them than cost
+	// so much in all: a first fit costs 4 a buffer (portfolio.go has the others).
+	Rules int
+	// Below, if above 0, says that only a makespan under so many bytes is of use.
+	// Rules give up as soon as they reach it, and Pack returns ErrNotBelow where
+	// all did.
+	Below Bytes
 	// TimeLimit ends the search after that long; 0 is no limit. The first rule
 	// always finishes.
 	TimeLimit time.Duration
@@ -76,7 +87,7 @@ type Options struct {
 
 // Pack places the buffers of p. It returns an *InputError for a problem it
 // refuses, a *CapacityError together with the best placement where
-// opt.Capacity was not reached, ctx's error when cancelled, and a *BugError if
+// opt.Capacity was not reached, ErrNotBelow where opt.Below was not, ctx's error when cancelled, and a *BugError if
 // its own result does not pass Validate.
 func Pack(ctx context.Context, p *Problem, opt Options) (Placement, error) {
 	in, err := newInstance(p)
@@ -97,7 +108,7 @@ func Pack(ctx context.Context, p *Problem, opt Options) (Placement, error) {
 	}
 	pl := in.placement(best)
 	pl.TimeLimitHit, pl.LowerBound = s.timeLimitHit, Bytes(s.proven)*in.unit
-	pl.MaxLoad = in.maxLoad()
+	pl.MaxLoad, pl.Witness = in.maxLoad(), s.witness()
 	if err := Validate(p, pl); err != nil {
 		return Placement{}, &BugError{Heuristic: pl.Heuristic, Err: err}
 	}

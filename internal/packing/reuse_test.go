@@ -16,18 +16,19 @@ func reusesByByte(p *Problem, pl Placement) []Reuse {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Buffers[a].Start, p.Buffers[b].Start) })
 	owner := map[Bytes]int32{}
-	seen := map[Reuse]bool{}
+	seen := map[Reuse]Bytes{} // Bytes is 0 in the key
 	for _, later := range order {
 		size := (p.Buffers[later].Size + p.Alignment - 1) / p.Alignment * p.Alignment
 		for x := pl.Offsets[later]; x < pl.Offsets[later]+size; x++ {
 			if earlier, ok := owner[x]; ok {
-				seen[Reuse{earlier, int32(later)}] = true
+				seen[Reuse{Earlier: earlier, Later: int32(later)}]++
 			}
 			owner[x] = int32(later)
 		}
 	}
 	var out []Reuse
-	for r := range seen {
+	for r, n := range seen {
+		r.Bytes = n
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Reuse) int {
@@ -64,7 +65,7 @@ func TestReusesAgreeWithByteOwners(t *testing.T) {
 func TestReusesSkipsOlderOwners(t *testing.T) {
 	p := &Problem{Alignment: 1, Buffers: []Buffer{{0, 1, 4}, {1, 2, 2}, {2, 3, 4}, {2, 3, 1}}}
 	pl := Placement{Offsets: []Bytes{0, 0, 0, 4}, Makespan: 5}
-	want := []Reuse{{0, 1}, {0, 2}, {1, 2}}
+	want := []Reuse{{0, 1, 2}, {0, 2, 2}, {1, 2, 2}}
 	if got := Reuses(p, pl); !slices.Equal(got, want) {
 		t.Fatalf("expected %v, found %v", want, got)
 	}

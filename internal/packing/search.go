@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"context"
 	"math"
 )
@@ -34,20 +35,34 @@ func (s *search) run() (layout, error) {
 	if s.in.n == 0 {
 		return layout{heuristic: "none"}, s.caller.Err()
 	}
-	rules := rulesFor(s.in.n)
+	rules, refinements := rulesFor(s.in), refinements
+	if s.opt.Rules > 0 {
+		rules, refinements = rulesWithin(s.opt.Rules, s.in), nil
+	}
 	s.total = len(rules) + len(refinements)*refinementSteps
-	best, _ := s.decide(contest{
+	known := int64(math.MaxInt64)
+	if s.opt.Below > 0 {
+		known = int64((s.opt.Below - 1) / s.in.unit)
+	}
+	best, ok := s.decide(contest{
 		tasks:  len(rules),
 		target: s.target,
-		known:  math.MaxInt64,
+		known:  known,
 		must:   true,
 		run: func(i int, j *job) (layout, bool) {
+			if j.stopped() {
+				return layout{}, false // without sorting first
+			}
 			l, ok := rules[i].run(j)
 			l.heuristic = rules[i].name
 			return l, ok
 		},
 		done: func(best int64) { s.step(s.steps+1, best) },
 	})
+	if !ok || best.makespan > known {
+		s.timeLimitHit = s.ctx.Err() != nil
+		return layout{}, cmp.Or(s.caller.Err(), ErrNotBelow)
+	}
 	for i, r := range refinements {
 		if s.settled(best) || s.ctx.Err() != nil {
 			break
@@ -72,7 +87,7 @@ func (s *search) settled(best layout) bool {
 type refinement func(s *search, best layout) layout
 
 // refinements run in this order.
-var refinements = []refinement{crux, solve, squeak, eject}
+var refinements = []refinement{glance, windows, crux, solve, squeak, eject, windows}
 
 // refinementSteps is the share of one refinement in the progress total.
 const refinementSteps = 20

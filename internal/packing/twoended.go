@@ -11,12 +11,12 @@ func twoEnded(j *job, seq []int32) (layout, bool) {
 	in := j.in
 	long := medianLife(in)
 	return place(j, seq, func(t *occupancy, b int32) int64 {
-		if in.life(b) < long {
+		if in.life(b) < long && in.matesOf(b) == nil {
 			if x := t.highest(in.lo[b], in.hi[b], in.size[b], in.bound); x >= 0 {
 				return x
 			}
 		}
-		return t.lowest(in.lo[b], in.hi[b], in.size[b], 0)
+		return t.lowestOf(in, b, 0)
 	})
 }
 

@@ -16,7 +16,8 @@ func Validate(p *Problem, pl Placement) error {
 		return fmt.Errorf("expected %d offsets, one per buffer, found %d", len(p.Buffers), len(pl.Offsets))
 	}
 	unit := max(p.Alignment, 1)
-	rects := make([]rect, len(p.Buffers))
+	rects := make([]rect, 0, len(p.Buffers)+len(p.Gaps))
+	gaps := p.Gaps
 	var makespan Bytes
 	for i, b := range p.Buffers {
 		x := pl.Offsets[i]
@@ -29,7 +30,11 @@ func Validate(p *Problem, pl Placement) error {
 		case b.Size < 0 || b.Size > math.MaxInt64-pad || x > math.MaxInt64-pad-b.Size:
 			return fmt.Errorf("buffer %d: offset %d + size %d is out of range", i, x, b.Size)
 		}
-		rects[i] = rect{b.Start, b.End, x, x + b.Size + pad}
+		for ; len(gaps) > 0 && gaps[0].Buffer == i; gaps = gaps[1:] {
+			rects = append(rects, rect{b.Start, gaps[0].From, x, x + b.Size + pad, i})
+			b.Start = gaps[0].To
+		}
+		rects = append(rects, rect{b.Start, b.End, x, x + b.Size + pad, i})
 		makespan = max(makespan, x+b.Size+pad)
 	}
 	if makespan != pl.Makespan {
@@ -38,10 +43,11 @@ func Validate(p *Problem, pl Placement) error {
 	return checkOverlaps(rects)
 }
 
-// rect is a buffer in the plane: live in [start, end), at bytes [lo, hi).
+// rect is a buffer, or a piece of one between its gaps, in the plane: live in [start, end), at bytes [lo, hi).
 type rect struct {
 	start, end Time
 	lo, hi     Bytes
+	buffer     int
 }
 
 func (r rect) overlaps(o rect) bool {
@@ -96,9 +102,9 @@ func checkOverlaps(rects []rect) error {
 func overlapAt(rects []rect, i int) error {
 	for k, r := range rects {
 		if k != i && r.overlaps(rects[i]) {
-			a, b := min(i, k), max(i, k)
+			a, b := min(i, k), max(i, k) // rects are in the order of their buffers
 			return fmt.Errorf("buffers %d and %d are live at once and overlap: bytes [%d, %d) and [%d, %d)",
-				a, b, rects[a].lo, rects[a].hi, rects[b].lo, rects[b].hi)
+				rects[a].buffer, rects[b].buffer, rects[a].lo, rects[a].hi, rects[b].lo, rects[b].hi)
 		}
 	}
 	return fmt.Errorf("buffer %d: the sweep found an overlap that no pair confirms", i)

@@ -1,0 +1,85 @@
+package packing
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func packPart(part *Problem, _ []int32) (Placement, error) {
+	return Pack(context.Background(), part, Options{Workers: 1})
+}
+
+// TestApartSharesNoByte: no two classes ever use the same byte, and the bound is
+// the sum of the classes' loads.
+func TestApartSharesNoByte(t *testing.T) {
+	rng := rand.New(rand.NewPCG(41, 1))
+	for range 200 {
+		p := randomProblem(rng, 1+rng.IntN(12), 12, 9)
+		classes := make([]int32, len(p.Buffers))
+		parts := map[int32]*Problem{}
+		for b := range classes {
+			classes[b] = int32(rng.IntN(3))
+			if parts[classes[b]] == nil {
+				parts[classes[b]] = &Problem{Alignment: 1}
+			}
+			parts[classes[b]].Buffers = append(parts[classes[b]].Buffers, p.Buffers[b])
+		}
+		pl, err := Apart(p, classes, packPart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Validate(p, pl); err != nil {
+			t.Fatal(err)
+		}
+		owner := map[Bytes]int32{}
+		for b, buf := range p.Buffers {
+			for x := pl.Offsets[b]; x < pl.Offsets[b]+buf.Size; x++ {
+				if class, ok := owner[x]; ok && class != classes[b] {
+					t.Fatalf("byte %d is used by classes %d and %d", x, class, classes[b])
+				}
+				owner[x] = classes[b]
+			}
+		}
+		var sum, least Bytes
+		for _, part := range parts {
+			sum += loadByTrial(part).Load
+			least += optimum(part)
+		}
+		if pl.MaxLoad.Load != sum || pl.Makespan != least || pl.LowerBound != least {
+			t.Fatalf("expected load %d and makespan %d, found %v", sum, least, pl)
+		}
+		at := int32(-1)
+		for b, buf := range p.Buffers {
+			if buf.Start <= pl.MaxLoad.At && pl.MaxLoad.At < buf.End {
+				at = max(at, int32(b))
+			}
+		}
+		if at < 0 {
+			t.Fatalf("nothing lives at %d, where the bound is said to be", pl.MaxLoad.At)
+		}
+	}
+}
+
+func TestApartOfOneClassIsPack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(42, 1))
+	p := randomProblem(rng, 30, 30, 9)
+	want := mustPack(t, p, Options{Workers: 1})
+	got, err := Apart(p, make([]int32, 30), packPart)
+	if err != nil || !slices.Equal(got.Offsets, want.Offsets) || got.MaxLoad != want.MaxLoad || got.Heuristic != want.Heuristic {
+		t.Errorf("expected %v, found %v: %v", want, got, err)
+	}
+}
+
+func TestApartRefuses(t *testing.T) {
+	p := &Problem{Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}}}
+	if _, err := Apart(p, []int32{1}, packPart); err == nil || err.Error() != "classes: expected 2, one per buffer, found 1" {
+		t.Errorf("found %v", err)
+	}
+	stop := errors.New("stop")
+	if _, err := Apart(p, []int32{1, 2}, func(*Problem, []int32) (Placement, error) { return Placement{}, stop }); err != stop {
+		t.Errorf("expected the error of pack, found %v", err)
+	}
+}

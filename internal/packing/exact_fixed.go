@@ -1,0 +1,130 @@
+package packing
+
+import "math"
+
+// obstacle is a place that is taken during sections [lo, hi) of an instance.
+type obstacle struct {
+	lo, hi int32
+	at     span
+}
+
+// shut is what none of a section's buffers can use: sorted spans, and the sum of
+// each and all above it.
+type shut struct {
+	spans spans
+	above []int64
+}
+
+// obstruct gives the search places that are taken, all of them below the ceilings
+// that it will be asked about. They may overlap one another. A canonical layout among
+// them is one in which no buffer can sink: of all layouts under a ceiling take
+// one with the least sum of offsets; each buffer then lies at the lowest free
+// place above those it overlaps that start lower, which is where the search
+// puts it.
+//
+// A gap that is too small for each of a section's buffers, or blocked for each
+// at another time of its life, is lost to the section.
+func (e *exact) obstruct(taken []obstacle) {
+	e.blocked = make([]spans, e.in.n)
+	for b := range int32(e.in.n) {
+		var l spans
+		for _, o := range taken {
+			if o.lo < e.in.hi[b] && e.in.lo[b] < o.hi {
+				l = l.add(o.at)
+			}
+		}
+		e.blocked[b] = l
+	}
+	open := make([]spans, e.in.n)
+	for b, taken := range e.blocked {
+		open[b] = e.openTo(int32(b), taken)
+	}
+	e.closed = make([]shut, e.in.sections)
+	for s, members := range e.members {
+		var any spans
+		for _, b := range members {
+			for _, o := range open[b] {
+				any = any.add(o)
+			}
+			if len(any) == 1 && any[0].lo == 0 {
+				break // all of it, and so it is mostly
+			}
+		}
+		e.closed[s] = complement(any)
+	}
+}
+
+// openTo is where b can lie: the gaps in what is taken that are large enough.
+func (e *exact) openTo(b int32, taken spans) (open spans) {
+	x := int64(0)
+	for _, t := range taken {
+		if t.lo-x >= e.in.size[b] {
+			open = append(open, span{x, t.lo})
+		}
+		x = t.hi
+	}
+	return append(open, span{x, math.MaxInt64})
+}
+
+// complement is what open leaves out below its last span.
+func complement(open spans) shut {
+	var c shut
+	x := int64(0)
+	for _, o := range open {
+		if o.lo > x {
+			c.spans = append(c.spans, span{x, o.lo})
+		}
+		x = o.hi
+	}
+	c.above = make([]int64, len(c.spans))
+	sum := int64(0)
+	for i := len(c.spans) - 1; i >= 0; i-- {
+		sum += c.spans[i].hi - c.spans[i].lo
+		c.above[i] = sum
+	}
+	return c
+}
+
+// jump is the lowest offset from x up where b meets no obstacle.
+func (e *exact) jump(b int32, x int64) int64 {
+	if e.blocked == nil {
+		return x
+	}
+	l, size := e.blocked[b], e.in.size[b]
+	for i := l.after(0, x); i < len(l) && l[i].lo < x+size; i++ {
+		x = l[i].hi
+	}
+	return x
+}
+
+// shutAbove is how much of section s above floor is of no use.
+func (e *exact) shutAbove(s int32, floor int64) int64 {
+	if e.closed == nil {
+		return 0
+	}
+	c := &e.closed[s]
+	i := c.spans.after(0, floor)
+	if i == len(c.spans) {
+		return 0
+	}
+	return c.above[i] - max(0, floor-c.spans[i].lo)
+}
+
+// roomAtStart reports whether each section holds its buffers beside the
+// obstacles.
+func (e *exact) roomAtStart() bool {
+	if e.closed == nil {
+		return true
+	}
+	for s, l := range e.in.load {
+		if l > 0 && l+e.shutAbove(int32(s), 0) > e.ceiling {
+			return false
+		}
+	}
+	for b := range int32(e.in.n) {
+		if e.jump(b, 0)+e.in.size[b] > e.ceiling {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,310 @@
+package packing
+
+import (
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// randomUses gives each buffer one of two streams and up to late instants until
+// it settles.
+func randomUses(rng *rand.Rand, p *Problem, late int) []Use {
+	uses := make([]Use, len(p.Buffers))
+	for i, b := range p.Buffers {
+		uses[i] = Use{Stream: int32(rng.IntN(5) / 4), Settled: b.End + Time(rng.IntN(late))}
+	}
+	return uses
+}
+
+// busyProblem is a random problem whose buffers live shortly and follow one
+// another in the same bytes, with a valid placement.
+func busyProblem(t testing.TB, rng *rand.Rand, n int) (*Problem, Placement) {
+	t.Helper()
+	p := randomProblem(rng, n, n+20, 9)
+	for i := range p.Buffers {
+		p.Buffers[i].End = p.Buffers[i].Start + 1 + Time(rng.IntN(8))
+	}
+	p.Alignment = Bytes(1 + rng.IntN(3))
+	return p, mustPack(t, p, Options{Workers: 1, Capacity: 1 << 40})
+}
+
+// waitsByByte is Waits from the last owner of every byte.
+func waitsByByte(p *Problem, uses []Use, pl Placement) []Wait {
+	var out []Wait
+	for _, r := range reusesByByte(p, pl) {
+		cross := uses[r.Earlier].Stream != uses[r.Later].Stream
+		pending := p.Buffers[r.Later].Start < uses[r.Earlier].Settled
+		if cross || pending {
+			out = append(out, Wait{r, cross, pending})
+		}
+	}
+	return out
+}
+
+func tollOfWaits(p *Problem, waits []Wait) toll {
+	var sum toll
+	for _, w := range waits {
+		sum.count++
+		sum.units += int64(w.Bytes / p.Alignment)
+		slack := int64(p.Buffers[w.Later].Start - p.Buffers[w.Earlier].End)
+		sum.slack += slack
+		if w.CrossStream {
+			sum.crossUnits += int64(w.Bytes / p.Alignment)
+			sum.crossSlack += slack
+		}
+	}
+	return sum
+}
+
+func TestWaitsAgreeWithByteOwners(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 1))
+	found := 0
+	for range 300 {
+		p, pl := busyProblem(t, rng, 1+rng.IntN(40))
+		uses := randomUses(rng, p, 6)
+		got, want := Waits(p, uses, pl), waitsByByte(p, uses, pl)
+		if !slices.Equal(got, want) {
+			t.Fatalf("expected %v, found %v, for %v at %v", want, got, p.Buffers, pl.Offsets)
+		}
+		found += len(got)
+	}
+	if found < 1000 {
+		t.Fatalf("expected many waits in all, found %d", found)
+	}
+}
+
+// standAt is a mover with buffer b at hand.
+func standAt(in *instance, uses []Use, l layout, b int32) *mover {
+	m := newMover(in, uses, l, l.makespan)
+	m.past, m.next = newStrip(m.top), newStrip(m.top)
+	for a := range b {
+		m.past.set(m.off[a], m.off[a]+in.size[a], a, nil)
+	}
+	for a := int32(in.n) - 1; a > b; a-- {
+		m.next.set(m.off[a], m.off[a]+in.size[a], a, nil)
+	}
+	return m
+}
+
+// TestWeighsWhatAMoveChanges compares, for every place that a buffer can go to,
+// the change of the toll with counting all waits anew, byte by byte.
+func TestWeighsWhatAMoveChanges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(22, 1))
+	moves, changes := 0, 0
+	for range 400 {
+		p, pl := busyProblem(t, rng, 2+rng.IntN(25))
+		uses := randomUses(rng, p, 6)
+		in, err := newInstance(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := in.layoutOf(pl)
+		own := in.usesOf(uses)
+		count := func() toll { return tollOfWaits(p, waitsByByte(p, uses, in.placement(l))) }
+		before := count()
+		b := int32(rng.IntN(in.n))
+		m := standAt(in, own, l, b)
+		if got := m.tollOf(); got != before {
+			t.Fatalf("expected a toll of %v, found %v", before, got)
+		}
+		home := l.off[b]
+		var atHome toll
+		m.runs(b, home, home+in.size[b], func(r run) bool {
+			atHome, _ = m.weigh(r, b, home)
+			return true
+		})
+		m.runs(b, 0, m.top, func(r run) bool {
+			for x := r.lo(); x+in.size[b] <= r.hi(); x++ {
+				got, _ := m.weigh(r, b, x)
+				l.off[b] = x
+				want := count().minus(before)
+				if got = got.minus(atHome); got != want {
+					t.Fatalf("buffer %d to %d: expected a change of %v, found %v", b, x, want, got)
+				}
+				if moves++; want.count != 0 {
+					changes++
+				}
+			}
+			return true
+		})
+		l.off[b] = home
+	}
+	if moves < 1000 || changes < 300 {
+		t.Fatalf("expected more moves that change the waits, found %d of %d", changes, moves)
+	}
+}
+
+// TestFewerWaitsOnlyImproves: the result is valid, no larger, never has a larger
+// toll, and is the same with any number of workers.
+func TestFewerWaitsOnlyImproves(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 1))
+	before, after := toll{}, toll{}
+	for range 200 {
+		p, pl := busyProblem(t, rng, 1+rng.IntN(80))
+		uses := randomUses(rng, p, 6)
+		got := fewerWaits(t, p, uses, pl, 1)
+		if again := fewerWaits(t, p, uses, pl, 3); !reflect.DeepEqual(got, again) {
+			t.Fatalf("another placement with 3 workers")
+		}
+		if err := Validate(p, got); err != nil || got.Makespan > pl.Makespan {
+			t.Fatalf("expected at most %d bytes, found %d: %v", pl.Makespan, got.Makespan, err)
+		}
+		old, now := tollOfWaits(p, waitsByByte(p, uses, pl)), tollOfWaits(p, waitsByByte(p, uses, got))
+		if old.less(now) {
+			t.Fatalf("expected a toll of at most %v, found %v", old, now)
+		}
+		before.count += old.count
+		after.count += now.count
+	}
+	if after.count*2 > before.count {
+		t.Errorf("expected less than half of %d waits, found %d", before.count, after.count)
+	}
+}
+
+func fewerWaits(t testing.TB, p *Problem, uses []Use, pl Placement, workers int) Placement {
+	t.Helper()
+	got, err := FewerWaits(context.Background(), p, uses, pl, Options{Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestFewerWaitsKeepsThePinned(t *testing.T) {
+	rng := rand.New(rand.NewPCG(24, 1))
+	moved := 0
+	for range 100 {
+		p, pl := busyProblem(t, rng, 40)
+		uses := randomUses(rng, p, 6)
+		for i := range uses {
+			uses[i].Pinned = rng.IntN(2) == 0
+		}
+		got := fewerWaits(t, p, uses, pl, 1)
+		for i, u := range uses {
+			if got.Offsets[i] == pl.Offsets[i] {
+				continue
+			}
+			if moved++; u.Pinned {
+				t.Fatalf("buffer %d is pinned at %d and came to %d", i, pl.Offsets[i], got.Offsets[i])
+			}
+		}
+	}
+	if moved == 0 {
+		t.Error("expected buffers that are not pinned to move")
+	}
+}
+
+// TestFewerWaitsGoesBackInTime: the short-lived buffers of stream 0 take turns
+// below the resident of stream 1; only when all of them have gone elsewhere is
+// there no wait left. Each is found only after its successor has moved.
+func TestFewerWaitsGoesBackInTime(t *testing.T) {
+	p := &Problem{Alignment: 1}
+	var uses []Use
+	for k := range Time(5) {
+		p.Buffers = append(p.Buffers, Buffer{k, k + 1, 1})
+		uses = append(uses, Use{Stream: 0})
+	}
+	p.Buffers = append(p.Buffers, Buffer{5, 9, 1}, Buffer{6, 9, 1})
+	uses = append(uses, Use{Stream: 1}, Use{Stream: 0})
+	pl := Placement{Offsets: []Bytes{0, 0, 0, 0, 0, 0, 1}, Makespan: 2}
+	got := fewerWaits(t, p, uses, pl, 1)
+	if waits := Waits(p, uses, got); len(waits) != 0 {
+		t.Errorf("expected no wait, found %v at %v", waits, got.Offsets)
+	}
+}
+
+// TestFewerWaitsGetsUnderLongLives: where the large buffer below the resident of
+// stream 1 goes away, two waits for what lay there before take the place of one.
+// Only when these have gone too is it a gain.
+func TestFewerWaitsGetsUnderLongLives(t *testing.T) {
+	p := &Problem{Alignment: 1, Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}, {3, 4, 2}, {5, 9, 2}, {6, 9, 2}}}
+	uses := []Use{{Stream: 0}, {Stream: 0}, {Stream: 0}, {Stream: 1, Pinned: true}, {Stream: 0, Pinned: true}}
+	pl := Placement{Offsets: []Bytes{0, 1, 0, 0, 2}, Makespan: 4}
+	got := fewerWaits(t, p, uses, pl, 1)
+	if waits := Waits(p, uses, got); len(waits) != 0 {
+		t.Errorf("expected no wait, found %v at %v", waits, got.Offsets)
+	}
+}
+
+func TestFewerWaitsRefuses(t *testing.T) {
+	p := &Problem{Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}}}
+	pl := mustPack(t, p, Options{})
+	if _, err := FewerWaits(context.Background(), p, make([]Use, 1), pl, Options{}); err == nil ||
+		err.Error() != "uses: expected 2, one per buffer, found 1" {
+		t.Errorf("found %v", err)
+	}
+	uses := []Use{{Stream: 0}, {Stream: 1}}
+	gapped := &Problem{Buffers: p.Buffers, Gaps: []Gap{{0, 0, 1}}}
+	if _, err := FewerWaits(context.Background(), gapped, uses, pl, Options{}); err == nil ||
+		err.Error() != "gaps: expected none where waits are counted, found 1" {
+		t.Errorf("found %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := FewerWaits(ctx, p, uses, pl, Options{}); err != context.Canceled {
+		t.Errorf("expected a cancelled context to be the error, found %v", err)
+	}
+}
+
+// TestStripKnowsEveryOwner compares a strip with an array, through changes and
+// back again.
+func TestStripKnowsEveryOwner(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 1))
+	const end = 6000
+	s := newStrip(end)
+	want := make([]int32, end)
+	for x := range want {
+		want[x] = nobody
+	}
+	check := func() {
+		x := int64(0)
+		for c := s.at(0); ; c = s.after(c) {
+			if s.at(x) != c || s.hi(c) <= x {
+				t.Fatalf("expected the piece at %d, found %v to %d", x, c, s.hi(c))
+			}
+			for ; x < s.hi(c); x++ {
+				if s.owner(c) != want[x] {
+					t.Fatalf("byte %d: expected %d, found %d", x, want[x], s.owner(c))
+				}
+			}
+			if x == end {
+				return
+			}
+		}
+	}
+	var log []piece
+	most := 0
+	for k := range int32(6000) {
+		lo := int64(rng.IntN(end))
+		hi := min(end, lo+1+int64(rng.IntN(4)))
+		if k%500 == 0 {
+			hi = end
+		}
+		before := len(log)
+		log = s.set(lo, hi, k%50, log)
+		for _, w := range log[before:] {
+			if w.lo != lo || slices.ContainsFunc(want[w.lo:w.hi], func(own int32) bool { return own != w.own }) {
+				t.Fatalf("expected what was at %d, found %v", lo, w)
+			}
+			lo = w.hi
+		}
+		for x := log[before].lo; x < hi; x++ {
+			want[x] = k % 50
+		}
+		if most = max(most, len(s.chunks)); k%100 == 0 {
+			check()
+		}
+	}
+	if most < 3 {
+		t.Errorf("expected several chunks, found %d", most)
+	}
+	for i := len(log) - 1; i >= 0; i-- {
+		s.set(log[i].lo, log[i].hi, log[i].own, nil)
+	}
+	for x := range want {
+		want[x] = nobody
+	}
+	check()
+}

@@ -1,0 +1,163 @@
+package packing
+
+import (
+	"cmp"
+	"slices"
+)
+
+// windows lowers a ceiling over a finished layout, place by place: each buffer
+// that sticks out is taken out and put back under the ceiling by an exact search
+// of the stretch of time around it. Buffers that live inside the stretch are
+// free to move; those that cross its borders, or have mates elsewhere, keep their
+// offsets and are in the way. Where a stretch has no solution, or none was found in its share of the
+// work, it grows. The rest of the layout, which may span a million buffers, is
+// not touched.
+//
+// The first ceiling is the target; after a failure the next one gives up half
+// as much as the last, after a success twice as much.
+func windows(s *search, best layout) layout {
+	share := 1.0 // of the gap that the next ceiling closes
+	for range windowRounds {
+		gap := best.makespan - s.target
+		if s.settled(best) || share < windowShare || s.ctx.Err() != nil {
+			break
+		}
+		from, ceiling := best, best.makespan-max(1, int64(share*float64(gap)))
+		found, ok := s.decide(contest{
+			tasks:  1,
+			target: ceiling,
+			known:  ceiling,
+			run:    func(_ int, j *job) (layout, bool) { return repair(j, from, ceiling) },
+		})
+		if ok {
+			best, share = found, min(1, 2*share)
+		} else {
+			share /= 2
+		}
+	}
+	return best
+}
+
+// The work of windows: so many ceilings, down to such a share of the gap; for
+// each so many looks in all, a part of them for one window; and no more buffers
+// and nodes a buffer in a window than this.
+const (
+	windowRounds  = 24
+	windowShare   = 1.0 / 32
+	windowLooks   = 1 << 26
+	windowPart    = 16
+	windowBuffers = 1 << 10
+	windowNodes   = 20
+)
+
+// repairs is one attempt at a ceiling.
+type repairs struct {
+	j       *job
+	ceiling int64
+	off     []int64 // notPlaced for what has not been put back yet
+	looks   int64   // that are left
+}
+
+// repair puts back what sticks out above the ceiling, first what lives where
+// memory is scarcest.
+func repair(j *job, from layout, ceiling int64) (layout, bool) {
+	in := j.in
+	r := &repairs{j: j, ceiling: ceiling, off: slices.Clone(from.off), looks: windowLooks}
+	var out []int32
+	for b := range int32(in.n) {
+		if r.off[b]+in.size[b] > ceiling {
+			if in.matesOf(b) != nil {
+				return layout{}, false // a window sees one piece only
+			}
+			r.off[b] = notPlaced
+			out = append(out, b)
+		}
+	}
+	for _, b := range byCrestSize.sort(in, out) {
+		if r.off[b] == notPlaced && !r.insert(b) {
+			return layout{}, false
+		}
+	}
+	l := layout{off: r.off, heuristic: "windows(" + from.heuristic + ")"}
+	for b, x := range r.off {
+		l.makespan = max(l.makespan, x+in.size[b])
+	}
+	return l, true
+}
+
+// insert finds a place for b in ever wider windows around its life.
+func (r *repairs) insert(b int32) bool {
+	in := r.j.in
+	tried, all := 0, int32(in.sections)
+	for reach := int32(0); r.looks > 0 && !r.j.stopped(); reach = 2*reach + 1 {
+		lo, hi := max(0, in.lo[b]-reach), min(all, in.hi[b]+reach)
+		free, taken := r.window(lo, hi)
+		if len(free) > windowBuffers {
+			return false
+		}
+		if len(free) > tried && r.solve(free, taken, lo, hi) {
+			return true
+		}
+		if tried = len(free); lo == 0 && hi == all {
+			return false
+		}
+	}
+	return false
+}
+
+// window lists the buffers inside [lo, hi), in their order, and what is taken
+// by those that cross its borders. Buffers outside that wait for their turn are
+// not in the way yet.
+func (r *repairs) window(lo, hi int32) (free []int32, taken []obstacle) {
+	in := r.j.in
+	end, _ := slices.BinarySearch(in.lo, hi)
+	for b := range int32(end) {
+		if in.hi[b] <= lo {
+			continue
+		}
+		if in.lo[b] >= lo && in.hi[b] <= hi && in.matesOf(b) == nil {
+			free = append(free, b)
+		} else if x := r.off[b]; x != notPlaced {
+			taken = append(taken, obstacle{max(in.lo[b], lo) - lo, min(in.hi[b], hi) - lo, span{x, x + in.size[b]}})
+		}
+	}
+	slices.SortFunc(taken, func(x, y obstacle) int { return cmp.Compare(x.at.lo, y.at.lo) })
+	return free, taken
+}
+
+// solve moves the free buffers of a window under the ceiling.
+func (r *repairs) solve(free []int32, taken []obstacle, lo, hi int32) bool {
+	e := newExact(r.j.in.within(free, lo, hi))
+	e.obstruct(taken)
+	e.maxLooks = min(windowLooks/windowPart, r.looks)
+	v := e.decide(r.ceiling, windowNodes*int64(len(free)), r.j.stopped)
+	r.looks -= e.looks + int64(len(free))*int64(len(free)+len(taken))
+	if v != fits {
+		return false
+	}
+	for i, b := range free {
+		r.off[b] = e.best[i]
+	}
+	return true
+}
+
+// within is the instance of some buffers that live inside sections [lo, hi).
+// It keeps these as they are, since what else is taken may change at each.
+func (in *instance) within(members []int32, lo, hi int32) *instance {
+	own := &instance{n: len(members), unit: in.unit, buffers: len(members), sections: int(hi - lo), load: make([]int64, hi-lo)}
+	for _, b := range members {
+		own.start, own.end = append(own.start, in.start[b]), append(own.end, in.end[b])
+		own.size = append(own.size, in.size[b])
+		own.lo, own.hi = append(own.lo, in.lo[b]-lo), append(own.hi, in.hi[b]-lo)
+		for s := in.lo[b] - lo; s < in.hi[b]-lo; s++ {
+			own.load[s] += in.size[b]
+		}
+	}
+	for s, l := range own.load {
+		if l > own.bound {
+			own.bound, own.peak = l, int32(s)
+		}
+	}
+	own.crests()
+	return own
+}

@@ -1,0 +1,168 @@
+package packing
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// fitsAmong tries every offset of every buffer in turn: whether the buffers of
+// in fit under the ceiling beside what is taken.
+func fitsAmong(in *instance, taken []obstacle, ceiling int64) bool {
+	placed := slices.Clone(taken)
+	var descend func(b int) bool
+	descend = func(b int) bool {
+		if b == in.n {
+			return true
+		}
+		for x := int64(0); x+in.size[b] <= ceiling; x++ {
+			at := span{x, x + in.size[b]}
+			if slices.ContainsFunc(placed, func(o obstacle) bool {
+				return o.lo < in.hi[b] && in.lo[b] < o.hi && o.at.lo < at.hi && at.lo < o.at.hi
+			}) {
+				continue
+			}
+			placed = append(placed, obstacle{in.lo[b], in.hi[b], at})
+			if descend(b + 1) {
+				return true
+			}
+			placed = placed[:len(placed)-1]
+		}
+		return false
+	}
+	return descend(0)
+}
+
+// TestExactAmongObstacles: beside places that are taken, a layout is found
+// exactly where trying all offsets finds one, and keeps clear of them.
+func TestExactAmongObstacles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	found := map[verdict]int{}
+	for range 4000 {
+		p := fullProblem(rng, 8+rng.IntN(4), 6, 5)
+		in := instanceOf(t, p)
+		l, _ := skyline(alone(in), byCrestSize.sorted(in))
+		lo, hi := int32(rng.IntN(in.sections)), int32(in.sections)
+		r := repairs{j: alone(in), off: slices.Clone(l.off)}
+		for b := range r.off {
+			if rng.IntN(4) == 0 {
+				r.off[b] += rng.Int64N(2) // taken places need not be canonical, nor apart
+			}
+		}
+		free, taken := r.window(lo, hi)
+		if len(free) == 0 || len(free) > 6 {
+			continue
+		}
+		w := in.within(free, lo, hi)
+		e := newExact(w)
+		e.obstruct(taken)
+		ceiling := in.bound + 1 - rng.Int64N(4)
+		for _, o := range taken {
+			ceiling = max(ceiling, o.at.hi)
+		}
+		v := e.decide(ceiling, 1<<20, never)
+		found[v]++
+		if want := fitsAmong(w, taken, ceiling); want != (v == fits) || v == undecided {
+			t.Fatalf("ceiling %d: verdict %d, trying all offsets says %v: %v beside %v", ceiling, v, want, p.Buffers, taken)
+		}
+		if v != fits {
+			continue
+		}
+		for b := range int32(w.n) {
+			at := span{e.best[b], e.best[b] + w.size[b]}
+			for _, o := range taken {
+				if o.lo < w.hi[b] && w.lo[b] < o.hi && o.at.lo < at.hi && at.lo < o.at.hi {
+					t.Fatalf("buffer %d at %v is over %v", b, at, o)
+				}
+			}
+		}
+	}
+	if found[fits] < 100 || found[infeasible] < 100 {
+		t.Errorf("expected both verdicts often, found %v", found)
+	}
+}
+
+// TestWindowsGainWhereEverythingLivesNearThePeak on interleaved pipelines whose
+// crux is the whole problem.
+func TestWindowsGainWhereEverythingLivesNearThePeak(t *testing.T) {
+	var gap, was int64
+	for _, seed := range []uint64{4, 5, 6} {
+		in := instanceOf(t, generate(pipeline{Layers: 4, Chunks: 4, Stages: 4, MicroBatches: 16, Iterations: 1, PerLayer: 6, Jitter: 0.05}, seed))
+		best := bestRule(in)
+		if l := refineFrom(in, crux, best, 2); l.makespan < best.makespan {
+			t.Errorf("seed %d: crux gains: the case tests nothing", seed)
+		}
+		was += best.makespan - in.bound
+		gap += refineFrom(in, windows, best, 2).makespan - in.bound
+	}
+	if 3*gap > 2*was {
+		t.Errorf("expected a third of the gaps of %d closed, found %d left", was, gap)
+	}
+}
+
+// TestWindowsOnlyImprove on problems of all kinds, from a good layout and a bad
+// one.
+func TestWindowsOnlyImprove(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	gained := 0
+	for i := range 30 {
+		p := randomProblem(rng, 1+rng.IntN(150), 80, 1000)
+		switch i % 3 {
+		case 1:
+			p = fullProblem(rng, 120, 60, 20)
+		case 2:
+			p = generate(pipeline{Layers: 2, Chunks: 1 + i%2, Stages: 2, MicroBatches: 4, Iterations: 2, PerLayer: 3, Jitter: rng.Float64() / 3}, uint64(i))
+		}
+		p.Alignment = Bytes(1 + rng.IntN(600))
+		in := instanceOf(t, p)
+		first, _ := portfolio[0].run(alone(in))
+		for _, from := range []layout{first, bestRule(in)} {
+			l := refineFrom(in, windows, from, 2)
+			if err := Validate(p, in.placement(l)); err != nil {
+				t.Fatalf("%v: %v", err, p.Buffers)
+			}
+			if l.makespan > from.makespan {
+				t.Fatalf("from %d to %d: %v", from.makespan, l.makespan, p.Buffers)
+			}
+			if l.makespan < from.makespan {
+				gained++
+			}
+		}
+	}
+	if gained < 20 {
+		t.Errorf("expected a gain on most of 60, found one on %d", gained)
+	}
+}
+
+// TestWithin: a window has the sections of the whole, and the loads of its own
+// buffers.
+func TestWithin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	for range 300 {
+		in := instanceOf(t, randomProblem(rng, 2+rng.IntN(60), 40, 9))
+		lo := int32(rng.IntN(in.sections))
+		hi := lo + 1 + int32(rng.IntN(in.sections-int(lo)))
+		r := repairs{j: alone(in), off: make([]int64, in.n)}
+		free, taken := r.window(lo, hi)
+		w := in.within(free, lo, hi)
+		for s := lo; s < hi; s++ {
+			load, crossing := w.load[s-lo], 0
+			for b := range in.n {
+				if in.lo[b] <= s && s < in.hi[b] {
+					load -= in.size[b]
+					if in.lo[b] < lo || in.hi[b] > hi {
+						load, crossing = load+in.size[b], crossing+1
+					}
+				}
+			}
+			for _, o := range taken {
+				if o.lo <= s-lo && s-lo < o.hi {
+					crossing--
+				}
+			}
+			if load != 0 || crossing != 0 {
+				t.Fatalf("section %d of [%d, %d): load off by %d, crossing buffers by %d", s, lo, hi, load, crossing)
+			}
+		}
+	}
+}
