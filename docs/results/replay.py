@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Serve every recording of a folder with the runtime; print a Markdown table.
+
+    replay.py STPLAN FOLDER [--only SUBSTRING] [--pair A:B ...] [--compile ARG ...]
+
+For each recording: `compile`, then `replay` without a plan, with its own plan,
+and with one request in a thousand disturbed. With --pair A:B, B is served with
+the plan of A as well. The exit code is 1 if anything overlaps. Needs nothing but
+Python 3.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def stplan(binary, *args):
+    """Run one command and return its standard output; raise with its message."""
+    done = subprocess.run([binary, "--quiet", *map(str, args)], capture_output=True, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise RuntimeError(f"{args[0]}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Bench:
+    def __init__(self, args, plans):
+        self.args, self.plans, self.overlaps = args, pathlib.Path(plans), 0
+
+    def trace(self, name):
+        return pathlib.Path(self.args.folder, name + ".pickle.gz")
+
+    def plan(self, name):
+        path = self.plans / (name + ".bin")
+        if not path.exists():
+            stplan(self.args.stplan, "compile", self.trace(name), "-o", path, *self.args.compile)
+        return path
+
+    def replay(self, name, *args):
+        got = json.loads(stplan(self.args.stplan, "replay", *args, self.trace(name), "--json"))
+        self.overlaps += got["overlaps"]
+        return got
+
+    def baselines(self, name):
+        """Peak reserved of native and of expandable segments, as `diff` simulates them."""
+        got = json.loads(stplan(self.args.stplan, "diff", self.plan(name), "--trace", self.trace(name), "--json"))
+        return [got["simulated"][k]["peak_reserved_bytes"] for k in ("native", "expandable")]
+
+
+def ratio(got):
+    return f"{got['peak_reserved_bytes'] / got['peak_allocated_bytes']:.4f}"
+
+
+def share(got):
+    return f"{100 * got['planned_fraction']:.2f}"
+
+
+def own_row(bench, name):
+    none = bench.replay(name, "--no-plan")
+    own = bench.replay(name, bench.plan(name))
+    disturbed = bench.replay(name, bench.plan(name), "--inject", "0.001", "--seed", "1")
+    peak = none["peak_allocated_bytes"]
+    native, expandable = bench.baselines(name)
+    return [name, f"{own['allocations']:,}", f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), str(none["waits"]),
+            ratio(own), share(own), str(own["waits"]), ratio(disturbed), share(disturbed)]
+
+
+def pair_row(bench, pair):
+    a, b = pair.split(":")
+    none = bench.replay(b, "--no-plan")
+    other = bench.replay(b, bench.plan(a))
+    native, expandable = bench.baselines(b)
+    peak = none["peak_allocated_bytes"]
+    return [a, b, f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), ratio(other), share(other), str(other["drift_events"]), str(other["clashes"])]
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+    print()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("stplan")
+    p.add_argument("folder")
+    p.add_argument("--only", default="", help="recordings whose name has this")
+    p.add_argument("--pair", action="append", default=[], metavar="A:B")
+    p.add_argument("--compile", action="append", default=[], metavar="ARG", help="one more argument of compile")
+    args = p.parse_args()
+    names = sorted(f.name[: -len(".pickle.gz")] for f in pathlib.Path(args.folder).glob("*.pickle.gz") if args.only in f.name)
+    with tempfile.TemporaryDirectory() as plans:
+        bench = Bench(args, plans)
+        table(["recording", "allocations", "native", "expandable", "no plan", "waits", "own plan", "% on plan", "waits", "disturbed", "% on plan"],
+              (own_row(bench, n) for n in names))
+        if args.pair:
+            table(["plan of", "serves", "native", "expandable", "no plan", "that plan", "% on plan", "drift", "places taken"],
+                  (pair_row(bench, pair) for pair in args.pair))
+        print(f"{len(names)} recordings, {bench.overlaps} overlaps")
+    return 1 if bench.overlaps or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

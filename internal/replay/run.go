@@ -1,0 +1,131 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// Allocator is what is driven. Sizes are bytes, addresses lie in one flat
+// space.
+type Allocator interface {
+	Malloc(size, stream uint64) (address uint64, source int, err error)
+	Free(address, stream uint64) error
+	RecordStream(address, stream uint64) error
+	// Operations appends what the allocator asked of the device since the last
+	// call.
+	Operations(into []Operation) []Operation
+}
+
+// Operation is an event recorded on a stream, or a stream made to wait for an
+// event; a wait is for the event as it was recorded last.
+type Operation struct {
+	Stream, Event uint64
+	Wait          bool
+}
+
+// Placement is where a request was served.
+type Placement struct {
+	Request int
+	Address uint64
+	Source  int
+}
+
+// Result is what a run gave.
+type Result struct {
+	Placements []Placement // in the order of the requests being made
+	Overlaps   int         // requests that were given memory in use
+	First      string      // the first overlap, "" without one
+	Waits      int
+}
+
+// side is the stream on which pending buffers are used besides their own. It
+// must not be a stream of the recording.
+func side(requests []Request) uint64 {
+	taken := map[uint64]bool{}
+	for i := range requests {
+		taken[requests[i].Stream] = true
+	}
+	s := ^uint64(0) - 1
+	for taken[s] {
+		s--
+	}
+	return s
+}
+
+// Run drives the allocator through the program. An error is one of the
+// allocator's; what it hands out is judged, not trusted.
+func Run(p *Program, a Allocator) (*Result, error) {
+	r := runner{program: p, allocator: a, side: side(p.Requests), address: make([]uint64, len(p.Requests))}
+	r.judge = newJudge(r.side)
+	for i, s := range p.steps {
+		if err := r.step(i, s); err != nil {
+			return nil, err
+		}
+	}
+	r.result.Overlaps, r.result.First, r.result.Waits = r.judge.overlaps, r.judge.first, r.judge.waits
+	return &r.result, nil
+}
+
+type runner struct {
+	program   *Program
+	allocator Allocator
+	side      uint64
+	address   []uint64 // of each request
+	judge     *judge
+	result    Result
+	pending   []Operation
+}
+
+func (r *runner) step(at int, s step) error {
+	q := &r.program.Requests[s.request]
+	var err error
+	switch s.kind {
+	case stepAlloc:
+		err = r.alloc(at, int(s.request), q)
+	case stepFree:
+		err = r.free(at, int(s.request), q)
+	case stepComplete:
+		r.judge.complete(int(s.request))
+	}
+	if err != nil {
+		return fmt.Errorf("entry %d: %w", s.at.event, err)
+	}
+	return nil
+}
+
+func (r *runner) alloc(at, i int, q *Request) error {
+	address, source, err := r.allocator.Malloc(uint64(q.Requested), q.Stream)
+	if err != nil {
+		return fmt.Errorf("allocating %d B: %w", q.Requested, err)
+	}
+	r.operations(at)
+	r.address[i] = address
+	r.result.Placements = append(r.result.Placements, Placement{i, address, source})
+	r.judge.alloc(i, q, address)
+	return nil
+}
+
+func (r *runner) free(at, i int, q *Request) error {
+	if q.Pending {
+		if err := r.allocator.RecordStream(r.address[i], r.side); err != nil {
+			return fmt.Errorf("recording a stream of %#x: %w", r.address[i], err)
+		}
+	}
+	r.judge.free(at, i)
+	if err := r.allocator.Free(r.address[i], q.Stream); err != nil {
+		return fmt.Errorf("freeing %#x: %w", r.address[i], err)
+	}
+	r.operations(at)
+	return nil
+}
+
+func (r *runner) operations(at int) {
+	r.pending = r.allocator.Operations(r.pending[:0])
+	for _, o := range r.pending {
+		r.judge.operation(at, o)
+	}
+}
+
+// Aligned is the size that a request is accounted with.
+func Aligned(n trace.Bytes) trace.Bytes { return max(512, (n+511)/512*512) }

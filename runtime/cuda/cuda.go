@@ -1,0 +1,158 @@
+//go:build cgo
+
+package cuda
+
+/*
+#cgo CFLAGS: -std=c11 -O2 -Wall -Wextra
+#cgo LDFLAGS: -lpthread -ldl
+#include <stdlib.h>
+#include "prim_host.h"
+#include "stplan.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Device is a device object. Its methods may be called from any goroutine.
+type Device struct {
+	prim   C.sp_prim
+	device *C.stplan_device
+	plan   *C.stplan_plan
+	data   unsafe.Pointer // the plan's bytes
+}
+
+// Open makes a device object that serves the plan's device of this ordinal, or
+// none where plan is nil.
+func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
+	d := &Device{}
+	if plan != nil {
+		if err := d.parse(plan); err != nil {
+			return nil, err
+		}
+	}
+	options := C.sp_host_options{
+		base: Base, capacity: C.uint64_t(opt.Capacity), granularity: C.uint64_t(opt.Granularity), partial: cBool(opt.Partial), log: 1,
+	}
+	if C.sp_host_open(&options, &d.prim) == 0 {
+		d.closePlan()
+		return nil, errors.New("out of host memory")
+	}
+	if status := C.stplan_open(&d.prim, d.plan, C.int(ordinal), &d.device); status != C.STPLAN_OK {
+		C.sp_host_drop(&d.prim)
+		d.closePlan()
+		return nil, statusError(status)
+	}
+	if opt.Limit > 0 {
+		C.stplan_set_limit(d.device, C.uint64_t(opt.Limit))
+	}
+	return d, nil
+}
+
+func (d *Device) parse(plan []byte) error {
+	d.data = C.CBytes(plan)
+	message := (*C.char)(C.calloc(256, 1))
+	defer C.free(unsafe.Pointer(message))
+	if C.stplan_plan_parse(d.data, C.size_t(len(plan)), &d.plan, message, 256) != C.STPLAN_OK {
+		C.free(d.data)
+		return &PlanError{C.GoString(message)}
+	}
+	return nil
+}
+
+func (d *Device) closePlan() {
+	if d.plan != nil {
+		C.stplan_plan_close(d.plan)
+		C.free(d.data)
+	}
+}
+
+// Close gives everything back.
+func (d *Device) Close() {
+	C.stplan_close(d.device)
+	d.closePlan()
+}
+
+// Malloc returns the address of a block.
+func (d *Device) Malloc(size, stream uint64) (uint64, Source, error) {
+	var source C.stplan_source
+	var status C.stplan_status
+	address := C.stplan_malloc(d.device, C.size_t(size), C.stplan_stream(stream), &source, &status)
+	return uint64(address), Source(source), statusError(status)
+}
+
+// Free gives a block back.
+func (d *Device) Free(address, stream uint64) error {
+	return statusError(C.stplan_free(d.device, C.uint64_t(address), C.stplan_stream(stream)))
+}
+
+// RecordStream says that a stream uses the block as well.
+func (d *Device) RecordStream(address, stream uint64) error {
+	return statusError(C.stplan_record_stream(d.device, C.uint64_t(address), C.stplan_stream(stream)))
+}
+
+// Mark says that a step of the program begins.
+func (d *Device) Mark() { C.stplan_mark(d.device) }
+
+// EmptyCache gives idle memory back and returns the bytes.
+func (d *Device) EmptyCache() uint64 { return uint64(C.stplan_empty_cache(d.device)) }
+
+// Capture makes the device say that a stream is being captured.
+func (d *Device) Capture(stream uint64) { C.sp_host_capture(&d.prim, C.uint64_t(stream)) }
+
+// Counters reads the counters.
+func (d *Device) Counters() Counters {
+	var c C.stplan_counters
+	C.stplan_read(d.device, &c)
+	return Counters{
+		State:          State(c.state),
+		AllocatedBytes: uint64(c.allocated_bytes), PeakAllocated: uint64(c.peak_allocated_bytes),
+		ReservedBytes: uint64(c.reserved_bytes), PeakReserved: uint64(c.peak_reserved_bytes),
+		Allocations: uint64(c.allocations), AllocationBytes: uint64(c.allocation_bytes),
+		PlannedAllocations: uint64(c.planned_allocations), PlannedBytes: uint64(c.planned_bytes),
+		Frees: uint64(c.frees), RefusedFrees: uint64(c.refused_frees), Failed: uint64(c.failed_allocations),
+		Growths: uint64(c.growths), Clashes: uint64(c.clashes),
+		DriftEvents: uint64(c.drift_events), Resyncs: uint64(c.resyncs),
+		Waits: uint64(c.waits), EventsRecorded: uint64(c.events_recorded),
+	}
+}
+
+// Operations appends to into what was asked of the device since the last call.
+func (d *Device) Operations(into []Operation) []Operation {
+	var entries [64]C.sp_host_entry
+	for {
+		n := int(C.sp_host_take(&d.prim, &entries[0], C.size_t(len(entries))))
+		for _, e := range entries[:n] {
+			into = append(into, Operation{Stream: uint64(e.stream), Event: uint64(e.event), Wait: e.wait != 0})
+		}
+		if n < len(entries) {
+			return into
+		}
+	}
+}
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func statusError(status C.stplan_status) error {
+	switch status {
+	case C.STPLAN_OK:
+		return nil
+	case C.STPLAN_NO_MEMORY:
+		return ErrNoMemory
+	case C.STPLAN_BAD_POINTER:
+		return ErrBadPointer
+	case C.STPLAN_BAD_STREAM:
+		return errors.New("too many streams")
+	case C.STPLAN_BAD_DEVICE:
+		return errors.New("the plan has no such device")
+	}
+	return fmt.Errorf("status %d of the runtime", int(status))
+}

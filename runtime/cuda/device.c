@@ -1,0 +1,155 @@
+/* device.c: device objects, their streams, nodes and counters. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "device.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CHUNK_NODES = 1024 };
+
+stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordinal, stplan_device **device) {
+  *device = NULL;
+  const sp_plan_device *of = plan == NULL ? NULL : sp_plan_find(plan, ordinal);
+  if (plan != NULL && of == NULL)
+    return STPLAN_BAD_DEVICE;
+  stplan_device *d = calloc(1, sizeof *d);
+  if (d == NULL)
+    return STPLAN_FAILED;
+  d->counters = &d->own;
+  d->own.fields = sizeof d->own / sizeof(uint64_t);
+  if (of != NULL) {
+    d->matcher = sp_matcher_new(of);
+    if (d->matcher == NULL) {
+      free(d);
+      return STPLAN_FAILED;
+    }
+    d->plan = of;
+    d->own.state = STPLAN_PROLOGUE;
+  }
+  d->prim = *prim;
+  pthread_mutex_init(&d->lock, NULL);
+  pthread_mutex_init(&d->growth, NULL);
+  *device = d;
+  return STPLAN_OK;
+}
+
+/* give_all gives every extent back. */
+static void give_all(stplan_device *d) {
+  uint64_t end = 0;
+  for (const sp_range *r = d->arena.last; r != NULL; r = r->prev) {
+    if (end == 0)
+      end = r->addr + r->size;
+    if (!r->first)
+      continue;
+    d->prim.give_back(d->prim.self, r->addr, end - r->addr);
+    end = 0;
+  }
+}
+
+void stplan_close(stplan_device *d) {
+  if (d == NULL)
+    return;
+  if (d->arena.last != NULL && d->prim.synchronize(d->prim.self) == 0)
+    give_all(d);
+  for (int i = 0; i < d->streams.count; i++)
+    sp_stream_drop(&d->prim, d->streams.list[i]);
+  d->prim.close(d->prim.self);
+  while (d->chunks != NULL) {
+    sp_chunk *c = d->chunks;
+    d->chunks = c->next;
+    free(c->nodes);
+    free(c);
+  }
+  if (d->counters != &d->own)
+    munmap(d->counters, sizeof *d->counters);
+  sp_matcher_free(d->matcher);
+  pthread_mutex_destroy(&d->lock);
+  pthread_mutex_destroy(&d->growth);
+  free(d);
+}
+
+int sp_device_stream(stplan_device *d, stplan_stream handle) {
+  int found = sp_streams_find(&d->streams, handle);
+  if (found >= 0 || d->streams.count == SP_STREAMS)
+    return found;
+  pthread_mutex_unlock(&d->lock);
+  sp_stream *made = sp_stream_make(&d->prim, handle);
+  pthread_mutex_lock(&d->lock);
+  if (made == NULL)
+    return -1;
+  found = sp_streams_find(&d->streams, handle);
+  if (found < 0 && d->streams.count < SP_STREAMS) {
+    d->streams.list[d->streams.count] = made;
+    return d->streams.count++;
+  }
+  pthread_mutex_unlock(&d->lock);
+  sp_stream_drop(&d->prim, made);
+  pthread_mutex_lock(&d->lock);
+  return found;
+}
+
+int sp_device_nodes(stplan_device *d) {
+  while (d->arena.pooled < SP_ARENA_NODES) {
+    pthread_mutex_unlock(&d->lock);
+    sp_chunk *chunk = malloc(sizeof *chunk);
+    sp_range *nodes = chunk == NULL ? NULL : sp_arena_chunk(CHUNK_NODES);
+    pthread_mutex_lock(&d->lock);
+    if (nodes == NULL) {
+      free(chunk);
+      return 0;
+    }
+    chunk->nodes = nodes;
+    chunk->next = d->chunks;
+    d->chunks = chunk;
+    sp_arena_pool(&d->arena, nodes, CHUNK_NODES);
+  }
+  return 1;
+}
+
+void sp_device_account(stplan_device *d, int64_t reserved) {
+  stplan_counters *c = d->counters;
+  c->reserved_bytes += (uint64_t)reserved;
+  if (c->reserved_bytes > c->peak_reserved_bytes)
+    c->peak_reserved_bytes = c->reserved_bytes;
+}
+
+void sp_device_plan_zone(stplan_device *d, sp_zone zone) {
+  if (d->plan_base != 0)
+    sp_arena_rezone(&d->arena, d->plan_base, d->plan_base + d->plan->arena_bytes, zone);
+}
+
+void stplan_set_limit(stplan_device *d, uint64_t bytes) {
+  pthread_mutex_lock(&d->lock);
+  d->limit = bytes;
+  pthread_mutex_unlock(&d->lock);
+}
+
+void stplan_read(stplan_device *d, stplan_counters *counters) {
+  pthread_mutex_lock(&d->lock);
+  *counters = *d->counters;
+  pthread_mutex_unlock(&d->lock);
+}
+
+stplan_status stplan_share(stplan_device *d, const char *path) {
+  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0)
+    return STPLAN_FAILED;
+  void *shared = MAP_FAILED;
+  if (ftruncate(file, sizeof(stplan_counters)) == 0)
+    shared = mmap(NULL, sizeof(stplan_counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (shared == MAP_FAILED)
+    return STPLAN_FAILED;
+  pthread_mutex_lock(&d->lock);
+  stplan_counters *old = d->counters;
+  memcpy(shared, old, sizeof *old);
+  d->counters = shared;
+  pthread_mutex_unlock(&d->lock);
+  if (old != &d->own)
+    munmap(old, sizeof *old);
+  return STPLAN_OK;
+}

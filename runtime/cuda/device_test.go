@@ -1,0 +1,195 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestRecordedPlanIsServedOnce serves a recorded plan as it was recorded, then
+// goes on: after its end its memory is like any other.
+func TestRecordedPlanIsServedOnce(t *testing.T) {
+	sizes := distinct(100, rand.New(rand.NewPCG(1, 0)))
+	plan := recorded(sizes)
+	d := open(t, plan, Options{})
+	for i, at := range serve(t, d, sizes) {
+		if at != int64(plan.Slots[i].Offset) {
+			t.Fatalf("request %d is at %d, expected %d", i, at, plan.Slots[i].Offset)
+		}
+	}
+	c := d.Counters()
+	if c.State != Ended || c.PlannedAllocations != 100 || c.PeakReserved != plan.ArenaBytes || c.DriftEvents != 0 {
+		t.Errorf("after the plan: %+v", c)
+	}
+	if _, source, err := d.Malloc(1<<20, 0); err != nil || source == FromPlan {
+		t.Errorf("after the plan's end: source %d, %v", source, err)
+	}
+	if got := d.Counters().PeakReserved; got != plan.ArenaBytes {
+		t.Errorf("%d B are reserved for what fits into the plan's memory", got)
+	}
+}
+
+// TestBodiesGoOnForEver serves a prologue and then passes of two bodies that
+// begin alike, in another order than the recorded one.
+func TestBodiesGoOnForEver(t *testing.T) {
+	sizes := distinct(90, rand.New(rand.NewPCG(2, 0)))
+	prologue, a := sizes[:10], sizes[10:50]
+	b := slices.Concat(a[:5], sizes[50:])
+	plan := periodic(prologue, [][]uint64{a, b}, []uint32{1, 2, 1, 1})
+	d := open(t, plan, Options{})
+	serve(t, d, prologue)
+	for pass, body := range [][]uint64{a, b, a, a, b, b, a, b, a} {
+		served := serve(t, d, body)
+		off := 0
+		for _, at := range served {
+			if at < 0 {
+				off++
+			}
+		}
+		// Where the other body was expected, the first three after what they
+		// have in common are spent on finding out.
+		if off > 3 {
+			t.Errorf("pass %d: %d requests off plan", pass, off)
+		}
+		if last := served[len(served)-1]; last < 0 {
+			t.Errorf("pass %d: its last request is off plan", pass)
+		}
+	}
+	if c := d.Counters(); c.State != Body {
+		t.Errorf("state %d, expected a body", c.State)
+	}
+}
+
+// TestMarkFindsTheStep leaves the plan for good and comes back at a mark.
+func TestMarkFindsTheStep(t *testing.T) {
+	sizes := distinct(600, rand.New(rand.NewPCG(3, 0)))
+	prologue, body := sizes[:10], sizes[10:]
+	for _, marks := range []bool{false, true} {
+		d := open(t, periodic(prologue, [][]uint64{body}, []uint32{1}), Options{})
+		mark := func() {
+			if marks {
+				d.Mark()
+			}
+		}
+		serve(t, d, prologue)
+		serve(t, d, body)
+		mark()
+		serve(t, d, body[:300])
+		serve(t, d, []uint64{1, 2, 3}) // and the rest of the step never comes
+		mark()
+		if served := serve(t, d, body[:3]); (served[0] >= 0) != marks {
+			t.Errorf("marks %v: the first requests of the step are at %v", marks, served)
+		}
+	}
+}
+
+// TestPlannedPlacesAreCheckedFirst keeps every block: where a plan wants bytes
+// that are live, the request goes elsewhere.
+func TestPlannedPlacesAreCheckedFirst(t *testing.T) {
+	body := []uint64{4096, 8192, 512, 1 << 20}
+	d := open(t, periodic([]uint64{512}, [][]uint64{body}, []uint32{1}), Options{})
+	type block struct{ low, high uint64 }
+	var live []block
+	for i := range 40 {
+		size := uint64(512)
+		if i > 0 {
+			size = body[(i-1)%len(body)]
+		}
+		at, _, err := d.Malloc(size, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range live {
+			if at < b.high && b.low < at+up(size) {
+				t.Fatalf("request %d is given [%#x, %#x), of which [%#x, %#x) is live", i, at, at+up(size), b.low, b.high)
+			}
+		}
+		live = append(live, block{at, at + up(size)})
+	}
+	if c := d.Counters(); c.PlannedAllocations != 5 || c.Clashes == 0 {
+		t.Errorf("%d requests on plan, expected 5: the first pass; %d clashes", c.PlannedAllocations, c.Clashes)
+	}
+}
+
+// TestPlanThatDoesNotFit has a device that is smaller than the plan: it is
+// served without.
+func TestPlanThatDoesNotFit(t *testing.T) {
+	sizes := []uint64{1 << 20, 1 << 20, 1 << 20, 1 << 20}
+	d := open(t, recorded(sizes), Options{Capacity: 2 << 20, Granularity: 2 << 20, Partial: true})
+	for _, at := range serve(t, d, sizes) {
+		if at >= 0 {
+			t.Errorf("a request is on plan at %d", at)
+		}
+	}
+	if c := d.Counters(); c.State != Off || c.Failed != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestStreamsOfAnotherRun has other handles than the recording.
+func TestStreamsOfAnotherRun(t *testing.T) {
+	plan := recorded(distinct(50, rand.New(rand.NewPCG(4, 0))))
+	plan.Streams = []uint64{0, 0x100, 0x200}
+	for i := range plan.Slots {
+		plan.Slots[i].Stream = uint32(i % 3)
+	}
+	d := open(t, plan, Options{})
+	for i := range plan.Slots {
+		s := &plan.Slots[i]
+		at, source, err := d.Malloc(s.Requested, []uint64{7, 0x55, 0x33}[s.Stream])
+		if err != nil || source != FromPlan || at-Base != s.Offset {
+			t.Fatalf("request %d: at %#x from %d, %v", i, at, source, err)
+		}
+	}
+}
+
+// TestPlanIsSuspendedAndResumed keeps the blocks of one pass, which take the
+// places of all later ones, and frees them in the end.
+func TestPlanIsSuspendedAndResumed(t *testing.T) {
+	sizes := distinct(110, rand.New(rand.NewPCG(5, 0)))
+	prologue, body := sizes[:10], sizes[10:]
+	d := open(t, periodic(prologue, [][]uint64{body}, []uint32{1}), Options{})
+	serve(t, d, prologue)
+	var kept []uint64
+	for _, n := range body {
+		at, _, err := d.Malloc(n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, at)
+	}
+	passes := func(n int) Counters {
+		for range n {
+			serve(t, d, body)
+		}
+		return d.Counters()
+	}
+	if c := passes(100); c.State != Off || c.Clashes == 0 || c.Clashes > 5000 {
+		t.Errorf("while all places are taken: %+v", c)
+	}
+	for _, at := range kept {
+		if err := d.Free(at, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := d.Counters().PlannedAllocations
+	if c := passes(200); c.State != Body || c.PlannedAllocations < before+100*uint64(len(body)) {
+		t.Errorf("after they were freed: %+v", c)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	d := open(t, recorded([]uint64{512}), Options{Capacity: 1 << 20, Granularity: 512, Partial: true, Limit: 4096})
+	if _, _, err := d.Malloc(8192, 0); !errors.Is(err, ErrNoMemory) {
+		t.Errorf("above the limit: %v", err)
+	}
+	if err := d.Free(Base+12345, 0); !errors.Is(err, ErrBadPointer) {
+		t.Errorf("a foreign free: %v", err)
+	}
+	if _, err := Open(encode(t, recorded([]uint64{512})), 3, Options{}); err == nil {
+		t.Error("a plan without device 3 serves it")
+	}
+}

@@ -1,0 +1,56 @@
+/* matcher.h: which slot of the plan is this request?
+ *
+ * The plan is a sequence of steps, one for each allocation: the prologue, then
+ * bodies for ever. A pointer stands at the step expected next.
+ *
+ *             fits the step at the pointer, or behind optional ones
+ *                  .----------.
+ *                  v          |
+ *   begin ----> IN STEP ------'------ last step of a recorded plan ----> ENDED
+ *                 |  ^
+ *    fits not     |  | fits the step at the pointer, or a hypothesis has been
+ *                 v  | confirmed three times in a row
+ *               ADRIFT
+ *
+ * A request that does not fit is served off plan and costs itself: the pointer
+ * stays. Each such request raises hypotheses: places nearby, or where the last
+ * few requests occur, at which it would fit. A hypothesis moves with every
+ * request and dies with the first that does not fit; the pointer jumps to the
+ * one that is confirmed best, and not before. Jumping eagerly cascades: a wrong
+ * place takes memory that the right ones need. Nothing here is about safety:
+ * whether the memory of a step is free is for others to say. */
+#ifndef STPLAN_MATCHER_H
+#define STPLAN_MATCHER_H
+
+#include "plan.h"
+
+typedef struct sp_matcher sp_matcher;
+
+/* What a request is to the plan. */
+typedef struct {
+  uint64_t offset, size; /* the slot's, where placed */
+  int matched;           /* it is in the plan's sequence */
+  int placed;            /* the plan has a place for it */
+  int drifted;           /* the run left the sequence here */
+  int jumped;            /* it was found elsewhere in the sequence */
+  int body;              /* the pointer is in the steady state */
+  int ended;             /* a recorded plan has no step after this one */
+} sp_match;
+
+/* sp_matcher_new takes what it needs from the plan. NULL without memory. */
+sp_matcher *sp_matcher_new(const sp_plan_device *plan);
+void sp_matcher_free(sp_matcher *m);
+
+/* sp_matcher_next takes the next request of the program, in order. It works in
+ * bounded time and allocates nothing. */
+sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
+
+/* sp_matcher_needs says whether one of the next `steps` steps has bytes of
+ * [offset, offset+size). */
+int sp_matcher_needs(const sp_matcher *m, uint64_t offset, uint64_t size, int steps);
+
+/* sp_matcher_mark says that a step of the program begins. Where one began while
+ * the run was in step is where one is expected to begin again. */
+void sp_matcher_mark(sp_matcher *m);
+
+#endif

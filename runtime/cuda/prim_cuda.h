@@ -1,0 +1,20 @@
+/* prim_cuda.h: the device primitives on the CUDA driver, which is opened at run
+ * time: nothing of CUDA is needed to build. */
+#ifndef STPLAN_PRIM_CUDA_H
+#define STPLAN_PRIM_CUDA_H
+
+#include "prim.h"
+
+/* How memory is taken. */
+typedef enum {
+  SP_CUDA_PLAIN,  /* cuMemAlloc: extents apart, given back whole; what NCCL's registration, RDMA and IPC know */
+  SP_CUDA_VIRTUAL /* cuMemCreate and cuMemMap: grows in place, parts are given back */
+} sp_cuda_memory;
+
+/* sp_cuda_open makes primitives for a device by its ordinal, in its primary
+ * context, which is created where there is none yet. 0 where there is no driver,
+ * no such device, or it lacks what is asked for; then error, a buffer of `size`
+ * bytes, says which. */
+int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error, size_t size);
+
+#endif

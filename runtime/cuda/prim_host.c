@@ -1,0 +1,189 @@
+#include "prim_host.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { REGIONS = 8 };
+
+typedef struct {
+  sp_host_options options;
+  pthread_mutex_t lock; /* everything below */
+  uint64_t next;        /* address of the next separate extent */
+  uint64_t mapped[REGIONS]; /* bytes in each range that memory can grow in */
+  uint64_t top[REGIONS];    /* and where they end */
+  uint64_t given;
+  uint64_t events;
+  uint64_t captured;
+  sp_host_entry *log; /* entries [taken, logged) of room */
+  size_t taken, logged, room;
+} host;
+
+/* place finds the address for so many bytes: `at`, where a region ends there, the
+ * next of separate extents, or the first region that holds nothing. Regions have
+ * room for all the memory there is, and lie side by side. 0 where there is none.
+ * Locked. */
+static uint64_t place(host *h, uint64_t at, uint64_t bytes) {
+  uint64_t span = 2 * h->options.capacity;
+  if (!h->options.partial) {
+    /* Separate extents do not touch, so that nobody can count on it. */
+    at = h->next;
+    h->next += bytes + h->options.granularity;
+    return at;
+  }
+  int i = 0, empty = REGIONS;
+  for (; i < REGIONS && (h->mapped[i] == 0 || h->top[i] != at); i++)
+    if (h->mapped[i] == 0 && empty == REGIONS)
+      empty = i;
+  if (i == REGIONS && empty == REGIONS)
+    return 0;
+  if (i == REGIONS) {
+    i = empty;
+    h->top[i] = h->options.base + (uint64_t)i * span;
+  }
+  h->mapped[i] += bytes;
+  h->top[i] += bytes;
+  return h->top[i] - bytes;
+}
+
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  uint64_t found = bytes <= h->options.capacity - h->given ? place(h, at, bytes) : 0;
+  if (found != 0) {
+    h->given += bytes;
+    *addr = found;
+  }
+  pthread_mutex_unlock(&h->lock);
+  return found == 0;
+}
+
+static int give_back(void *self, uint64_t addr, uint64_t bytes) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int ours = addr >= h->options.base && bytes <= h->given;
+  if (ours)
+    h->given -= bytes;
+  if (ours && h->options.partial) {
+    uint64_t i = (addr - h->options.base) / (2 * h->options.capacity);
+    h->mapped[i] -= bytes;
+    if (h->top[i] == addr + bytes)
+      h->top[i] = addr;
+  }
+  pthread_mutex_unlock(&h->lock);
+  return !ours;
+}
+
+static int synchronize(void *self) {
+  (void)self;
+  return 0;
+}
+
+static int event_create(void *self, void **event) {
+  host *h = self;
+  uint64_t *e = malloc(sizeof *e);
+  if (e == NULL)
+    return 1;
+  pthread_mutex_lock(&h->lock);
+  *e = h->events++;
+  pthread_mutex_unlock(&h->lock);
+  *event = e;
+  return 0;
+}
+
+static void event_destroy(void *self, void *event) {
+  (void)self;
+  free(event);
+}
+
+/* note adds to the log. Nonzero where the host has no memory. Locked. */
+static int note(host *h, sp_host_entry e) {
+  if (!h->options.log)
+    return 0;
+  if (h->logged == h->room) {
+    size_t room = h->room == 0 ? 256 : 2 * h->room;
+    sp_host_entry *log = realloc(h->log, room * sizeof *log);
+    if (log == NULL)
+      return 1;
+    h->log = log;
+    h->room = room;
+  }
+  h->log[h->logged++] = e;
+  return 0;
+}
+
+static int event_record(void *self, void *event, uint64_t stream) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int failed = note(h, (sp_host_entry){.stream = stream, .event = *(uint64_t *)event});
+  pthread_mutex_unlock(&h->lock);
+  return failed;
+}
+
+static int stream_wait(void *self, uint64_t stream, void *event) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int failed = note(h, (sp_host_entry){.stream = stream, .event = *(uint64_t *)event, .wait = 1});
+  pthread_mutex_unlock(&h->lock);
+  return failed;
+}
+
+size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most) {
+  host *h = prim->self;
+  size_t n = 0;
+  pthread_mutex_lock(&h->lock);
+  while (n < most && h->taken < h->logged)
+    entries[n++] = h->log[h->taken++];
+  if (h->taken == h->logged)
+    h->taken = h->logged = 0;
+  pthread_mutex_unlock(&h->lock);
+  return n;
+}
+
+static int capturing(void *self, uint64_t stream) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int yes = h->captured == stream;
+  pthread_mutex_unlock(&h->lock);
+  return yes;
+}
+
+static void host_close(void *self) {
+  host *h = self;
+  pthread_mutex_destroy(&h->lock);
+  free(h->log);
+  free(h);
+}
+
+int sp_host_open(const sp_host_options *options, sp_prim *prim) {
+  host *h = calloc(1, sizeof *h);
+  if (h == NULL)
+    return 0;
+  h->options = *options;
+  h->next = options->base;
+  h->captured = UINT64_MAX;
+  pthread_mutex_init(&h->lock, NULL);
+  *prim = (sp_prim){
+      .self = h,
+      .granularity = options->granularity,
+      .partial = options->partial,
+      .extend = extend,
+      .give_back = give_back,
+      .synchronize = synchronize,
+      .event_create = event_create,
+      .event_destroy = event_destroy,
+      .event_record = event_record,
+      .stream_wait = stream_wait,
+      .capturing = capturing,
+      .close = host_close,
+  };
+  return 1;
+}
+
+void sp_host_capture(const sp_prim *prim, uint64_t stream) {
+  host *h = prim->self;
+  pthread_mutex_lock(&h->lock);
+  h->captured = stream;
+  pthread_mutex_unlock(&h->lock);
+}
+
+void sp_host_drop(const sp_prim *prim) { host_close(prim->self); }

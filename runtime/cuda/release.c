@@ -1,0 +1,93 @@
+/* release.c: frees, and uses by other streams. */
+#include "device.h"
+
+/* Freed blocks of at least this many bytes get an event at once where several
+ * streams share the device, so that who reuses them waits for no more than it
+ * has to. For smaller ones an event is recorded when, and if, it is needed. */
+enum { EVENT_AT_FREE = 1 << 20 };
+
+/* leave ends a block: from now on its address is nobody's. Locked. */
+static void leave(stplan_device *d, sp_range *r) {
+  r->leaving = 1;
+  d->counters->frees++;
+  d->counters->allocated_bytes -= r->size;
+  uint64_t tick = ++d->streams.now;
+  sp_clock_set(&r->uses, (int)r->stream, tick);
+  for (int i = 0; i < d->streams.count; i++)
+    if (r->recorded >> i & 1)
+      sp_clock_set(&r->uses, i, tick);
+}
+
+/* record_leave records events behind the block's last uses, where that is
+ * worth it now. Lets go of the lock where it does. Locked. */
+static void record_leave(stplan_device *d, const sp_range *r) {
+  uint64_t on = r->recorded;
+  if (r->size >= EVENT_AT_FREE)
+    on |= UINT64_C(1) << r->stream;
+  if (d->streams.count < 2 || on == 0)
+    return;
+  sp_need needs[SP_STREAMS];
+  int count = 0;
+  for (int i = 0; i < d->streams.count; i++)
+    if (on >> i & 1 && sp_streams_reserve(&d->streams, i, &needs[count]))
+      count++;
+  pthread_mutex_unlock(&d->lock);
+  int done[SP_STREAMS];
+  for (int i = 0; i < count; i++) {
+    const sp_stream *s = d->streams.list[needs[i].on];
+    done[i] = !d->prim.capturing(d->prim.self, s->handle) &&
+              d->prim.event_record(d->prim.self, s->marks[needs[i].mark].event, s->handle) == 0;
+  }
+  pthread_mutex_lock(&d->lock);
+  for (int i = 0; i < count; i++) {
+    sp_streams_settle(&d->streams, -1, &needs[i], 1, done[i]);
+    d->counters->events_recorded += (uint64_t)done[i];
+  }
+}
+
+/* find_block is the live block at address, or NULL, which is counted. Locked. */
+static sp_range *find_block(stplan_device *d, uint64_t address) {
+  sp_range *r = sp_arena_find(&d->arena, address);
+  return r != NULL && !r->leaving ? r : NULL;
+}
+
+/* use notes that a stream uses a block. Locked; may let go of the lock. */
+static stplan_status use(stplan_device *d, uint64_t address, stplan_stream stream, sp_range **block) {
+  *block = find_block(d, address);
+  if (*block == NULL)
+    return STPLAN_BAD_POINTER;
+  if (d->streams.list[(*block)->stream]->handle == stream)
+    return STPLAN_OK;
+  int index = sp_device_stream(d, stream);
+  *block = find_block(d, address);
+  if (index < 0)
+    return STPLAN_BAD_STREAM;
+  if (*block == NULL)
+    return STPLAN_BAD_POINTER;
+  if (index != (int)(*block)->stream)
+    (*block)->recorded |= UINT64_C(1) << index;
+  return STPLAN_OK;
+}
+
+stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream) {
+  sp_range *r;
+  pthread_mutex_lock(&d->lock);
+  stplan_status status = use(d, address, stream, &r);
+  pthread_mutex_unlock(&d->lock);
+  return status;
+}
+
+stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {
+  sp_range *r;
+  pthread_mutex_lock(&d->lock);
+  stplan_status status = use(d, address, stream, &r);
+  if (r == NULL) {
+    d->counters->refused_frees++;
+  } else if (status == STPLAN_OK) {
+    leave(d, r);
+    record_leave(d, r);
+    sp_arena_give(&d->arena, r);
+  }
+  pthread_mutex_unlock(&d->lock);
+  return status;
+}

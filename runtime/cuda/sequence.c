@@ -1,0 +1,159 @@
+#include "sequence.h"
+
+#include <stdlib.h>
+
+#include "plan_read.h"
+
+static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
+  sp_step step = {
+      .least = s->least,
+      .most = s->requested,
+      .offset = s->offset,
+      .size = s->size,
+      .stream = s->stream,
+      .placed = (s->flags & SP_SLOT_STRAY) == 0,
+      .optional = s->occurrences < occurrences,
+      .varies = s->least < s->requested,
+  };
+  return step;
+}
+
+/* add_part appends the allocations among slots [first, end). */
+static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first, uint64_t end, uint32_t occurrences) {
+  sp_part *p = &s->parts[s->part_count++];
+  p->first = s->count;
+  for (uint64_t i = first; i < end; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if ((slot.flags & SP_SLOT_ENTERING) == 0)
+      s->steps[s->count++] = step_of(&slot, occurrences);
+  }
+  p->end = s->count;
+}
+
+/* loosen lets the sizes of a prologue vary where those of the bodies do: it was
+ * recorded once, so it cannot tell by itself. What is resident does not. */
+static void loosen(sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t varying = 0, after = s->parts[0].end;
+  for (uint64_t i = after; i < s->count; i++)
+    varying += s->steps[i].varies;
+  if (varying * 2 < s->count - after)
+    return;
+  for (uint64_t i = 0; i < after; i++)
+    s->steps[i].varies = (sp_plan_slot(plan, i).flags & SP_SLOT_RESIDENT) == 0;
+}
+
+/* follow finds for each part the body that came after it most often; of equals
+ * the first. The last pass tells of no successor. */
+static int follow(sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t n = s->part_count, *times = calloc(n * n, sizeof *times);
+  if (times == NULL)
+    return 0;
+  uint32_t before = 0;
+  for (uint64_t i = 0; i < plan->pass_count; i++) {
+    uint32_t phase = sp_plan_pass(plan, i).phase;
+    times[before * n + phase]++;
+    before = phase;
+  }
+  for (uint64_t p = 0; p < n; p++) {
+    uint64_t best = 1;
+    for (uint64_t q = 2; q < n; q++)
+      if (times[p * n + q] > times[p * n + best])
+        best = q;
+    s->parts[p].follower = s->parts[best].first;
+  }
+  free(times);
+  return 1;
+}
+
+uint64_t sp_gram_hash(const uint64_t requested[SP_GRAM]) {
+  uint64_t h = 0;
+  for (int i = 0; i < SP_GRAM; i++) {
+    h = (h ^ requested[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+static int gram_order(const void *a, const void *b) {
+  const sp_gram *x = a, *y = b;
+  if (x->hash != y->hash)
+    return x->hash < y->hash ? -1 : 1;
+  return (x->at > y->at) - (x->at < y->at);
+}
+
+static void add_grams(sp_sequence *s) {
+  for (uint64_t p = 0; p < s->part_count; p++)
+    for (uint64_t i = s->parts[p].first + SP_GRAM - 1; i < s->parts[p].end; i++) {
+      uint64_t sizes[SP_GRAM];
+      int constant = 1;
+      for (int k = 0; k < SP_GRAM; k++) {
+        const sp_step *step = &s->steps[i - SP_GRAM + 1 + (uint64_t)k];
+        constant &= !step->varies;
+        sizes[k] = step->most;
+      }
+      if (constant)
+        s->grams[s->gram_count++] = (sp_gram){sp_gram_hash(sizes), i};
+    }
+  qsort(s->grams, s->gram_count, sizeof *s->grams, gram_order);
+}
+
+int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
+  *s = (sp_sequence){.stream_count = plan->stream_count, .periodic = plan->mode == SP_MODE_PERIODIC};
+  uint64_t parts = s->periodic ? plan->phase_count : 1;
+  s->steps = calloc(plan->slot_count + 1, sizeof *s->steps);
+  s->parts = calloc(parts, sizeof *s->parts);
+  s->grams = calloc(plan->slot_count + 1, sizeof *s->grams);
+  int ok = s->steps != NULL && s->parts != NULL && s->grams != NULL;
+  if (ok && !s->periodic)
+    add_part(s, plan, 0, plan->slot_count, 1);
+  for (uint64_t i = 0; ok && s->periodic && i < parts; i++) {
+    sp_phase p = sp_plan_phase(plan, i);
+    add_part(s, plan, p.first_slot, p.first_slot + p.slots, p.occurrences);
+  }
+  if (ok && s->periodic)
+    ok = follow(s, plan);
+  if (!ok) {
+    sp_sequence_drop(s);
+    return 0;
+  }
+  add_grams(s);
+  if (s->periodic)
+    loosen(s, plan);
+  return 1;
+}
+
+void sp_sequence_drop(sp_sequence *s) {
+  free(s->steps);
+  free(s->parts);
+  free(s->grams);
+}
+
+uint64_t sp_sequence_part(const sp_sequence *s, uint64_t at) {
+  uint64_t p = 0;
+  while (p + 1 < s->part_count && at >= s->parts[p].end)
+    p++;
+  return p;
+}
+
+uint64_t sp_sequence_next(const sp_sequence *s, uint64_t at, uint64_t *part) {
+  if (at + 1 < s->parts[*part].end)
+    return at + 1;
+  if (!s->periodic)
+    return SP_NOWHERE;
+  uint64_t next = s->parts[*part].follower;
+  *part = sp_sequence_part(s, next);
+  return next;
+}
+
+uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
+  uint64_t low = 0, high = s->gram_count;
+  while (low < high) {
+    uint64_t mid = low + (high - low) / 2;
+    const sp_gram *g = &s->grams[mid];
+    if (g->hash < hash || (g->hash == hash && g->at < from))
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return low;
+}

@@ -1,0 +1,220 @@
+/* serve.c: requests. */
+#include <string.h>
+
+#include "device.h"
+
+/* Requests off plan look at so many gaps of the plan's memory, and so many of
+ * its next steps must not need one. They may take a SLACKth of the plan's size
+ * besides it before they settle anywhere. */
+enum { CANDIDATES = 4, SOON = 2048, SLACK = 100 };
+
+/* Every so many requests that it has places for, a plan is suspended if it could
+ * serve less than so many per cent of their bytes, and resumed at so many. */
+enum { WATCH = 2048, SUSPENDED = 50, RESUMED = 90 };
+
+/* request is one on its way. */
+typedef struct {
+  uint64_t need; /* aligned bytes */
+  uint64_t planned; /* the plan's address, where has_plan */
+  int has_plan;
+  sp_zone zone;
+  int stream;
+  int grown; /* memory was taken from the device for it */
+  stplan_source source;
+} request;
+
+/* settle is a free range of the plan's memory for a request that is not planned
+ * there, or NULL. One that no step needs soon will do; any, where the device
+ * would otherwise have to give more than the plan's own size and a little. */
+static sp_range *settle(const stplan_device *d, const request *q) {
+  if (d->counters->state != STPLAN_PROLOGUE && d->counters->state != STPLAN_BODY)
+    return NULL;
+  sp_range *first = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
+  sp_range *gap = first;
+  for (int i = 0; i < CANDIDATES && gap != NULL; i++) {
+    if (!sp_matcher_needs(d->matcher, gap->addr - d->plan_base, q->need, SOON))
+      return gap;
+    gap = sp_arena_larger(gap);
+  }
+  uint64_t most = d->plan->arena_bytes + d->plan->arena_bytes / SLACK;
+  return d->counters->reserved_bytes + q->need > most ? first : NULL;
+}
+
+/* choose takes a free range for the request, or NULL where none fits. Locked. */
+static sp_range *choose(stplan_device *d, request *q) {
+  if (q->has_plan) {
+    q->has_plan = 0; /* one try: a place that is taken now is not waited for */
+    sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
+    if (gap != NULL) {
+      q->source = STPLAN_FROM_PLAN;
+      return sp_arena_take(&d->arena, gap, q->planned, q->need);
+    }
+    d->counters->clashes++;
+  }
+  sp_range *gap = sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  if (gap == NULL)
+    gap = settle(d, q);
+  if (gap == NULL)
+    return NULL;
+  q->source = q->grown ? STPLAN_FROM_GROW : STPLAN_FROM_GAP;
+  return sp_arena_take(&d->arena, gap, gap->addr, q->need);
+}
+
+/* order makes the request's stream wait for what used the range. Lets go of the
+ * lock where it has to. 0 where it cannot, then the range is free again.
+ * Locked. */
+static int order(stplan_device *d, const request *q, sp_range *r) {
+  sp_need needs[SP_STREAMS];
+  if (!sp_streams_waits(&d->streams, &r->uses, q->stream))
+    return 1;
+  int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
+  int done = 0;
+  if (count > 0) {
+    pthread_mutex_unlock(&d->lock);
+    done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count) == 0;
+    pthread_mutex_lock(&d->lock);
+    sp_streams_settle(&d->streams, q->stream, needs, count, done);
+  }
+  if (!done) {
+    sp_arena_give(&d->arena, r);
+    return 0;
+  }
+  d->counters->waits += (uint64_t)count;
+  for (int i = 0; i < count; i++)
+    d->counters->events_recorded += (uint64_t)needs[i].record;
+  return 1;
+}
+
+/* elsewhere finds another zone that has room, for a request that its own and
+ * the device have none for. Locked. */
+static int elsewhere(stplan_device *d, request *q) {
+  for (int zone = 0; zone < SP_ZONES; zone++) {
+    if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->need, q->stream) == NULL)
+      continue;
+    q->zone = (sp_zone)zone;
+    q->grown = 0;
+    return 1;
+  }
+  return 0;
+}
+
+/* find_place loops until the request has a range that its stream may touch.
+ * NULL where there is no memory. Locked; lets go of the lock. */
+static sp_range *find_place(stplan_device *d, request *q) {
+  uint64_t addr;
+  for (;;) {
+    if (!sp_device_nodes(d))
+      return NULL;
+    sp_range *r = choose(d, q);
+    if (r != NULL && order(d, q, r))
+      return r;
+    q->grown = 1;
+    if (r == NULL) {
+      if (!sp_device_grow(d, q->zone, q->need, 0, &addr) && !elsewhere(d, q))
+        return NULL;
+      continue;
+    }
+    /* What is free cannot be waited for now: new memory needs no wait. */
+    if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
+      return NULL;
+    q->source = STPLAN_FROM_GROW;
+    return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
+  }
+}
+
+/* begin makes the range a block. Locked. */
+static void begin(stplan_device *d, const request *q, sp_range *r) {
+  stplan_counters *c = d->counters;
+  memset(&r->uses, 0, sizeof r->uses);
+  r->stream = (uint32_t)q->stream;
+  c->allocations++;
+  c->allocation_bytes += r->size;
+  c->allocated_bytes += r->size;
+  if (c->allocated_bytes > c->peak_allocated_bytes)
+    c->peak_allocated_bytes = c->allocated_bytes;
+  if (q->source == STPLAN_FROM_PLAN) {
+    c->planned_allocations++;
+    c->planned_bytes += r->size;
+  }
+}
+
+/* watch suspends the plan where lately too few of the bytes that it has places
+ * for could be served there: what it displaces then costs more than it saves.
+ * Meanwhile its memory is like any other, and it is watched how many of its
+ * places would have been free. The past counts half with every WATCH requests.
+ * Locked. */
+static void watch(stplan_device *d, const request *q) {
+  d->wanted_bytes += q->need;
+  if (q->has_plan && sp_arena_at(&d->arena, q->planned, q->need) != NULL)
+    d->placed_bytes += q->need;
+  if (++d->watched % WATCH != 0)
+    return;
+  int suspended = d->placed_bytes < d->wanted_bytes / 100 * (d->suspended ? RESUMED : SUSPENDED);
+  if (suspended != d->suspended)
+    sp_device_plan_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
+  d->suspended = suspended;
+  d->wanted_bytes /= 2;
+  d->placed_bytes /= 2;
+}
+
+/* consult asks the matcher where the plan wants the request. Locked. */
+static void consult(stplan_device *d, request *q, uint64_t requested, stplan_stream handle) {
+  if (d->matcher == NULL || d->plan_base == 0 || d->counters->state == STPLAN_ENDED)
+    return;
+  sp_match m = sp_matcher_next(d->matcher, requested, handle);
+  d->counters->drift_events += (uint64_t)m.drifted;
+  d->counters->resyncs += (uint64_t)m.jumped;
+  q->has_plan = m.placed && q->need <= m.size;
+  q->planned = d->plan_base + m.offset;
+  if (m.placed)
+    watch(d, q);
+  if (d->suspended)
+    q->has_plan = 0;
+  if (m.ended)
+    sp_device_plan_zone(d, SP_ZONE_OPEN);
+  d->counters->state = m.ended ? STPLAN_ENDED : d->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE;
+}
+
+uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status) {
+  stplan_status ignored;
+  if (status == NULL)
+    status = &ignored;
+  *status = STPLAN_OK;
+  if (size == 0)
+    return 0;
+  pthread_mutex_lock(&d->lock);
+  request q = {.stream = sp_device_stream(d, stream)};
+  sp_range *r = NULL;
+  if (q.stream < 0) {
+    *status = STPLAN_BAD_STREAM;
+  } else if (size > SP_LARGEST) {
+    *status = STPLAN_NO_MEMORY;
+  } else {
+    q.need = (size + SP_ALIGNMENT - 1) / SP_ALIGNMENT * SP_ALIGNMENT;
+    q.zone = q.need <= SP_SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
+    if (d->plan != NULL && !d->begun)
+      sp_device_begin(d);
+    consult(d, &q, size, stream);
+    r = find_place(d, &q);
+    if (r == NULL)
+      *status = STPLAN_NO_MEMORY;
+  }
+  uint64_t addr = 0;
+  if (r == NULL) {
+    d->counters->failed_allocations++;
+  } else {
+    begin(d, &q, r);
+    addr = r->addr;
+    if (source != NULL)
+      *source = q.source;
+  }
+  pthread_mutex_unlock(&d->lock);
+  return addr;
+}
+
+void stplan_mark(stplan_device *d) {
+  pthread_mutex_lock(&d->lock);
+  if (d->matcher != NULL)
+    sp_matcher_mark(d->matcher);
+  pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,140 @@
+/* stplan.h: device memory served by a plan, or by one best-fit pool without.
+ *
+ * Threads. Every function may be called from any thread at any time, except
+ * stplan_open and stplan_close, which must not overlap with other calls for the
+ * same device object. One lock for each device object is held for bounded work
+ * only, never across a call of the driver.
+ *
+ * Streams. Memory is handed out in stream order. What stplan_malloc returns may
+ * be used at once by work enqueued on `stream`; another stream may use it after
+ * stplan_record_stream says so, ordered behind `stream` by the caller. What is
+ * freed may be reused at once: where the new owner's stream is not ordered
+ * behind all that used the memory, the runtime makes it wait on the device, and
+ * the host goes on. So a stream handed to any of these functions has to stay
+ * valid, and work that uses a block has to be enqueued before its free.
+ *
+ * Capture. A stream that is being captured into a graph must not come here: a
+ * graph replays its addresses for as long as it lives, and nobody says how long
+ * that is. The caller serves it elsewhere. Blocks may be freed during a capture.
+ *
+ * Fork. A child that calls nothing of this is unharmed: there are no threads
+ * and no handlers. */
+#ifndef STPLAN_H
+#define STPLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sp_prim;
+
+typedef struct stplan_device stplan_device;
+typedef struct stplan_plan stplan_plan;
+
+/* A stream as the driver knows it: a cudaStream_t cast to an integer. */
+typedef uint64_t stplan_stream;
+
+/* What a function answers. */
+typedef enum {
+  STPLAN_OK = 0,
+  STPLAN_NO_MEMORY,   /* the device or the limit has none left, all idle memory given back */
+  STPLAN_BAD_POINTER, /* not a live block of this device: foreign, or freed before */
+  STPLAN_BAD_STREAM,  /* more than 64 streams */
+  STPLAN_BAD_PLAN,    /* stplan_plan_error says what is wrong */
+  STPLAN_BAD_DEVICE,  /* the plan has no such device */
+  STPLAN_FAILED       /* the system refused a file or memory of the host */
+} stplan_status;
+
+/* Where a block came from. */
+typedef enum {
+  STPLAN_FROM_PLAN, /* the plan's address for this request */
+  STPLAN_FROM_GAP,  /* free memory that the device had given before */
+  STPLAN_FROM_GROW  /* memory taken from the device for this request */
+} stplan_source;
+
+/* How the plan is doing; docs/runtime.md draws the machine. */
+typedef enum {
+  STPLAN_NO_PLAN = 0,
+  STPLAN_PROLOGUE, /* before the steady state, or anywhere in a recorded plan */
+  STPLAN_BODY,     /* in a steady iteration */
+  STPLAN_ENDED,    /* a recorded plan has been served to its end */
+  STPLAN_OFF       /* suspended, as it does not fit this run at present, or given up, as it does not fit the device */
+} stplan_state;
+
+/* Counters of one device. Bytes are what blocks occupy: requests rounded up to
+ * 512. Sums are over the life of the device object. The fields keep their order
+ * and new ones come last; `fields` says how many there are. */
+typedef struct {
+  uint64_t fields;
+  uint64_t state; /* stplan_state */
+  uint64_t allocated_bytes, peak_allocated_bytes;
+  uint64_t reserved_bytes, peak_reserved_bytes;
+  uint64_t allocations, allocation_bytes;
+  uint64_t planned_allocations, planned_bytes;
+  uint64_t frees;
+  uint64_t refused_frees;      /* double and foreign ones */
+  uint64_t failed_allocations; /* answered with NULL */
+  uint64_t growths;            /* times that the device was asked for memory */
+  uint64_t clashes;            /* planned places that were taken */
+  uint64_t drift_events;       /* times that the run left the plan's sequence */
+  uint64_t resyncs;            /* times that it was found again elsewhere in it */
+  uint64_t waits;              /* one stream made to wait for another */
+  uint64_t events_recorded;
+} stplan_counters;
+
+/* stplan_plan_parse reads a plan from memory, which has to outlive it;
+ * stplan_plan_open maps a file. Both check every rule of docs/planfile.md. On
+ * failure *plan is NULL, and error, a buffer of `size` bytes, says what is
+ * wrong: the class of the error, a colon, and the rule. */
+stplan_status stplan_plan_parse(const void *data, size_t length, stplan_plan **plan, char *error, size_t size);
+stplan_status stplan_plan_open(const char *path, stplan_plan **plan, char *error, size_t size);
+void stplan_plan_close(stplan_plan *plan);
+
+/* stplan_open makes a device object on these primitives, which it owns from then
+ * on and closes in the end. plan may be NULL; otherwise it has to outlive the
+ * object, and ordinal picks the device in it. Nothing is taken from the device
+ * before the first stplan_malloc. */
+stplan_status stplan_open(const struct sp_prim *prim, const stplan_plan *plan, int ordinal, stplan_device **device);
+
+/* stplan_close gives all memory back, once the device is done with it. */
+void stplan_close(stplan_device *d);
+
+/* stplan_malloc returns the device address of `size` bytes, a multiple of 512,
+ * or 0: with size 0, and where it fails (*status says why; it may be NULL).
+ * source may be NULL. */
+uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status);
+
+/* stplan_free gives a block back. stream is where it was used last; another
+ * than its own counts as recorded. */
+stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream);
+
+/* stplan_record_stream says that stream uses the block as well: its memory is
+ * reused only behind what stream has to do when the block is freed. */
+stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream);
+
+/* stplan_mark says that a step of the program begins here. It is never needed;
+ * after drift it helps to find the place in the plan sooner. */
+void stplan_mark(stplan_device *d);
+
+/* stplan_empty_cache gives idle memory back to the device, as far as it lies
+ * outside the plan, and returns the bytes. It waits for the device. */
+uint64_t stplan_empty_cache(stplan_device *d);
+
+/* stplan_set_limit bounds reserved bytes; 0 is no limit. What is reserved
+ * already stays. */
+void stplan_set_limit(stplan_device *d, uint64_t bytes);
+
+void stplan_read(stplan_device *d, stplan_counters *counters);
+
+/* stplan_share keeps the counters in a file from now on, as they are in memory,
+ * so that another process can map it and read them after any exit. */
+stplan_status stplan_share(stplan_device *d, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* tree.h: an ordered set of intrusive nodes, balanced as an AVL tree (Adelson-
+ * Velsky and Landis, 1962): every operation takes O(log n) steps at worst and
+ * allocates nothing. Keys are pairs, compared major first. Equal keys must not
+ * be inserted. */
+#ifndef STPLAN_TREE_H
+#define STPLAN_TREE_H
+
+#include <stdint.h>
+
+typedef struct sp_node {
+  struct sp_node *parent, *child[2];
+  uint64_t major, minor;
+  int height; /* of the subtree; a leaf has 1 */
+} sp_node;
+
+typedef struct {
+  sp_node *root;
+} sp_tree;
+
+void sp_tree_insert(sp_tree *t, sp_node *n);
+void sp_tree_erase(sp_tree *t, sp_node *n);
+
+/* The first node that is not before (major, minor), or NULL. */
+sp_node *sp_tree_at_least(const sp_tree *t, uint64_t major, uint64_t minor);
+
+/* The last node that is not after (major, minor), or NULL. */
+sp_node *sp_tree_at_most(const sp_tree *t, uint64_t major, uint64_t minor);
+
+/* The node after n, or NULL. */
+sp_node *sp_tree_next(const sp_node *n);
+
+#endif
