@@ -1,0 +1,32 @@
+"""stplan inside a PyTorch process.
+
+`stplan record -- python train.py` needs no import of this package: it hands the
+package to every Python process of the job. A script that would rather say so
+itself calls `stplan.record` before its first CUDA allocation.
+
+Nothing here imports torch; it is found in the process when the job imports it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stplan._recorder import arm
+from stplan._settings import STACKS, Settings, SettingsError
+
+__all__ = ["STACKS", "SettingsError", "record"]
+__version__ = "0.1.0"
+
+
+def record(directory: str = ".", steps: int = 4, stacks: str = "none") -> None:
+    """Record this process's CUDA memory from now on, and write one trace.
+
+    directory: an existing folder for the trace.
+    steps: optimizer steps after which the trace is written; 0 records until
+        the process ends.
+    stacks: one of STACKS, what is kept of each allocation's call stack.
+
+    Raises SettingsError for a bad argument. A second call, and a call in a
+    process that `stplan record` started, changes nothing.
+    """
+    arm(Settings.checked(os.path.abspath(directory), steps, stacks))

@@ -1,0 +1,41 @@
+# Runs in every Python process of a recorded job: the launcher puts this folder
+# first on PYTHONPATH, and Python imports a module of this name as it starts.
+# Kept to what any Python 3 understands; the package behind it needs 3.9.
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+
+def _record() -> None:
+    package = os.path.dirname(os.path.dirname(_here))
+    sys.path.insert(0, package)
+    try:
+        from stplan._recorder import arm
+        from stplan._settings import Settings
+    finally:
+        sys.path.remove(package)
+    settings = Settings.from_environment(os.environ)
+    if settings is not None:
+        arm(settings)
+
+
+def _chain() -> None:
+    """Run the sitecustomize that this one hides, in its place."""
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_here = os.path.dirname(os.path.abspath(__file__))
+# The script sees the path that it would have seen; its children get the folder
+# from the environment.
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
+try:
+    if sys.version_info >= (3, 9):
+        _record()
+except Exception as error:
+    sys.stderr.write("stplan: cannot record this process: %s: %s\n" % (type(error).__name__, error))
+_chain()
