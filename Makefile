@@ -2,8 +2,9 @@
 # unless the target says so.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 20s
+PYTHON ?= python3
 
-.PHONY: build test race lint bench fuzz golden clean
+.PHONY: build test python race stress lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -11,21 +12,30 @@ build:
 test: lint
 	go test ./...
 
+# The Python package; needs pytest and mypy, neither torch nor a GPU.
+python:
+	cd runtime/torch && $(PYTHON) -m mypy && $(PYTHON) -m pytest -q
+
 # What runs in parallel, under the race detector (needs cgo). Packing is parallel
 # in one place, which these tests drive; its exact search would take minutes.
 race:
 	go test -race -short ./internal/trace/ ./cmd/stplan/
 	go test -race -run 'TimeLimit|Progress' ./internal/packing/
 
+# The C runtime under many threads, under each sanitizer: millions of operations.
+stress:
+	go test -run TestStress -stress 1000000 -timeout 2h ./runtime/cuda/
+
 lint:
-	@unformatted=$$(gofmt -l cmd internal); \
+	@unformatted=$$(gofmt -l cmd internal runtime); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-# Each benchmark once, so that none rots. For figures: go test -bench=. PACKAGE
+# Each benchmark once, so that none rots, without the largest problems. For
+# figures: go test -bench=. PACKAGE
 bench:
-	go test -run '^$$' -bench . -benchtime 1x ./...
+	go test -short -run '^$$' -bench . -benchtime 1x ./...
 
 # Searches for inputs that break a parser. Not part of CI, where the same commit
 # has to get the same answer twice; what it finds goes into testdata/fuzz.

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ type app struct {
 	stdout, stderr io.Writer
 	quiet          bool
 	outputs        outputs
+	// jobOwnsSignals is set while a job of the user's runs: stplan then ends
+	// when the job does, and not before.
+	jobOwnsSignals atomic.Bool
 }
 
 // negative is an answer of "no": the command worked and what it was asked
@@ -69,6 +73,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case err := <-done:
 		return a.finish(err)
 	case <-ctx.Done():
+		if a.jobOwnsSignals.Load() {
+			return a.finish(<-done)
+		}
 		a.outputs.abandon()
 		fmt.Fprintln(stderr, "stplan: interrupted; "+whatWasWritten(a.outputs.finished()))
 		return exitInterrupted
@@ -100,6 +107,10 @@ func (a *app) finish(err error) int {
 		return exitOK
 	}
 	a.outputs.abandon()
+	var j *jobExit
+	if errors.As(err, &j) {
+		return j.code
+	}
 	var b *bug
 	if errors.As(err, &b) {
 		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", b)
@@ -130,8 +141,10 @@ Wherever a command takes a TRACE it takes a snapshot
 (docs/trace.md). "-" is standard input.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit
-not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted.`,
-		Example: `  stplan compile run.pickle.gz              # writes run.bin
+not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted. record
+ends with the job's own.`,
+		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
+  stplan compile run.pickle.gz              # writes run.bin
   stplan verify run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
 		Version:       version,
@@ -152,7 +165,9 @@ not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted.`,
 		a.verifyCommand(),
 		a.inspectCommand(),
 		a.diffCommand(),
+		a.replayCommand(),
 		a.packCommand(),
+		a.recordCommand(),
 	)
 	demandTopics(root)
 	return root

@@ -20,8 +20,10 @@ import (
 
 type compileFlags struct {
 	output         string
+	mode           string
 	marker         string
 	noReusePending bool
+	noCrossStream  bool
 	timeLimit      time.Duration
 	json           bool
 }
@@ -36,16 +38,29 @@ are never live together share memory, and writes the plan (docs/planfile.md).
 It ends by saying what PyTorch reserved, what the program needed at its peak,
 what the plan takes, and how far from optimal that can be at most.
 
+Where the recording shows a steady state, the plan is periodic: everything before
+it once, and then one iteration that repeats for ever, each of its places as large
+as any recorded iteration needs. So it serves a run of any length. What repeats
+differently, such as an evaluation every other step, is an alternative iteration.
+Where nothing repeats, or what repeats differs so much that its plan would take
+more than PyTorch reserved, the plan is of the recorded process alone.
+
 A buffer's memory is reused from the moment the program frees it. Where the
 free was still waiting for another stream, or the new owner runs on another
-stream, the plan lists a stream-ordered wait; --no-reuse-pending waits for the
-recorded completion instead and usually takes more memory.
+stream, the plan lists a stream-ordered wait. Among plans of equal size compile
+looks for one with fewer waits, and says how many are left, the memory that
+changes hands with one, and their slack: the events between the free and the
+next allocation there. --no-reuse-pending waits for the recorded completion
+instead, --no-cross-stream gives each stream its own part of the arena. Both
+usually take more memory; "cost" (cost_bytes in --json) is what the plan takes
+above the lower bound that holds without them.
 
 The same recording and options give the same bytes, whatever the machine. Only
 --time-limit can change that, and says so when it did.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
   stplan compile rank*.pickle.gz -o plans/           # one plan each
+  stplan compile run.parquet --mode recorded         # this one process, to the last byte
   stplan compile run.parquet --iteration-marker '^train_step'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -61,8 +76,10 @@ The same recording and options give the same bytes, whatever the machine. Only
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", `plan to write, "-" for standard output; with several traces, a folder (default: the trace's name with .bin)`)
+	cmd.Flags().StringVar(&f.mode, "mode", "auto", `what the plan covers: "recorded", the recorded process once; "periodic", its start and then its steady iteration for ever; "auto", periodic where that serves the job`)
 	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
+	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving a device's plan after this long, e.g. 30s (default: none)")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
@@ -76,7 +93,10 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
 	}
-	opt := planOptions{end: planfile.EndRequested, timeLimit: f.timeLimit}
+	opt := planOptions{end: planfile.EndRequested, noCrossStream: f.noCrossStream, timeLimit: f.timeLimit}
+	if opt.mode, err = planMode(f.mode); err != nil {
+		return err
+	}
 	if f.noReusePending {
 		opt.end = planfile.EndCompleted
 	}
@@ -100,6 +120,19 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 		}
 	}
 	return a.printAllCompiled(all, f.json)
+}
+
+// planMode is the mode of a name; 0 leaves the choice to the recording.
+func planMode(name string) (planfile.Mode, error) {
+	for _, m := range []planfile.Mode{planfile.ModeRecorded, planfile.ModePeriodic} {
+		if name == m.String() {
+			return m, nil
+		}
+	}
+	if name != "auto" {
+		return 0, fmt.Errorf(`--mode: expected "auto", "recorded" or "periodic", found %q`, name)
+	}
+	return 0, nil
 }
 
 // printAllCompiled prints the JSON of all plans that were written: an object

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
@@ -42,6 +43,10 @@ itself: under the recorded settings it must reproduce every segment event and
 every address of the recording. A snapshot does not hold the memory fraction nor
 the card's size; where the job was limited by them, say so with
 --recorded-config.
+
+A periodic plan serves what comes before the steady state and every iteration of
+it. What outlives an iteration without repeating, such as losses kept in a list,
+is off plan and counted on top of it.
 
 --config simulates other settings as well, in the syntax of PYTORCH_ALLOC_CONF:
 max_split_size_mb, roundup_power2_divisions, garbage_collection_threshold,
@@ -146,7 +151,14 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	}
 	rec := baseline.FromRecording(d)
 	account := report.Account{PeakReserved: int64(rec.PeakReserved), PeakAllocated: int64(rec.PeakAllocated)}
-	plan := report.Account{PeakReserved: int64(pd.ArenaBytes), PeakAllocated: account.PeakAllocated}
+	tl, err := lifespan.Build(d)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	// What a periodic plan has no place for comes on top. Memory for what follows
+	// the recorded passes is never less than what the program needs.
+	strays := offPlan(pd, tl)
+	plan := report.Account{PeakReserved: max(int64(pd.ArenaBytes)+strays, account.PeakAllocated), PeakAllocated: account.PeakAllocated}
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check)}
 	cmp.Recorded = report.NewRow(configs.recorded.Kind(), account.PeakReserved, account, int64(rec.PeakActive), plan)
@@ -179,6 +191,7 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		cmp.Simulated.Configured = &row
 	}
 	cmp.Plan = planRow(planName, pd, plan, &cmp)
+	cmp.Plan.OffPlan = strays
 	return cmp, nil
 }
 
@@ -215,8 +228,8 @@ func traceDevice(t *trace.Trace, ordinal int) *trace.Device {
 
 func planRow(name string, pd *planfile.Device, plan report.Account, cmp *report.Compared) report.PlanRow {
 	return report.PlanRow{
-		File: name, PlanBytes: plan.PeakReserved, LowerBound: int64(pd.Certificate.LowerBound),
-		Gap: report.GapShare(plan.PeakReserved, int64(pd.Certificate.LowerBound)), PeakAllocated: plan.PeakAllocated,
+		File: name, Mode: pd.Mode.String(), PlanBytes: int64(pd.ArenaBytes), PeakReserved: plan.PeakReserved, LowerBound: int64(pd.Certificate.LowerBound),
+		Gap: report.GapShare(int64(pd.ArenaBytes), int64(pd.Certificate.LowerBound)), PeakAllocated: plan.PeakAllocated,
 		Efficiency: plan.Efficiency(), FragmentationRatio: plan.FragmentationRatio(), Waste: plan.Waste(),
 		Waits:           len(pd.Waits),
 		ReductionNative: cmp.Simulated.Native.PlanReduction,

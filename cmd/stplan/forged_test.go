@@ -21,7 +21,7 @@ func TestForgedPlan(t *testing.T) {
 		code := run(append([]string{"--quiet"}, args...), strings.NewReader(""), &stdout, &stderr)
 		return code, stdout.String(), stderr.String()
 	}
-	if code, _, stderr := stplan("compile", recording, "-o", path); code != exitOK {
+	if code, _, stderr := stplan("compile", recording, "-o", path, "--mode", "recorded"); code != exitOK {
 		t.Fatalf("compile: exit code %d: %s", code, stderr)
 	}
 	forge(t, path)

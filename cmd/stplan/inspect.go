@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ type inspectFlags struct {
 	device int
 	json   bool
 	csv    bool
+	repeat int
 }
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -27,18 +27,30 @@ func (a *app) inspectCommand() *cobra.Command {
 allocation, id,lower,upper,size,offset: live in [lower, upper) counted in events
 of the device's list, size and offset in bytes; buffers that are never freed end
 at the last event. The largest offset + size is the plan's size, so any outside
-checker can judge it.`,
+checker can judge it.
+
+A periodic plan is unrolled for that on one timeline: the prologue's events, then
+--repeat rounds of every body, each as many steps long as it has allocations. What
+crosses a seam is one row; residents and what the last pass leaves end with the
+timeline; strays have no place and no row.`,
 		Example: `  stplan inspect run.bin
   stplan inspect run.bin --csv > placed.csv
+  stplan inspect run.bin --csv --repeat 5 > placed.csv
   stplan inspect run.bin --json --device 1`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("repeat") {
+				if err := checkRepeat(f); err != nil {
+					return err
+				}
+			}
 			return a.runInspect(args[0], f, cmd.Flags().Changed("device"))
 		},
 	}
 	cmd.Flags().IntVar(&f.device, "device", 0, "show only this device")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print everything but the allocations as JSON")
 	cmd.Flags().BoolVar(&f.csv, "csv", false, "print the allocations of one device as CSV")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 0, fmt.Sprintf("unroll a periodic plan by this many rounds of its bodies, up to %d (default %d)", maxRepeat, defaultRepeat))
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
 	return cmd
 }
@@ -60,7 +72,7 @@ func (a *app) runInspect(path string, f inspectFlags, one bool) error {
 	case f.csv && len(devices) != 1:
 		return &hinted{fmt.Errorf("%s: %d devices, and --csv prints one", inputName(path), len(devices)), "choose with --device"}
 	case f.csv:
-		return writeSlots(a.stdout, &devices[0])
+		return a.writeSlots(inputName(path), &devices[0], f.repeat)
 	case f.json:
 		return report.WriteJSON(a.stdout, inspectPlan(p, inputName(path), devices))
 	}
@@ -83,24 +95,6 @@ func planDeviceByOrdinal(p *planfile.Plan, ordinal int, name string) (*planfile.
 	return nil, fmt.Errorf("%s: no device %d in the plan; it has%s", name, ordinal, have)
 }
 
-// writeSlots prints the planned allocations of one device.
-func writeSlots(w io.Writer, d *planfile.Device) error {
-	out := bufio.NewWriterSize(w, 1<<16)
-	out.WriteString("id,lower,upper,size,offset\n")
-	var line []byte
-	for i := range d.Slots {
-		s := &d.Slots[i]
-		line = strconv.AppendInt(line[:0], int64(i), 10)
-		for _, v := range [...]uint64{s.Start, d.SlotEnd(i), s.Size, s.Offset} {
-			line = append(line, ',')
-			line = strconv.AppendUint(line, v, 10)
-		}
-		line = append(line, '\n')
-		out.Write(line)
-	}
-	return out.Flush()
-}
-
 // inspected is what `inspect --json` prints.
 type inspected struct {
 	Plan     string            `json:"plan"`
@@ -119,21 +113,28 @@ type inspectedDevice struct {
 	Alignment            uint64   `json:"alignment_bytes"`
 	PlanBytes            uint64   `json:"plan_bytes"`
 	LowerBound           uint64   `json:"lower_bound_bytes"`
-	LowerBoundAt         uint64   `json:"lower_bound_event"`
+	LowerBoundAt         *uint64  `json:"lower_bound_event"`
+	LowerBoundTime       *uint64  `json:"lower_bound_plan_time"`
 	GapBytes             uint64   `json:"gap_bytes"`
 	PeakAllocated        uint64   `json:"peak_allocated_bytes"`
 	PeakActive           uint64   `json:"peak_active_bytes"`
 	RecordedPeakReserved uint64   `json:"recorded_peak_reserved_bytes"`
 	Iterations           uint32   `json:"iterations"`
 	SteadyStart          uint64   `json:"steady_start_event"`
+	SteadyEnd            *uint64  `json:"steady_end_event"`
 	Buffers              int      `json:"buffers"`
 	Residents            int      `json:"residents"`
 	ResidentBytes        uint64   `json:"resident_bytes"`
 	Initial              int      `json:"live_before_recording"`
 	Streams              []uint64 `json:"streams"`
-	Waits                int      `json:"waits"`
-	WaitsCrossStream     int      `json:"waits_cross_stream"`
-	WaitsPending         int      `json:"waits_pending"`
+	report.Waits
+
+	// Of periodic plans; empty and 0 of recorded ones.
+	Phases     []inspectedPhase `json:"phases"`
+	Passes     int              `json:"passes"`
+	Cells      int              `json:"cells"`
+	CellBytes  uint64           `json:"cell_bytes"`
+	StrayBytes uint64           `json:"stray_bytes"`
 }
 
 func inspectPlan(p *planfile.Plan, name string, devices []planfile.Device) *inspected {
@@ -148,10 +149,16 @@ func inspectDevice(d *planfile.Device) inspectedDevice {
 	row := inspectedDevice{
 		Device: d.Ordinal, Mode: d.Mode.String(), End: d.End.String(), Fingerprint: fmt.Sprintf("%x", d.Fingerprint),
 		Events: d.Events, Alignment: d.Alignment, PlanBytes: d.ArenaBytes,
-		LowerBound: d.Certificate.LowerBound, LowerBoundAt: d.Certificate.At, GapBytes: d.Certificate.Gap,
+		LowerBound: d.Certificate.LowerBound, GapBytes: d.Certificate.Gap,
 		PeakAllocated: d.PeakAllocated, PeakActive: d.PeakActive, RecordedPeakReserved: d.RecordedPeakReserved,
 		Iterations: d.Iterations, SteadyStart: d.SteadyStart,
-		Buffers: len(d.Slots), Streams: d.Streams, Waits: len(d.Waits),
+		Buffers: allocations(d), Streams: d.Streams, Waits: accountWaits(d),
+		Phases: inspectPhases(d), Passes: len(d.Passes), StrayBytes: d.StrayBytes,
+	}
+	if d.Mode == planfile.ModePeriodic {
+		row.LowerBoundTime, row.SteadyEnd = &d.Certificate.At, &d.SteadyEnd
+	} else {
+		row.LowerBoundAt = &d.Certificate.At
 	}
 	if d.Rank >= 0 {
 		row.Rank = &d.Rank
@@ -165,14 +172,7 @@ func inspectDevice(d *planfile.Device) inspectedDevice {
 			row.Initial++
 		}
 	}
-	for _, w := range d.Waits {
-		if w.Kind&planfile.WaitCrossStream != 0 {
-			row.WaitsCrossStream++
-		}
-		if w.Kind&planfile.WaitPending != 0 {
-			row.WaitsPending++
-		}
-	}
+	row.Cells, row.CellBytes = cells(d)
 	return row
 }
 
@@ -192,7 +192,11 @@ func (d *inspectedDevice) write(w io.Writer) {
 	row("mode", d.Mode)
 	row("buffers end at", d.End)
 	row("plan", report.Count(d.PlanBytes)+" B")
-	row("lower bound, as claimed", fmt.Sprintf("%s B at event %s", report.Count(d.LowerBound), report.Count(d.LowerBoundAt)))
+	if d.LowerBoundAt != nil {
+		row("lower bound, as claimed", fmt.Sprintf("%s B at event %s", report.Count(d.LowerBound), report.Count(*d.LowerBoundAt)))
+	} else {
+		row("lower bound, as claimed", fmt.Sprintf("%s B, the largest of the phases'", report.Count(d.LowerBound)))
+	}
 	row("gap, as claimed", report.Gap(int64(d.PlanBytes), int64(d.LowerBound)))
 	row("peak allocated", report.Count(d.PeakAllocated)+" B")
 	row("peak active", report.Count(d.PeakActive)+" B")
@@ -203,6 +207,7 @@ func (d *inspectedDevice) write(w io.Writer) {
 	row("residents", fmt.Sprintf("%s, %s B", report.Count(d.Residents), report.Count(d.ResidentBytes)))
 	row("live before the recording", report.Count(d.Initial))
 	row("streams", report.Count(len(d.Streams)))
-	row("waits", fmt.Sprintf("%s (%s cross-stream, %s pending)", report.Count(d.Waits), report.Count(d.WaitsCrossStream), report.Count(d.WaitsPending)))
+	row("waits", d.Waits.Line())
 	row("fingerprint", d.Fingerprint[:16]+"…")
+	d.writePhases(w, row)
 }

@@ -143,12 +143,18 @@ func (a *app) pack(ctx context.Context, label string, p *packing.Problem, opt pa
 	bar := a.progress(label)
 	defer bar.done()
 	opt.Progress = func(done, total int, _ packing.Bytes) { bar.update(int64(done), int64(total)) }
-	placement, err := packing.Pack(ctx, p, opt)
+	placement, err := packFused(ctx, p, opt)
+	return placement, packingError(err)
+}
+
+// packingError tells a defect of the packer from its other errors.
+func packingError(err error) error {
+	var known *bug
 	var wrong *packing.BugError
-	if errors.As(err, &wrong) {
-		return placement, &bug{err}
+	if errors.As(err, &wrong) && !errors.As(err, &known) {
+		return &bug{err}
 	}
-	return placement, err
+	return err
 }
 
 func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement, f packFlags, sum *packed) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/internal/verify"
 )
 
 // planAlignment is the granularity of PyTorch's own allocator and so of every
@@ -19,9 +20,12 @@ import (
 const planAlignment = 512
 
 type planOptions struct {
+	mode      planfile.Mode // 0: periodic where that serves the job, else recorded
 	end       planfile.EndKind
 	marker    *regexp.Regexp
 	timeLimit time.Duration
+
+	noCrossStream bool
 }
 
 // plan turns a recording into a plan: the pipeline of docs/architecture.md,
@@ -66,16 +70,52 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)
 	}
+	dev := describe(d, tl, it, opt)
+	per, err := a.steadyState(name, d, tl, it, opt)
+	if err != nil {
+		return nil, none, err
+	}
 	problem := packingProblem(tl, lifespanEnd(opt.end))
-	placement, err := a.pack(ctx, fmt.Sprintf("packing device %d", d.Ordinal), problem, packing.Options{TimeLimit: opt.timeLimit})
+	uses := packingUses(tl)
+	var c *circle
+	if per != nil {
+		c = newCircle(tl, per, lifespanEnd(opt.end))
+		problem, uses, dev.Mode = c.problem, c.uses, planfile.ModePeriodic
+	}
+	placement, err := a.place(ctx, fmt.Sprintf("packing device %d", d.Ordinal), problem, uses, opt, dev.Mode)
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)
 	}
 	if placement.TimeLimitHit {
 		a.note("%s: device %d: the time limit stopped the packing early; another run may give another plan", name, d.Ordinal)
 	}
-	recorded := baseline.FromRecording(d)
-	dev := &planfile.Device{
+	certify(dev, placement, opt)
+	if per == nil {
+		fillSlots(dev, tl, placement)
+		dev.Waits = waits(problem, uses, placement)
+		certifyWitness(dev, placement.Witness)
+	} else {
+		fillPeriodic(dev, tl, per, c, placement)
+		if err := a.orderPeriodic(ctx, dev, opt); err != nil {
+			return nil, none, fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)
+		}
+		bounds(dev, per.Envelope(tl, c.end))
+	}
+	row := compiledDevice(dev, placement, it)
+	unforbidden := tl.PeakAllocated.Bytes
+	if per != nil {
+		describeSteadyState(&row, dev, tl, per, c.end)
+		if free, _ := lifespan.FindPeriodic(tl, it, lifespan.EndRequested); free != nil {
+			unforbidden = envelope(tl, free, lifespan.EndRequested)
+		}
+	}
+	forbid(&row, opt, int64(unforbidden))
+	return dev, row, nil
+}
+
+// describe is what a plan of either mode says of the recording.
+func describe(d *trace.Device, tl *lifespan.Timeline, it lifespan.Iterations, opt planOptions) *planfile.Device {
+	return &planfile.Device{
 		Ordinal:              uint32(d.Ordinal),
 		Rank:                 -1,
 		Mode:                 planfile.ModeRecorded,
@@ -83,22 +123,41 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 		Fingerprint:          d.Fingerprint(),
 		Events:               uint64(tl.Events),
 		Alignment:            planAlignment,
-		ArenaBytes:           uint64(placement.Makespan),
 		PeakAllocated:        uint64(tl.PeakAllocated.Bytes),
 		PeakActive:           uint64(tl.PeakActive.Bytes),
-		RecordedPeakReserved: uint64(recorded.PeakReserved),
+		RecordedPeakReserved: uint64(baseline.FromRecording(d).PeakReserved),
 		Iterations:           uint32(it.Count),
 		SteadyStart:          uint64(it.SteadyStart),
-		Certificate: planfile.Certificate{
-			Kind:       planfile.BoundLoad,
-			LowerBound: uint64(placement.MaxLoad.Load),
-			At:         uint64(placement.MaxLoad.At),
-			Gap:        uint64(placement.Makespan - placement.MaxLoad.Load),
-		},
 	}
-	fillSlots(dev, tl, placement)
-	dev.Waits = waits(dev, packing.Reuses(problem, placement))
-	return dev, compiledDevice(dev, placement, it), nil
+}
+
+// certify writes how large the plan is, and the load that proves how small it
+// could be.
+func certify(dev *planfile.Device, pl packing.Placement, opt planOptions) {
+	dev.ArenaBytes = uint64(pl.Makespan)
+	dev.Certificate = planfile.Certificate{
+		Kind:       boundKind(opt),
+		LowerBound: uint64(pl.MaxLoad.Load),
+		At:         uint64(pl.MaxLoad.At),
+		Gap:        uint64(pl.Makespan - pl.MaxLoad.Load),
+	}
+}
+
+// certifyWitness replaces the load by a larger bound, where the packer has a
+// witness for one: slots that need so much among themselves. A witness that takes
+// verify more trials than it allows itself is not used.
+func certifyWitness(dev *planfile.Device, w *packing.Witness) {
+	if w == nil || dev.Certificate.Kind != planfile.BoundLoad {
+		return
+	}
+	load := dev.Certificate
+	dev.Certificate = planfile.Certificate{Kind: planfile.BoundWitness, LowerBound: uint64(w.Bytes), Gap: dev.ArenaBytes - uint64(w.Bytes)}
+	for _, b := range w.Buffers {
+		dev.Certificate.Witness = append(dev.Certificate.Witness, uint32(b))
+	}
+	if len(verify.Plan(&planfile.Plan{Devices: []planfile.Device{*dev}}, nil)) > 0 {
+		dev.Certificate = load
+	}
 }
 
 func lifespanEnd(end planfile.EndKind) lifespan.End {
@@ -138,7 +197,10 @@ func fillSlots(dev *planfile.Device, tl *lifespan.Timeline, pl packing.Placement
 			Offset:       uint64(pl.Offsets[i]),
 			Size:         uint64(b.Size),
 			Requested:    uint64(b.Requested),
+			Least:        uint64(b.Requested),
 			Stream:       s,
+			Occurrences:  1,
+			Cell:         planfile.NoCell,
 		}
 		if b.Resident {
 			slot.Flags |= planfile.SlotResident
@@ -150,31 +212,11 @@ func fillSlots(dev *planfile.Device, tl *lifespan.Timeline, pl packing.Placement
 	}
 }
 
-// waits keeps those reuses that the device must order: the earlier owner ran
-// on another stream, or its free was still pending when the later one began.
-func waits(dev *planfile.Device, reuses []packing.Reuse) []planfile.Wait {
-	var out []planfile.Wait
-	for _, r := range reuses {
-		earlier, later := &dev.Slots[r.Earlier], &dev.Slots[r.Later]
-		var kind planfile.WaitKind
-		if earlier.Stream != later.Stream {
-			kind |= planfile.WaitCrossStream
-		}
-		if earlier.CompletedEnd > later.Start {
-			kind |= planfile.WaitPending
-		}
-		if kind != 0 {
-			out = append(out, planfile.Wait{Later: uint32(r.Later), Earlier: uint32(r.Earlier), Kind: kind})
-		}
-	}
-	return out
-}
-
 func compiledDevice(dev *planfile.Device, pl packing.Placement, it lifespan.Iterations) report.CompiledDevice {
 	return report.CompiledDevice{
 		Device:               int(dev.Ordinal),
 		Mode:                 dev.Mode.String(),
-		Buffers:              len(dev.Slots),
+		Buffers:              allocations(dev),
 		PeakAllocated:        int64(dev.PeakAllocated),
 		PeakActive:           int64(dev.PeakActive),
 		RecordedPeakReserved: int64(dev.RecordedPeakReserved),
@@ -185,7 +227,7 @@ func compiledDevice(dev *planfile.Device, pl packing.Placement, it lifespan.Iter
 		Iterations:           it.Count,
 		IterationSource:      it.Source,
 		SteadyStart:          int64(it.SteadyStart),
-		Waits:                len(dev.Waits),
+		Waits:                accountWaits(dev),
 		Heuristic:            pl.Heuristic,
 		TimeLimitHit:         pl.TimeLimitHit,
 	}

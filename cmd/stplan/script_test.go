@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,8 +12,11 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -38,10 +42,30 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			root, err := os.Getwd()
 			env.Setenv("EXAMPLES", root+"/../../examples")
+			env.Setenv("VECTORS", root+"/../../internal/planfile/testdata/vectors")
+			env.Setenv("PYTHON", python())
+			env.Setenv("FAKE_TORCH", filepath.Join(root, "../../runtime/torch/tests/fake"))
 			return err
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "python" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return python() != "", nil
 		},
 	})
 }
+
+// python is the interpreter itself, which a script can run without the home
+// folder that a version manager's python3 looks for; empty where there is none
+// that the recorder supports.
+var python = sync.OnceValue(func() string {
+	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable if sys.version_info >= (3, 9) else '')").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+})
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	// exits CODE COMMAND ARG...: runs it and demands this very exit code.
@@ -80,6 +104,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		ts.Check(err)
 		ts.Check(w.Close())
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), buf.Bytes(), 0o666))
+	},
+	// vector NAME FILE: the plan of one of internal/planfile's test vectors.
+	"vector": func(ts *testscript.TestScript, neg bool, args []string) {
+		text, err := os.ReadFile(ts.MkAbs(ts.Getenv("VECTORS") + "/" + args[0] + ".vec"))
+		ts.Check(err)
+		_, body, _ := strings.Cut(string(text), "\n\n")
+		data, err := hex.DecodeString(strings.ReplaceAll(body, "\n", ""))
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o666))
 	},
 	// head BYTES FILE OUT: the first bytes of a file; negative leaves out so
 	// many at the end.

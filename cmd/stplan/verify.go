@@ -85,7 +85,7 @@ func (a *app) checkPlan(p *planfile.Plan, res *verified) {
 	res.Violations = append(res.Violations, verify.Plan(p, bar.update)...)
 	res.Devices = len(p.Devices)
 	for i := range p.Devices {
-		res.Buffers += len(p.Devices[i].Slots)
+		res.Buffers += allocations(&p.Devices[i])
 		res.Waits += len(p.Devices[i].Waits)
 	}
 }

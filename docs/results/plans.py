@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Compile, verify and compare every recording of a folder; print a Markdown table.
 
-    plans.py STPLAN FOLDER [--only SUBSTRING] [--expect MANIFEST.json] [--recorded NAME=CONF ...]
+    plans.py STPLAN FOLDER [--mode recorded|periodic|auto] [--only SUBSTRING] [--expect MANIFEST.json]
+             [--recorded NAME=CONF ...]
 
-For each recording: `compile`, `verify --trace`, `diff`. A row that fails any of
+For each recording: `compile`, `verify --trace`, `inspect --csv` whose largest
+offset + size has to be the plan's, `diff`. A row that fails any of
 them, whose self-check is not exact, or whose figures differ from those of
 --expect is marked, and the exit code is 1. Needs nothing but Python 3.
 """
@@ -23,10 +25,19 @@ def stplan(binary, *args):
     return done.stdout
 
 
-def measure(binary, trace, plan, recorded):
+def unrolled_bytes(binary, plan):
+    """The largest offset + size of the plan as CSV."""
+    rows = stplan(binary, "inspect", plan, "--csv").split("\n")[1:]
+    fields = (r.split(",") for r in rows if r)
+    return max(int(f[3]) + int(f[4]) for f in fields)
+
+
+def measure(binary, trace, plan, mode, recorded):
     """One row: what compile and diff say of one recording."""
-    compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json"))["devices"][0]
+    compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json", "--mode", mode))["devices"][0]
     stplan(binary, "verify", plan, "--trace", trace)
+    if unrolled_bytes(binary, plan) != compiled["plan_bytes"]:
+        raise RuntimeError(f"inspect: {unrolled_bytes(binary, plan)} bytes, compile: {compiled['plan_bytes']}")
     extra = ["--recorded-config", recorded] if recorded else []
     return compiled, json.loads(stplan(binary, "diff", plan, "--trace", trace, "--json", *extra))
 
@@ -54,16 +65,27 @@ def row(name, compiled, compared):
     plan = compared["plan"]
     sim = compared["simulated"]
     gap = "0" if plan["plan_bytes"] == plan["lower_bound_bytes"] else f"{100 * plan['gap']:.4f} %"
-    seconds = compiled["seconds"]
     return " | ".join([
         name, f"{compiled['buffers']:,}", str(compiled["iterations"]), gib(plan["lower_bound_bytes"]), gib(plan["plan_bytes"]), gap,
-        f"{seconds:.2f}", gib(compared["recorded"]["peak_reserved_bytes"]), gib(sim["native"]["peak_reserved_bytes"]),
+        f"{compiled['seconds']:.2f}", gib(compared["recorded"]["peak_reserved_bytes"]), gib(sim["native"]["peak_reserved_bytes"]),
         gib(sim["expandable"]["peak_reserved_bytes"]), f"{check['matched']:,} / {check['total']:,}", f"{plan['waits']:,}",
-    ])
+    ] + steady(compiled))
+
+
+def steady(compiled):
+    """The columns that only a periodic plan fills."""
+    state = compiled.get("steady_state")
+    if state is None:
+        return ["", "", "", "", ""]
+    bodies = state["phases"][1:]
+    return [
+        " + ".join(f"{b['passes']} × {b['slots']:,}" for b in bodies), f"{sum(b['optional_slots'] for b in bodies):,}",
+        f"{state['cell_bytes'] / 2**20:.1f}", f"{state['stray_bytes']:,}", f"{100 * state['envelope_cost']:.2f} %",
+    ]
 
 
 HEAD = ["recording", "buffers", "iterations", "lower bound GiB", "plan GiB", "gap", "seconds", "recorded GiB", "native GiB",
-        "expandable GiB", "self-check", "waits"]
+        "expandable GiB", "self-check", "waits", "passes × slots", "optional", "cells MiB", "strays B", "envelope"]
 
 
 def main():
@@ -71,6 +93,7 @@ def main():
     args.add_argument("stplan")
     args.add_argument("folder", type=pathlib.Path)
     args.add_argument("--only", default="")
+    args.add_argument("--mode", default="auto")
     args.add_argument("--expect", type=pathlib.Path)
     args.add_argument("--recorded", action="append", default=[], metavar="NAME=CONF")
     args = args.parse_args()
@@ -86,7 +109,7 @@ def main():
         for trace in traces:
             name = trace.name.split(".")[0]
             try:
-                compiled, compared = measure(args.stplan, trace, pathlib.Path(scratch) / "plan.bin", recorded.get(name, ""))
+                compiled, compared = measure(args.stplan, trace, pathlib.Path(scratch) / "plan.bin", args.mode, recorded.get(name, ""))
             except RuntimeError as problem:
                 bad.append(f"{name}: {problem}")
                 continue

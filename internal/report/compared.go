@@ -56,7 +56,10 @@ type OutOfMemory struct {
 // PlanRow is the plan under the same account.
 type PlanRow struct {
 	File               string   `json:"file"`
+	Mode               string   `json:"mode"`
 	PlanBytes          int64    `json:"plan_bytes"`
+	OffPlan            int64    `json:"off_plan_bytes"`      // what has no place in the plan, at its peak
+	PeakReserved       int64    `json:"peak_reserved_bytes"` // both, and never less than the peak allocated
 	LowerBound         int64    `json:"lower_bound_bytes"`
 	Gap                float64  `json:"gap"`
 	PeakAllocated      int64    `json:"peak_allocated_bytes"`
@@ -123,7 +126,7 @@ func (c *Compared) Write(w io.Writer) error {
 		add(c.Simulated.Configured.Settings+", simulated", *c.Simulated.Configured)
 	}
 	p := &c.Plan
-	t.Row("plan", Bytes(p.PlanBytes), Count(p.PlanBytes), Percent(p.Efficiency), Percent(p.FragmentationRatio), Bytes(p.Waste), "")
+	t.Row("plan ("+p.Mode+")", Bytes(p.PeakReserved), Count(p.PeakReserved), Percent(p.Efficiency), Percent(p.FragmentationRatio), Bytes(p.Waste), "")
 	if err := t.Write(w); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Compiled is the summary of one compilation, and what `compile --json`
@@ -30,10 +31,17 @@ type CompiledDevice struct {
 	Iterations           int     `json:"iterations"`
 	IterationSource      string  `json:"iteration_source"`
 	SteadyStart          int64   `json:"steady_start_event"`
-	Waits                int     `json:"waits"`
-	Heuristic            string  `json:"heuristic"`
-	TimeLimitHit         bool    `json:"time_limit_hit"`
-	Seconds              float64 `json:"seconds"`
+	Waits
+	// What the options forbid, and what that costs: the plan's bytes above the
+	// lower bound that holds without them; null where nothing is forbidden.
+	NoReusePending bool    `json:"no_reuse_pending"`
+	NoCrossStream  bool    `json:"no_cross_stream"`
+	Cost           *int64  `json:"cost_bytes"`
+	Heuristic      string  `json:"heuristic"`
+	TimeLimitHit   bool    `json:"time_limit_hit"`
+	Seconds        float64 `json:"seconds"`
+
+	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
 }
 
 // Write prints the summary for people.
@@ -53,15 +61,27 @@ func (d *CompiledDevice) write(w io.Writer) error {
 	fmt.Fprintf(w, "\ndevice %d: %s buffers, %s\n", d.Device, Count(d.Buffers), d.iterations())
 	var t Table
 	size := func(label string, n int64, note string) { t.Row("  "+label, Count(n)+" B", Bytes(n), note) }
-	size("recorded peak reserved", d.RecordedPeakReserved, "")
+	if d.RecordedPeakReserved > 0 {
+		size("recorded peak reserved", d.RecordedPeakReserved, "")
+	}
 	size("peak allocated", d.PeakAllocated, "")
 	size("plan", d.PlanBytes, "")
 	size("lower bound", d.LowerBound, "")
-	size("saved", d.RecordedPeakReserved-d.PlanBytes, Percent(d.saving()))
+	if d.RecordedPeakReserved > 0 {
+		size("saved", d.RecordedPeakReserved-d.PlanBytes, Percent(d.saving()))
+	}
+	if d.Cost != nil {
+		size("cost of "+d.forbidden(), *d.Cost, Percent(GapShare(d.PlanBytes, d.PlanBytes-*d.Cost)))
+	}
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "  gap to the lower bound: %s\n  stream-ordered waits: %s\n", Gap(d.PlanBytes, d.LowerBound), Count(d.Waits))
+	if d.Steady != nil {
+		if err := d.Steady.write(w); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "  gap to the lower bound: %s\n  stream-ordered waits: %s\n", Gap(d.PlanBytes, d.LowerBound), d.Waits.Line())
 	return err
 }
 
@@ -69,14 +89,23 @@ func (d *CompiledDevice) iterations() string {
 	if d.Iterations == 0 {
 		return "no repeating iterations found"
 	}
-	return fmt.Sprintf("%s iterations (%s), steady from event %s", Count(d.Iterations), d.IterationSource, Count(d.SteadyStart))
+	return fmt.Sprintf("%s iterations (%s), steady from event %s, mode %s", Count(d.Iterations), d.IterationSource, Count(d.SteadyStart), d.Mode)
 }
 
-// saving is the share of the recorded reserved bytes that the plan does not
-// need; negative where it needs more.
-func (d *CompiledDevice) saving() float64 {
-	if d.RecordedPeakReserved == 0 {
-		return 0
+// forbidden names the options that forbid waits.
+func (d *CompiledDevice) forbidden() string {
+	var names []string
+	if d.NoReusePending {
+		names = append(names, "--no-reuse-pending")
 	}
+	if d.NoCrossStream {
+		names = append(names, "--no-cross-stream")
+	}
+	return strings.Join(names, " ")
+}
+
+// saving is the share of the recorded reserved bytes, which are not 0, that the
+// plan does not need; negative where it needs more.
+func (d *CompiledDevice) saving() float64 {
 	return 1 - float64(d.PlanBytes)/float64(d.RecordedPeakReserved)
 }

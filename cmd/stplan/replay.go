@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+type replayFlags struct {
+	noPlan    bool
+	addresses string
+	json      bool
+	device    int
+	inject    float64
+	seed      uint64
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay PLAN.bin TRACE | replay --no-plan TRACE",
+		Short: "Serve a recording with the runtime, on a device that is none",
+		Long: `replay drives the runtime that a training process loads over the requests of a
+recording, on a device whose memory is addresses only, and says what it reserves
+and how much of it the plan served. A free arrives when the program asks for it;
+what delayed it in the recording is a stream that uses the buffer too. The plan
+may be that of another recording. --no-plan serves the recording from one
+best-fit pool.
+
+Each address that is handed out is judged by a checker that shares no code with
+the runtime: no memory may be in use, nor used before by a stream that has not
+been waited for. Exit code 1 where one is.
+
+--inject disturbs the program: at that rate, allocations with their frees are
+left out, added, doubled or swapped with their successor. Figures of what is on
+plan then count what is left of the recording.
+
+--addresses writes event,size,address,source for each allocation: the event's
+index in the device's list, bytes as requested, the address in one flat space,
+and where it came from: plan, gap (memory that was there) or grow (new memory).`,
+		Example: `  stplan replay run.bin run.pickle.gz
+  stplan replay run.bin other.pickle.gz --json
+  stplan replay --no-plan run.pickle.gz --addresses out.csv`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.noPlan {
+				return exactArgs("TRACE")(cmd, args)
+			}
+			return exactArgs("PLAN.bin", "TRACE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := demandValues(cmd, "addresses"); err != nil {
+				return err
+			}
+			return a.runReplay(args, f, cmd.Flags().Changed("device"))
+		},
+	}
+	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve the recording without a plan")
+	cmd.Flags().StringVar(&f.addresses, "addresses", "", "write each allocation's address to this CSV file")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
+	cmd.Flags().Float64Var(&f.inject, "inject", 0, "disturb the program at this rate, from 0 to 1")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of --inject: the same seed disturbs in the same way")
+	return cmd
+}
+
+// replayed is what `replay --json` prints. Bytes are of requests rounded up to
+// 512; shares are of the recording's allocations.
+type replayed struct {
+	Trace              string  `json:"trace"`
+	Plan               *string `json:"plan"`
+	Device             int     `json:"device"`
+	PeakAllocated      uint64  `json:"peak_allocated_bytes"`
+	PeakReserved       uint64  `json:"peak_reserved_bytes"`
+	Efficiency         float64 `json:"efficiency"`
+	Allocations        int     `json:"allocations"`
+	PlannedAllocations int     `json:"planned_allocations"`
+	PlannedFraction    float64 `json:"planned_fraction"`
+	PlannedBytes       float64 `json:"planned_bytes_fraction"`
+	FromGaps           int     `json:"gap_allocations"`
+	FromGrowth         int     `json:"grow_allocations"`
+	DriftEvents        uint64  `json:"drift_events"`
+	Resyncs            uint64  `json:"resyncs"`
+	Clashes            uint64  `json:"clashes"`
+	Waits              uint64  `json:"waits"`
+	Overlaps           int     `json:"overlaps"`
+}
+
+func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
+	tracePath := args[len(args)-1]
+	if !(f.inject >= 0 && f.inject <= 1) {
+		return fmt.Errorf("--inject: expected a rate from 0 to 1, found %v", f.inject)
+	}
+	var p *planfile.Plan
+	var err error
+	if !f.noPlan {
+		if err := oneStdin(args[0], tracePath, "PLAN.bin", "TRACE"); err != nil {
+			return err
+		}
+		a.outputs.read(args[0])
+		if p, err = a.readPlan(args[0]); err != nil {
+			return err
+		}
+	}
+	t, err := a.readTrace(tracePath, trace.Options{})
+	if err != nil {
+		return err
+	}
+	d, err := replayDevice(t, f.device, chosen)
+	if err != nil {
+		return err
+	}
+	out := &replayed{Trace: t.Name, Device: d.Ordinal}
+	if p != nil {
+		name := inputName(args[0])
+		out.Plan = &name
+	}
+	result, program, err := a.replayOne(d, p, f, out)
+	if err != nil {
+		return err
+	}
+	if f.addresses != "" {
+		if err := a.writeOutput(f.addresses, func(w io.Writer) error { return writeAddresses(w, program, result) }); err != nil {
+			return err
+		}
+	}
+	if err := out.print(a.stdout, f.json); err != nil {
+		return err
+	}
+	if result.Overlaps > 0 {
+		return &negative{fmt.Sprintf("%s: %d overlaps: %s", t.Name, result.Overlaps, result.First)}
+	}
+	return nil
+}
+
+// replayDevice picks the device: the only one with allocations, unless one was
+// chosen.
+func replayDevice(t *trace.Trace, ordinal int, chosen bool) (*trace.Device, error) {
+	var found []*trace.Device
+	for i := range t.Devices {
+		d := &t.Devices[i]
+		if hasAllocations(d) && (!chosen || d.Ordinal == ordinal) {
+			found = append(found, d)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case chosen:
+		return nil, fmt.Errorf("%s: no allocations on device %d", t.Name, ordinal)
+	case len(found) == 0:
+		return nil, fmt.Errorf("%s: no allocations", t.Name)
+	}
+	return nil, &hinted{fmt.Errorf("%s: %d devices, and replay takes one", t.Name, len(found)), "choose with --device"}
+}
+
+// replayGranularity is what a device gives memory in: the granularity of CUDA's
+// virtual memory.
+const replayGranularity = 2 << 20
+
+// replayCapacity is more memory than any device has.
+const replayCapacity = 1 << 50
+
+// replayOne replays one device and fills out.
+func (a *app) replayOne(d *trace.Device, p *planfile.Plan, f replayFlags, out *replayed) (*replay.Result, *replay.Program, error) {
+	tl, err := lifespan.Build(d)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", out.Trace, err)
+	}
+	program := replay.NewProgram(tl)
+	if f.inject > 0 {
+		program = program.Disturb(f.inject, f.seed)
+	}
+	var data []byte
+	ordinal := d.Ordinal
+	if p != nil {
+		if ordinal, err = a.planFor(p, d, *out.Plan); err != nil {
+			return nil, nil, err
+		}
+		if data, err = planfile.Encode(p); err != nil {
+			return nil, nil, &bug{err}
+		}
+	}
+	device, err := cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true})
+	if err != nil {
+		return nil, nil, planRefused(err)
+	}
+	defer device.Close()
+	result, err := replay.Run(program, runtimeAllocator{device})
+	if err != nil {
+		return nil, nil, &bug{fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err)}
+	}
+	out.fill(program, result, device.Counters())
+	return result, program, nil
+}
+
+// planRefused tells a runtime that was left out of this build from one that
+// refuses what the Go reader accepts, which is a bug in one of the two.
+func planRefused(err error) error {
+	if errors.Is(err, cuda.ErrNotBuilt) {
+		return err
+	}
+	return &bug{err}
+}
+
+// planFor picks the plan's device: that of the same ordinal, or the only one.
+// Whether it was made from this recording is worth a note only.
+func (a *app) planFor(p *planfile.Plan, d *trace.Device, name string) (int, error) {
+	of := &p.Devices[0]
+	if len(p.Devices) > 1 {
+		var err error
+		if of, err = planDeviceByOrdinal(p, d.Ordinal, name); err != nil {
+			return 0, err
+		}
+	}
+	if of.Fingerprint != d.Fingerprint() {
+		a.note("%s: the plan was made from another recording", name)
+	}
+	return int(of.Ordinal), nil
+}
+
+func (r *replayed) fill(p *replay.Program, result *replay.Result, c cuda.Counters) {
+	r.PeakAllocated, r.PeakReserved = c.PeakAllocated, c.PeakReserved
+	r.Efficiency = report.Account{PeakAllocated: int64(c.PeakAllocated), PeakReserved: int64(c.PeakReserved)}.Efficiency()
+	r.DriftEvents, r.Resyncs, r.Clashes, r.Waits = c.DriftEvents, c.Resyncs, c.Clashes, c.Waits
+	r.Overlaps = result.Overlaps
+	var all, planned trace.Bytes
+	for _, at := range result.Placements {
+		q := &p.Requests[at.Request]
+		if !q.Original {
+			continue
+		}
+		r.Allocations++
+		all += replay.Aligned(q.Requested)
+		switch cuda.Source(at.Source) {
+		case cuda.FromPlan:
+			r.PlannedAllocations++
+			planned += replay.Aligned(q.Requested)
+		case cuda.FromGap:
+			r.FromGaps++
+		case cuda.FromGrow:
+			r.FromGrowth++
+		}
+	}
+	r.PlannedFraction = float64(r.PlannedAllocations) / float64(max(1, r.Allocations))
+	r.PlannedBytes = float64(planned) / float64(max(1, all))
+}
+
+func (r *replayed) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(w, r)
+	}
+	out := bufio.NewWriter(w)
+	how := "without a plan"
+	if r.Plan != nil {
+		how = "with " + *r.Plan
+	}
+	fmt.Fprintf(out, "%s: device %d, %s\n", r.Trace, r.Device, how)
+	row := func(label, value string) { fmt.Fprintf(out, "  %-16s%s\n", label, value) }
+	row("peak allocated", report.Count(r.PeakAllocated)+" B  "+report.Bytes(r.PeakAllocated))
+	row("peak reserved", report.Count(r.PeakReserved)+" B  "+report.Bytes(r.PeakReserved))
+	row("efficiency", report.Percent(r.Efficiency))
+	row("allocations", fmt.Sprintf("%s: %s on plan (%s, of the bytes %s), %s in gaps, %s by growing", report.Count(r.Allocations),
+		report.Count(r.PlannedAllocations), report.Percent(r.PlannedFraction), report.Percent(r.PlannedBytes), report.Count(r.FromGaps), report.Count(r.FromGrowth)))
+	row("drift", fmt.Sprintf("left the plan's sequence %s times, found again elsewhere %s times, %s places taken", report.Count(r.DriftEvents), report.Count(r.Resyncs), report.Count(r.Clashes)))
+	row("waits", report.Count(r.Waits))
+	row("overlaps", report.Count(r.Overlaps))
+	return out.Flush()
+}
+
+// runtimeAllocator is the runtime as package replay drives it.
+type runtimeAllocator struct{ device *cuda.Device }
+
+func (r runtimeAllocator) Malloc(size, stream uint64) (uint64, int, error) {
+	address, source, err := r.device.Malloc(size, stream)
+	return address - cuda.Base, int(source), err
+}
+
+func (r runtimeAllocator) Free(address, stream uint64) error {
+	return r.device.Free(address+cuda.Base, stream)
+}
+
+func (r runtimeAllocator) RecordStream(address, stream uint64) error {
+	return r.device.RecordStream(address+cuda.Base, stream)
+}
+
+func (r runtimeAllocator) Operations(into []replay.Operation) []replay.Operation {
+	var from [16]cuda.Operation
+	for _, o := range r.device.Operations(from[:0]) {
+		into = append(into, replay.Operation(o))
+	}
+	return into
+}
+
+// writeAddresses writes where each allocation event was served.
+func writeAddresses(w io.Writer, p *replay.Program, result *replay.Result) error {
+	names := map[cuda.Source]string{cuda.FromPlan: "plan", cuda.FromGap: "gap", cuda.FromGrow: "grow"}
+	out := bufio.NewWriterSize(w, 1<<16)
+	out.WriteString("event,size,address,source\n")
+	for _, at := range result.Placements {
+		if q := &p.Requests[at.Request]; q.Event >= 0 {
+			fmt.Fprintf(out, "%d,%d,%d,%s\n", q.Event, q.Requested, at.Address, names[cuda.Source(at.Source)])
+		}
+	}
+	return out.Flush()
+}

@@ -1,0 +1,56 @@
+package report
+
+import (
+	"fmt"
+	"io"
+)
+
+// SteadyState is what a periodic plan says beyond a recorded one. Sizes are
+// bytes, events those of the device's list.
+type SteadyState struct {
+	CutEvent     int64   `json:"cut_event"`           // where the prologue ends
+	EndEvent     int64   `json:"end_event"`           // after the last recorded pass
+	Passes       int     `json:"passes"`              // recorded
+	Cells        int     `json:"cells"`               // places that cross the seam
+	CellBytes    int64   `json:"cell_bytes"`          // of all of them
+	StrayBytes   int64   `json:"stray_bytes"`         // off plan in one pass, at most
+	RecordedPeak int64   `json:"recorded_peak_bytes"` // load of the recording up to the end event, strays apart
+	EnvelopeCost float64 `json:"envelope_cost"`       // lower bound / recorded peak - 1
+	Phases       []Phase `json:"phases"`
+}
+
+// Phase is the prologue or one body of a periodic plan. Length counts events of
+// the prologue, and allocations of a body.
+type Phase struct {
+	Kind       string  `json:"kind"`
+	Passes     int     `json:"passes"`
+	Length     int64   `json:"length"`
+	Slots      int     `json:"slots"`
+	Optional   int     `json:"optional_slots"` // that not every recorded pass had
+	Strays     int     `json:"stray_slots"`
+	Makespan   int64   `json:"makespan_bytes"`
+	LowerBound int64   `json:"lower_bound_bytes"`
+	Gap        float64 `json:"gap"`
+}
+
+func (s *SteadyState) write(w io.Writer) error {
+	t := Table{}
+	t.Row("  phase", "passes", "slots", "optional", "off plan", "plan", "lower bound", "gap")
+	bodies := 0
+	for i := range s.Phases {
+		p := &s.Phases[i]
+		name := p.Kind
+		if p.Kind == "body" {
+			bodies++
+			name = fmt.Sprintf("body %d", bodies)
+		}
+		t.Row("  "+name, Count(p.Passes), Count(p.Slots), Count(p.Optional), Count(p.Strays), Bytes(p.Makespan), Bytes(p.LowerBound), Gap(p.Makespan, p.LowerBound))
+	}
+	fmt.Fprintln(w)
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n  cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%\n",
+		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost)
+	return err
+}
