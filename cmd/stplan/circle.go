@@ -18,7 +18,7 @@ type circle struct {
 	base    []packing.Time // where each phase begins, and where the last ends
 	problem *packing.Problem
 	uses    []packing.Use // of each buffer
-	streams map[uint64]int32
+	streams streamTable   // in the plan's order
 	// The buffer of the problem that each slot is: of the prologue first, then
 	// of the allocation slots of each body. -1 for a stray.
 	slots [][]int32
@@ -26,7 +26,7 @@ type circle struct {
 }
 
 func newCircle(tl *lifespan.Timeline, per *lifespan.Periodic, end lifespan.End) *circle {
-	c := &circle{end: end, problem: &packing.Problem{Alignment: planAlignment}, streams: map[uint64]int32{}, base: []packing.Time{0, packing.Time(per.Cut)}}
+	c := &circle{end: end, problem: &packing.Problem{Alignment: planAlignment}, base: []packing.Time{0, packing.Time(per.Cut)}}
 	for i := range per.Bodies {
 		c.base = append(c.base, c.base[i+1]+packing.Time(per.Bodies[i].Length))
 	}
@@ -46,21 +46,11 @@ func (c *circle) add(b packing.Buffer, u packing.Use) int32 {
 	return int32(len(c.problem.Buffers) - 1)
 }
 
-// stream numbers the streams in the order of their first slot, as the plan does.
-func (c *circle) stream(handle uint64) int32 {
-	s, ok := c.streams[handle]
-	if !ok {
-		s = int32(len(c.streams))
-		c.streams[handle] = s
-	}
-	return s
-}
-
 func (c *circle) prologue(tl *lifespan.Timeline, per *lifespan.Periodic) {
 	of := make([]int32, len(per.Prologue))
 	for i, s := range per.Prologue {
 		b := &tl.Buffers[s.Buffer]
-		end, stream := packing.Time(s.Until(c.end, per.Cut)), c.stream(b.Stream)
+		end, stream := packing.Time(s.Until(c.end, per.Cut)), c.streams.of(b.Stream)
 		switch {
 		case s.Cell >= 0:
 			of[i] = -1 // see addCells
@@ -78,11 +68,11 @@ func (c *circle) body(phase int, body *lifespan.Body) {
 	of := make([]int32, len(body.Slots))
 	at := func(t int) packing.Time { return c.base[phase] + packing.Time(t) }
 	for _, s := range body.Entering {
-		c.stream(s.Stream)
+		c.streams.of(s.Stream)
 	}
 	for i := range body.Slots {
 		s := &body.Slots[i]
-		stream := c.stream(s.Stream)
+		stream := c.streams.of(s.Stream)
 		of[i] = -1
 		if !s.Stray && s.Cell < 0 {
 			of[i] = c.add(packing.Buffer{Start: at(s.Start), End: at(s.Until(c.end, body.Length)), Size: packing.Bytes(s.Size)},
@@ -111,7 +101,7 @@ func (c *circle) addCells(tl *lifespan.Timeline, per *lifespan.Periodic) {
 		for _, s := range per.Bodies[i].Slots {
 			if s.Cell >= 0 {
 				full[s.Cell] = append(full[s.Cell], stretch{from + packing.Time(s.Start), to})
-				streams[s.Cell] = c.stream(s.Stream)
+				streams[s.Cell] = c.streams.of(s.Stream)
 			}
 		}
 	}

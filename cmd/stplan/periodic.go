@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
@@ -15,7 +14,7 @@ import (
 // steadyState is the recording's steady state, or nil where the plan is to be of
 // the recorded process: asked for, or because nothing repeats, or because the
 // envelope of its passes would take more memory than the recording reserved.
-func (a *app) steadyState(name string, d *trace.Device, tl *lifespan.Timeline, it lifespan.Iterations, opt planOptions) (*lifespan.Periodic, error) {
+func (a *app) steadyState(name string, dev *planfile.Device, tl *lifespan.Timeline, it lifespan.Iterations, opt planOptions) (*lifespan.Periodic, error) {
 	if opt.mode == planfile.ModeRecorded {
 		return nil, nil
 	}
@@ -23,18 +22,18 @@ func (a *app) steadyState(name string, d *trace.Device, tl *lifespan.Timeline, i
 	per, why := lifespan.FindPeriodic(tl, it, end)
 	switch {
 	case per == nil && opt.mode == planfile.ModePeriodic:
-		return nil, fmt.Errorf("%s: device %d: no periodic plan: %s", name, d.Ordinal, why)
+		return nil, fmt.Errorf("%s: device %d: no periodic plan: %s", name, dev.Ordinal, why)
 	case per == nil && it.Count == 0:
 		return nil, nil // the summary says that nothing repeats
 	case per == nil:
-		a.note("%s: device %d: the plan is of the recorded process only: %s", name, d.Ordinal, why)
+		a.note("%s: device %d: the plan is of the recorded process only: %s", name, dev.Ordinal, why)
 		return nil, nil
 	case opt.mode == planfile.ModePeriodic:
 		return per, nil
 	}
-	if bound, limit := envelope(tl, per, end), worthwhile(d, tl); bound > limit {
+	if bound, limit := envelope(tl, per, end), worthwhile(dev, tl); bound > limit {
 		a.note("%s: device %d: the plan is of the recorded process only: one that fits every pass takes at least %s, and beyond %s it is not worth it (--mode periodic makes it)",
-			name, d.Ordinal, report.Bytes(int64(bound)), report.Bytes(int64(limit)))
+			name, dev.Ordinal, report.Bytes(int64(bound)), report.Bytes(int64(limit)))
 		return nil, nil
 	}
 	return per, nil
@@ -44,9 +43,9 @@ func (a *app) steadyState(name string, d *trace.Device, tl *lifespan.Timeline, i
 // what everybody has: what the recording reserved. Where the recording does not
 // say, a quarter on top of what the program needed, which is about the most that
 // native allocation wastes.
-func worthwhile(d *trace.Device, tl *lifespan.Timeline) trace.Bytes {
-	if reserved := baseline.FromRecording(d).PeakReserved; reserved > 0 {
-		return reserved
+func worthwhile(dev *planfile.Device, tl *lifespan.Timeline) trace.Bytes {
+	if dev.RecordedPeakReserved > 0 {
+		return trace.Bytes(dev.RecordedPeakReserved)
 	}
 	return tl.PeakAllocated.Bytes / 4 * 5
 }
@@ -110,7 +109,7 @@ func (a *app) orderPeriodic(ctx context.Context, dev *planfile.Device, opt planO
 // slots of every phase, and which recorded pass had which slots.
 func fillPeriodic(dev *planfile.Device, tl *lifespan.Timeline, per *lifespan.Periodic, c *circle, pl packing.Placement) {
 	dev.SteadyStart, dev.SteadyEnd, dev.StrayBytes = uint64(per.Cut), uint64(per.End), uint64(per.StrayBytes)
-	f := periodicFiller{dev: dev, c: c, pl: pl, streams: map[uint64]uint32{}}
+	f := periodicFiller{dev: dev, c: c, pl: pl}
 	f.prologue(tl, per)
 	for i := range per.Bodies {
 		f.body(i+1, &per.Bodies[i])
@@ -121,21 +120,12 @@ func fillPeriodic(dev *planfile.Device, tl *lifespan.Timeline, per *lifespan.Per
 }
 
 type periodicFiller struct {
-	dev     *planfile.Device
-	c       *circle
-	pl      packing.Placement
-	streams map[uint64]uint32
+	dev *planfile.Device
+	c   *circle
+	pl  packing.Placement
 }
 
-func (f *periodicFiller) stream(handle uint64) uint32 {
-	s, ok := f.streams[handle]
-	if !ok {
-		s = uint32(len(f.dev.Streams))
-		f.streams[handle] = s
-		f.dev.Streams = append(f.dev.Streams, handle)
-	}
-	return s
-}
+func (f *periodicFiller) stream(handle uint64) uint32 { return uint32(f.c.streams.of(handle)) }
 
 // place gives slot s the offset and size of a buffer of the problem.
 func (f *periodicFiller) place(s *planfile.Slot, buffer int32) {

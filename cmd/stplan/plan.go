@@ -71,16 +71,19 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 		return nil, none, fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)
 	}
 	dev := describe(d, tl, it, opt)
-	per, err := a.steadyState(name, d, tl, it, opt)
+	per, err := a.steadyState(name, dev, tl, it, opt)
 	if err != nil {
 		return nil, none, err
 	}
-	problem := packingProblem(tl, lifespanEnd(opt.end))
-	uses := packingUses(tl)
 	var c *circle
-	if per != nil {
+	var problem *packing.Problem
+	var uses []packing.Use
+	if per == nil {
+		problem = packingProblem(tl, lifespanEnd(opt.end))
+		uses, dev.Streams = packingUses(tl)
+	} else {
 		c = newCircle(tl, per, lifespanEnd(opt.end))
-		problem, uses, dev.Mode = c.problem, c.uses, planfile.ModePeriodic
+		problem, uses, dev.Streams, dev.Mode = c.problem, c.uses, c.streams.handles, planfile.ModePeriodic
 	}
 	placement, err := a.place(ctx, fmt.Sprintf("packing device %d", d.Ordinal), problem, uses, opt, dev.Mode)
 	if err != nil {
@@ -91,7 +94,7 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 	}
 	certify(dev, placement, opt)
 	if per == nil {
-		fillSlots(dev, tl, placement)
+		fillSlots(dev, tl, uses, placement)
 		dev.Waits = waits(problem, uses, placement)
 		certifyWitness(dev, placement.Witness)
 	} else {
@@ -102,14 +105,10 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 		bounds(dev, per.Envelope(tl, c.end))
 	}
 	row := compiledDevice(dev, placement, it)
-	unforbidden := tl.PeakAllocated.Bytes
 	if per != nil {
 		describeSteadyState(&row, dev, tl, per, c.end)
-		if free, _ := lifespan.FindPeriodic(tl, it, lifespan.EndRequested); free != nil {
-			unforbidden = envelope(tl, free, lifespan.EndRequested)
-		}
 	}
-	forbid(&row, opt, int64(unforbidden))
+	forbid(&row, opt, tl, it)
 	return dev, row, nil
 }
 
@@ -177,19 +176,11 @@ func packingProblem(tl *lifespan.Timeline, end lifespan.End) *packing.Problem {
 	return p
 }
 
-// fillSlots writes one slot per buffer, in the same order, and the streams in
-// order of first use.
-func fillSlots(dev *planfile.Device, tl *lifespan.Timeline, pl packing.Placement) {
-	index := map[uint64]uint32{}
+// fillSlots writes one slot per buffer, in the same order.
+func fillSlots(dev *planfile.Device, tl *lifespan.Timeline, uses []packing.Use, pl packing.Placement) {
 	dev.Slots = make([]planfile.Slot, len(tl.Buffers))
 	for i := range tl.Buffers {
 		b := &tl.Buffers[i]
-		s, ok := index[b.Stream]
-		if !ok {
-			s = uint32(len(dev.Streams))
-			index[b.Stream] = s
-			dev.Streams = append(dev.Streams, b.Stream)
-		}
 		slot := planfile.Slot{
 			Start:        uint64(b.Start),
 			RequestedEnd: uint64(b.RequestedEnd),
@@ -198,7 +189,7 @@ func fillSlots(dev *planfile.Device, tl *lifespan.Timeline, pl packing.Placement
 			Size:         uint64(b.Size),
 			Requested:    uint64(b.Requested),
 			Least:        uint64(b.Requested),
-			Stream:       s,
+			Stream:       uint32(uses[i].Stream),
 			Occurrences:  1,
 			Cell:         planfile.NoCell,
 		}

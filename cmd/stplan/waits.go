@@ -10,23 +10,40 @@ import (
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
 )
 
+// streamTable numbers stream handles in the order in which they come up, which
+// is that of a plan's streams where slots come up in the plan's order.
+type streamTable struct {
+	index   map[uint64]int32
+	handles []uint64
+}
+
+func (t *streamTable) of(handle uint64) int32 {
+	s, ok := t.index[handle]
+	if !ok {
+		if t.index == nil {
+			t.index = map[uint64]int32{}
+		}
+		s = int32(len(t.handles))
+		t.index[handle] = s
+		t.handles = append(t.handles, handle)
+	}
+	return s
+}
+
 // packingUses tells the packer which reuses need a wait, buffer by buffer of
-// the problem that packingProblem makes. Streams are numbered as the plan does.
-func packingUses(tl *lifespan.Timeline) []packing.Use {
-	index := map[uint64]int32{}
-	uses := make([]packing.Use, len(tl.Buffers))
+// the problem that packingProblem makes. Uses name streams by their index in
+// the list of handles.
+func packingUses(tl *lifespan.Timeline) (uses []packing.Use, handles []uint64) {
+	var streams streamTable
+	uses = make([]packing.Use, len(tl.Buffers))
 	for i := range tl.Buffers {
 		b := &tl.Buffers[i]
-		s, ok := index[b.Stream]
-		if !ok {
-			s = int32(len(index))
-			index[b.Stream] = s
-		}
-		uses[i] = packing.Use{Stream: s, Settled: packing.Time(b.CompletedEnd)}
+		uses[i] = packing.Use{Stream: streams.of(b.Stream), Settled: packing.Time(b.CompletedEnd)}
 	}
-	return uses
+	return uses, streams.handles
 }
 
 // place packs the problem, or each stream by itself where memory must not go
@@ -69,15 +86,25 @@ func boundKind(opt planOptions) planfile.BoundKind {
 	return planfile.BoundLoad
 }
 
-// forbid adds to the summary which waits the options forbid, and what that
-// costs above bound, the lower bound without them: the load to the requested
-// ends, all streams together.
-func forbid(row *report.CompiledDevice, opt planOptions, bound int64) {
+// forbid adds to the summary which waits the options forbid, and what that costs
+// above the lower bound without them.
+func forbid(row *report.CompiledDevice, opt planOptions, tl *lifespan.Timeline, it lifespan.Iterations) {
 	row.NoReusePending, row.NoCrossStream = opt.end == planfile.EndCompleted, opt.noCrossStream
 	if row.NoReusePending || row.NoCrossStream {
-		cost := row.PlanBytes - bound
+		cost := row.PlanBytes - int64(freeBound(tl, it, row.Steady != nil))
 		row.Cost = &cost
 	}
+}
+
+// freeBound is the lower bound where no wait is forbidden: the load to the
+// requested ends, all streams together.
+func freeBound(tl *lifespan.Timeline, it lifespan.Iterations, periodic bool) trace.Bytes {
+	if periodic {
+		if free, _ := lifespan.FindPeriodic(tl, it, lifespan.EndRequested); free != nil {
+			return envelope(tl, free, lifespan.EndRequested)
+		}
+	}
+	return tl.PeakAllocated.Bytes
 }
 
 // waits are those reuses that the device must order.

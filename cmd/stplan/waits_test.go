@@ -53,7 +53,8 @@ func problemOf(b *testing.B, file string) (*packing.Problem, []packing.Use) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return packingProblem(tl, lifespan.EndRequested), packingUses(tl)
+	uses, _ := packingUses(tl)
+	return packingProblem(tl, lifespan.EndRequested), uses
 }
 
 func reportWaits(b *testing.B, p *packing.Problem, waits []packing.Wait, when string) {

@@ -59,8 +59,13 @@ func TestCruxReachesTheLoad(t *testing.T) {
 // TestCruxOnlyImproves on problems of all kinds, from a good layout and a bad
 // one.
 func TestCruxOnlyImproves(t *testing.T) {
-	rng := rand.New(rand.NewPCG(17, 18))
-	for i := range 90 {
+	onlyImproves(t, crux, rand.New(rand.NewPCG(17, 18)), 90)
+}
+
+// onlyImproves refines a good layout and a bad one of so many problems of all
+// kinds, and returns how often that gained.
+func onlyImproves(t *testing.T, refine refinement, rng *rand.Rand, problems int) (gained int) {
+	for i := range problems {
 		p := randomProblem(rng, 1+rng.IntN(150), 80, 1000)
 		switch i % 3 {
 		case 1:
@@ -72,15 +77,19 @@ func TestCruxOnlyImproves(t *testing.T) {
 		in := instanceOf(t, p)
 		first, _ := portfolio[0].run(alone(in))
 		for _, from := range []layout{first, bestRule(in)} {
-			l := refineFrom(in, crux, from, 2)
+			l := refineFrom(in, refine, from, 2)
 			if err := Validate(p, in.placement(l)); err != nil {
 				t.Fatalf("%v: %v", err, p.Buffers)
 			}
 			if l.makespan > from.makespan {
 				t.Fatalf("from %d to %d: %v", from.makespan, l.makespan, p.Buffers)
 			}
+			if l.makespan < from.makespan {
+				gained++
+			}
 		}
 	}
+	return gained
 }
 
 // TestRefinementsSameWithAnyWorkers on cases that end at the target and above

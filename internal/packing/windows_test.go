@@ -103,32 +103,7 @@ func TestWindowsGainWhereEverythingLivesNearThePeak(t *testing.T) {
 // TestWindowsOnlyImprove on problems of all kinds, from a good layout and a bad
 // one.
 func TestWindowsOnlyImprove(t *testing.T) {
-	rng := rand.New(rand.NewPCG(23, 24))
-	gained := 0
-	for i := range 30 {
-		p := randomProblem(rng, 1+rng.IntN(150), 80, 1000)
-		switch i % 3 {
-		case 1:
-			p = fullProblem(rng, 120, 60, 20)
-		case 2:
-			p = generate(pipeline{Layers: 2, Chunks: 1 + i%2, Stages: 2, MicroBatches: 4, Iterations: 2, PerLayer: 3, Jitter: rng.Float64() / 3}, uint64(i))
-		}
-		p.Alignment = Bytes(1 + rng.IntN(600))
-		in := instanceOf(t, p)
-		first, _ := portfolio[0].run(alone(in))
-		for _, from := range []layout{first, bestRule(in)} {
-			l := refineFrom(in, windows, from, 2)
-			if err := Validate(p, in.placement(l)); err != nil {
-				t.Fatalf("%v: %v", err, p.Buffers)
-			}
-			if l.makespan > from.makespan {
-				t.Fatalf("from %d to %d: %v", from.makespan, l.makespan, p.Buffers)
-			}
-			if l.makespan < from.makespan {
-				gained++
-			}
-		}
-	}
+	gained := onlyImproves(t, windows, rand.New(rand.NewPCG(23, 24)), 30)
 	if gained < 20 {
 		t.Errorf("expected a gain on most of 60, found one on %d", gained)
 	}
