@@ -32,7 +32,9 @@ func (c *checker) identity(p *Plan) fault {
 	case d.Mode != ModeRecorded && d.Mode != ModePeriodic:
 		return bad("mode", "%d, expected 1 (recorded) or 2 (periodic)", uint32(d.Mode))
 	case d.End != EndRequested && d.End != EndCompleted:
-		return bad("end", "%d, expected 1 (requested) or 2 (completed)", uint32(d.End))
+		return bad("end", "%d, expected 1 (requested) or 2 (completed)", uint16(d.End))
+	case d.Advice > AdvicePool:
+		return bad("advice", "%d, expected 0 (none) or 1 (serve without the plan)", uint16(d.Advice))
 	}
 	return fault{}
 }

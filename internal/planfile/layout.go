@@ -96,6 +96,7 @@ var ecma = crc64.MakeTable(crc64.ECMA)
 // reading and finding a field by name are visitors, so the layout of a record
 // is written down once.
 type visitor interface {
+	u16(name string, v *uint16)
 	u32(name string, v *uint32)
 	u64(name string, v *uint64)
 	i32(name string, v *int32)
@@ -106,7 +107,8 @@ func (d *Device) visit(v visitor) {
 	v.u32("ordinal", &d.Ordinal)
 	v.i32("rank", &d.Rank)
 	v.u32("mode", (*uint32)(&d.Mode))
-	v.u32("end", (*uint32)(&d.End))
+	v.u16("end", (*uint16)(&d.End))
+	v.u16("advice", (*uint16)(&d.Advice))
 	v.raw("fingerprint", d.Fingerprint[:])
 	v.u64("events", &d.Events)
 	v.u64("alignment", &d.Alignment)
@@ -189,6 +191,7 @@ func visitIndex(i *uint32, v visitor)  { v.u32("slot", i) }
 // writer appends fields, little endian.
 type writer struct{ buf []byte }
 
+func (w *writer) u16(_ string, v *uint16) { w.buf = binary.LittleEndian.AppendUint16(w.buf, *v) }
 func (w *writer) u32(_ string, v *uint32) { w.buf = binary.LittleEndian.AppendUint32(w.buf, *v) }
 func (w *writer) u64(_ string, v *uint64) { w.buf = binary.LittleEndian.AppendUint64(w.buf, *v) }
 func (w *writer) i32(_ string, v *int32) {
@@ -203,6 +206,11 @@ func (w *writer) pad() {
 // reader takes fields off the front of rest, which the caller has made long
 // enough.
 type reader struct{ rest []byte }
+
+func (r *reader) u16(_ string, v *uint16) {
+	*v = binary.LittleEndian.Uint16(r.rest)
+	r.rest = r.rest[2:]
+}
 
 func (r *reader) u32(_ string, v *uint32) {
 	*v = binary.LittleEndian.Uint32(r.rest)
@@ -256,6 +264,7 @@ func (f *finder) see(name string, n int) {
 	f.next += int64(n)
 }
 
+func (f *finder) u16(name string, _ *uint16) { f.see(name, 2) }
 func (f *finder) u32(name string, _ *uint32) { f.see(name, 4) }
 func (f *finder) u64(name string, _ *uint64) { f.see(name, 8) }
 func (f *finder) i32(name string, _ *int32)  { f.see(name, 4) }

@@ -35,7 +35,7 @@ func (m Mode) String() string {
 }
 
 // EndKind picks the end of a slot's live range that the plan was made for.
-type EndKind uint32
+type EndKind uint16
 
 // With EndRequested memory is reused from the moment the program frees it, and
 // Waits lists what the device has to order. With EndCompleted it is reused only
@@ -53,7 +53,27 @@ func (e EndKind) String() string {
 	case EndCompleted:
 		return "completed"
 	}
-	return fmt.Sprintf("end %d", uint32(e))
+	return fmt.Sprintf("end %d", uint16(e))
+}
+
+// Advice is what a plan says of its own use.
+type Advice uint16
+
+// AdvicePool: the pool alone, without the plan, costs less.
+const (
+	AdviceNone Advice = 0
+	AdvicePool Advice = 1
+)
+
+// String is what reports say of it: nothing without advice.
+func (a Advice) String() string {
+	switch a {
+	case AdviceNone:
+		return ""
+	case AdvicePool:
+		return "serve without the plan: the pool alone costs less"
+	}
+	return fmt.Sprintf("advice %d", uint16(a))
 }
 
 // BoundKind says why a lower bound is one.
@@ -149,6 +169,7 @@ type Device struct {
 	Rank        int32  // of the process in its job, -1 where unknown; the same for all devices
 	Mode        Mode
 	End         EndKind
+	Advice      Advice
 	Fingerprint [32]byte // of the recorded events: trace.Device.Fingerprint
 	Events      uint64   // entries in the device's list; no time is later
 	Alignment   uint64   // of every offset and size: a power of two, at least 512

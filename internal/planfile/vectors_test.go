@@ -126,6 +126,12 @@ func runVector(t *testing.T, v vector) {
 	}
 }
 
+func advised() *Plan {
+	p := minimal()
+	p.Devices[0].Advice = AdvicePool
+	return p
+}
+
 func writeVectors(t *testing.T) {
 	t.Helper()
 	old, err := filepath.Glob(vectorFolder + "/*.vec")
@@ -201,6 +207,7 @@ func goodVectors() []vector {
 		{"ok-periodic-completed", "a periodic plan for completed ends, a cell freed before its body begins and completed in it, another one never seen filled", "", encode(periodicCompleted())},
 		{"ok-periodic-words", "a body of 130 allocations, so of three words a pass", "", encode(periodicWide())},
 		{"ok-minimal", "one device without slots", "", encode(minimal())},
+		{"ok-advice", "a plan that does not pay", "", encode(advised())},
 		{"ok-several", "four devices, two of them without slots", "", encode(several)},
 		{"ok-largest", "every number at its largest", "", encode(large)},
 		{"ok-producer", "a producer of 16 bytes, so no padding, that is not ASCII", "", encode(&Plan{Producer: "stplan ½ – 日", Devices: minimal().Devices})},
@@ -345,6 +352,7 @@ func recordVectors() []vector {
 	device("presence", "a recorded plan with a word of presence", func(d *Device) { d.Passes = []Pass{{Phase: 0, Present: []uint64{1}}} })
 	device("end-0", "no kind of end", func(d *Device) { d.End = 0 })
 	device("end-unknown", "an unknown kind of end", func(d *Device) { d.End = 3 })
+	device("advice-unknown", "an unknown advice", func(d *Device) { d.Advice = 2 })
 	device("events", "more than 2^62 events", func(d *Device) { d.Events = maxNumber + 1 })
 	device("alignment-0", "no alignment", func(d *Device) { d.Alignment = 0 })
 	device("alignment-small", "an alignment under 512", func(d *Device) { d.Alignment = 256 })

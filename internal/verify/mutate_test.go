@@ -77,7 +77,7 @@ func harmless(path string, d *planfile.Device, t *trace.Trace) bool {
 	i := -1
 	fmt.Sscanf(path, ".Slots[%d]", &i)
 	switch name {
-	case "Rank", "Iterations":
+	case "Rank", "Iterations", "Advice":
 		return true
 	case "Offset", "Size", "Alignment", "ArenaBytes":
 		return naiveRight(d)
