@@ -56,25 +56,40 @@ func side(requests []Request) uint64 {
 // Run drives the allocator through the program. An error is one of the
 // allocator's; what it hands out is judged, not trusted.
 func Run(p *Program, a Allocator) (*Result, error) {
-	r := runner{program: p, allocator: a, side: side(p.Requests), address: make([]uint64, len(p.Requests))}
+	r := newRunner(p, a)
 	r.judge = newJudge(r.side)
-	for i, s := range p.steps {
-		if err := r.step(i, s); err != nil {
-			return nil, err
-		}
+	if err := r.run(); err != nil {
+		return nil, err
 	}
 	r.result.Overlaps, r.result.First, r.result.Waits = r.judge.overlaps, r.judge.first, r.judge.waits
 	return &r.result, nil
 }
+
+// Drive drives the allocator through the program as Run does, and judges nothing:
+// for figures that the allocator itself keeps. It does not ask for Operations.
+func Drive(p *Program, a Allocator) error { return newRunner(p, a).run() }
 
 type runner struct {
 	program   *Program
 	allocator Allocator
 	side      uint64
 	address   []uint64 // of each request
-	judge     *judge
+	judge     *judge   // nil: nothing is judged
 	result    Result
 	pending   []Operation
+}
+
+func newRunner(p *Program, a Allocator) *runner {
+	return &runner{program: p, allocator: a, side: side(p.Requests), address: make([]uint64, len(p.Requests))}
+}
+
+func (r *runner) run() error {
+	for i, s := range r.program.steps {
+		if err := r.step(i, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *runner) step(at int, s step) error {
@@ -86,7 +101,9 @@ func (r *runner) step(at int, s step) error {
 	case stepFree:
 		err = r.free(at, int(s.request), q)
 	case stepComplete:
-		r.judge.complete(int(s.request))
+		if r.judge != nil {
+			r.judge.complete(int(s.request))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("entry %d: %w", s.at.event, err)
@@ -101,6 +118,9 @@ func (r *runner) alloc(at, i int, q *Request) error {
 	}
 	r.operations(at)
 	r.address[i] = address
+	if r.judge == nil {
+		return nil
+	}
 	r.result.Placements = append(r.result.Placements, Placement{i, address, source})
 	r.judge.alloc(i, q, address)
 	return nil
@@ -112,7 +132,9 @@ func (r *runner) free(at, i int, q *Request) error {
 			return fmt.Errorf("recording a stream of %#x: %w", r.address[i], err)
 		}
 	}
-	r.judge.free(at, i)
+	if r.judge != nil {
+		r.judge.free(at, i)
+	}
 	if err := r.allocator.Free(r.address[i], q.Stream); err != nil {
 		return fmt.Errorf("freeing %#x: %w", r.address[i], err)
 	}
@@ -121,6 +143,9 @@ func (r *runner) free(at, i int, q *Request) error {
 }
 
 func (r *runner) operations(at int) {
+	if r.judge == nil {
+		return
+	}
 	r.pending = r.allocator.Operations(r.pending[:0])
 	for _, o := range r.pending {
 		r.judge.operation(at, o)

@@ -10,7 +10,13 @@ enum { NEAR_FIT_SHIFT = 3, NEAR_FITS = 16 };
 static sp_range *of_addr(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_addr)); }
 static sp_range *of_size(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_size)); }
 
-sp_range *sp_arena_chunk(size_t nodes) { return calloc(nodes, sizeof(sp_range)); }
+enum { CACHE_LINE = 64 };
+
+sp_range *sp_arena_chunk(size_t nodes) {
+  _Static_assert(sizeof(sp_range) % CACHE_LINE == 0, "nodes lie side by side");
+  sp_range *chunk = aligned_alloc(CACHE_LINE, nodes * sizeof *chunk);
+  return chunk == NULL ? NULL : memset(chunk, 0, nodes * sizeof *chunk);
+}
 
 void sp_arena_pool(sp_arena *a, sp_range *chunk, size_t nodes) {
   for (size_t i = 0; i < nodes; i++) {
@@ -29,19 +35,41 @@ static sp_range *draw(sp_arena *a) {
 }
 
 static void drop(sp_arena *a, sp_range *r) {
+  r->size = 0;
   r->next = a->pool;
   a->pool = r;
   a->pooled++;
 }
 
+/* hint is where the range of a block's address is remembered. Blocks are whole
+ * units of 512 bytes; the factor is 2^64 divided by the golden ratio (Knuth). */
+static size_t hint(uint64_t addr) { return (addr >> 9) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
+
+static int holds(const sp_range *r, uint64_t addr) { return r != NULL && addr - r->addr < r->size; }
+
+/* remembered is the range that holds a byte, if it is one of those remembered. */
+static sp_range *remembered(const sp_arena *a, uint64_t addr) {
+  if (holds(a->nearby[0], addr))
+    return a->nearby[0];
+  if (holds(a->nearby[1], addr))
+    return a->nearby[1];
+  sp_range *r = a->hints[hint(addr)];
+  return holds(r, addr) ? r : NULL;
+}
+
+static sp_tree *index_of(sp_arena *a, const sp_range *r) { return r->absent ? &a->absent : &a->gaps[r->zone]; }
+
 static void index_gap(sp_arena *a, sp_range *r) {
   r->taken = 0;
   r->by_size.major = r->size;
   r->by_size.minor = r->addr;
-  sp_tree_insert(&a->gaps[r->zone], &r->by_size);
+  sp_tree_insert(index_of(a, r), &r->by_size);
 }
 
-static void unindex_gap(sp_arena *a, sp_range *r) { sp_tree_erase(&a->gaps[r->zone], &r->by_size); }
+static void unindex_gap(sp_arena *a, sp_range *r) { sp_tree_erase(index_of(a, r), &r->by_size); }
+
+/* reindex_gap follows a free range's new bounds. */
+static void reindex_gap(sp_arena *a, sp_range *r) { sp_tree_rekey(index_of(a, r), &r->by_size, r->size, r->addr); }
 
 /* move changes where a range starts without changing its place in the order. */
 static void move(sp_range *r, uint64_t addr) { r->addr = r->by_addr.major = addr; }
@@ -57,7 +85,7 @@ static void link_before(sp_arena *a, sp_range *r, sp_range *next) {
   else
     next->prev = r;
   r->by_addr.major = r->addr;
-  sp_tree_insert(&a->all, &r->by_addr);
+  sp_tree_insert_between(&a->all, &r->by_addr, r->prev == NULL ? NULL : &r->prev->by_addr, next == NULL ? NULL : &next->by_addr);
 }
 
 static void unlink_range(sp_arena *a, sp_range *r) {
@@ -72,37 +100,69 @@ static void unlink_range(sp_arena *a, sp_range *r) {
 }
 
 static int mergeable(const sp_range *low, const sp_range *high) {
-  return low != NULL && high != NULL && !low->taken && !high->taken && !high->first && low->zone == high->zone;
+  return low != NULL && high != NULL && !low->taken && !high->taken && low->absent == high->absent &&
+         !high->first && low->zone == high->zone;
 }
 
-void sp_arena_give(sp_arena *a, sp_range *r) {
+/* settle indexes a range that is neither taken nor indexed, merged with its
+ * neighbours, and returns it. A neighbour that is indexed stays so. */
+static sp_range *settle(sp_arena *a, sp_range *r) {
   sp_range *low = r->prev, *high = r->next;
   r->taken = 0;
-  if (mergeable(r, high)) {
-    unindex_gap(a, high);
-    r->size += high->size;
-    sp_clock_merge(&r->uses, &high->uses);
-    unlink_range(a, high);
-  }
-  if (mergeable(low, r)) {
-    unindex_gap(a, low);
+  int below = mergeable(low, r), above = mergeable(r, high);
+  if (below) {
     low->size += r->size;
     sp_clock_merge(&low->uses, &r->uses);
     unlink_range(a, r);
-    r = low;
+    if (above) {
+      unindex_gap(a, high);
+      low->size += high->size;
+      sp_clock_merge(&low->uses, &high->uses);
+      unlink_range(a, high);
+    }
+    reindex_gap(a, low);
+    return low;
+  }
+  if (above) {
+    high->size += r->size;
+    high->first = r->first;
+    sp_clock_merge(&high->uses, &r->uses);
+    uint64_t addr = r->addr;
+    unlink_range(a, r);
+    move(high, addr);
+    reindex_gap(a, high);
+    return high;
   }
   index_gap(a, r);
+  return r;
 }
 
-void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows) {
+void sp_arena_give(sp_arena *a, sp_range *r) {
+  uint64_t addr = r->addr;
+  a->nearby[1] = a->hints[hint(addr)] = settle(a, r);
+}
+
+void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows, sp_presence presence) {
   sp_range *next = of_addr(sp_tree_at_least(&a->all, addr, 0));
   sp_range *r = draw(a);
   r->addr = addr;
   r->size = size;
   r->zone = (uint8_t)zone;
+  r->absent = presence == SP_ABSENT;
   link_before(a, r, next);
   r->first = !(grows && r->prev != NULL && r->prev->zone == zone && r->prev->addr + r->prev->size == addr);
-  sp_arena_give(a, r);
+  a->extents += r->first;
+  settle(a, r);
+}
+
+uint64_t sp_arena_largest(const sp_arena *a) {
+  uint64_t largest = 0;
+  for (int zone = 0; zone < SP_ZONES; zone++) {
+    const sp_range *r = of_size(sp_tree_at_most(&a->gaps[zone], UINT64_MAX, UINT64_MAX));
+    if (r != NULL && r->size > largest)
+      largest = r->size;
+  }
+  return largest;
 }
 
 sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream) {
@@ -119,54 +179,101 @@ sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uin
 
 sp_range *sp_arena_larger(const sp_range *gap) { return of_size(sp_tree_next(&gap->by_size)); }
 
+sp_range *sp_arena_next(const sp_tree *of, uint64_t size, uint64_t addr) { return of_size(sp_tree_at_least(of, size, addr)); }
+
+sp_range *sp_arena_holding(const sp_arena *a, uint64_t addr) {
+  sp_range *r = remembered(a, addr);
+  if (r != NULL)
+    return r;
+  r = of_addr(sp_tree_at_most(&a->all, addr, 0));
+  return holds(r, addr) ? r : NULL;
+}
+
+sp_range *sp_arena_below(const sp_arena *a, uint64_t addr) {
+  return addr == 0 ? NULL : of_addr(sp_tree_at_most(&a->all, addr - 1, UINT64_MAX));
+}
+
 sp_range *sp_arena_at(const sp_arena *a, uint64_t addr, uint64_t size) {
-  sp_range *r = of_addr(sp_tree_at_most(&a->all, addr, 0));
-  if (r == NULL || r->taken || addr - r->addr >= r->size || r->size - (addr - r->addr) < size)
-    return NULL;
-  return r;
+  sp_range *r = sp_arena_holding(a, addr);
+  return r == NULL || r->taken || r->absent || r->size - (addr - r->addr) < size ? NULL : r;
+}
+
+/* split begins a range of the same kind, not indexed, that has the first `size`
+ * bytes of another. */
+static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
+  sp_range *low = draw(a);
+  low->addr = r->addr;
+  low->size = size;
+  low->zone = r->zone;
+  low->absent = r->absent;
+  low->first = r->first;
+  low->uses = r->uses;
+  move(r, r->addr + size);
+  r->size -= size;
+  r->first = 0;
+  link_before(a, low, r);
+  return low;
 }
 
 sp_range *sp_arena_take(sp_arena *a, sp_range *gap, uint64_t addr, uint64_t size) {
-  uint64_t low = addr - gap->addr, high = gap->size - low - size;
-  unindex_gap(a, gap);
-  if (low > 0) {
-    sp_range *rest = draw(a);
-    rest->addr = gap->addr;
-    rest->size = low;
-    rest->zone = gap->zone;
-    rest->uses = gap->uses;
-    rest->first = gap->first;
-    gap->first = 0;
-    move(gap, addr);
-    link_before(a, rest, gap);
+  uint64_t low = addr - gap->addr;
+  sp_range *taken = gap;
+  if (low > 0 && low + size < gap->size) {
+    index_gap(a, split(a, gap, low));
+    taken = split(a, gap, size);
+    reindex_gap(a, gap);
+  } else if (low > 0) {
+    sp_range *rest = split(a, gap, low);
+    unindex_gap(a, gap);
     index_gap(a, rest);
+  } else if (size < gap->size) {
+    taken = split(a, gap, size);
+    reindex_gap(a, gap);
+  } else {
+    unindex_gap(a, gap);
   }
-  if (high > 0) {
-    sp_range *rest = draw(a);
-    rest->addr = addr + size;
-    rest->size = high;
-    rest->zone = gap->zone;
-    rest->uses = gap->uses;
-    link_before(a, rest, gap->next);
-    index_gap(a, rest);
-  }
-  gap->size = size;
-  gap->taken = 1;
-  gap->leaving = 0;
-  gap->recorded = 0;
-  return gap;
+  taken->taken = 1;
+  taken->leaving = 0;
+  taken->recorded = 0;
+  taken->step = SP_NO_STEP;
+  a->hints[hint(addr)] = taken;
+  a->nearby[0] = taken->next;
+  return taken;
 }
 
 sp_range *sp_arena_find(const sp_arena *a, uint64_t addr) {
-  sp_range *r = of_addr(sp_tree_at_most(&a->all, addr, 0));
+  sp_range *r = sp_arena_holding(a, addr);
   return r != NULL && r->addr == addr && r->taken ? r : NULL;
 }
 
-void sp_arena_cut(sp_arena *a, sp_range *gap, uint64_t addr, uint64_t end) {
-  sp_range *r = sp_arena_take(a, gap, addr, end - addr);
-  if (r->next != NULL)
-    r->next->first = 1;
+void sp_arena_leave(sp_arena *a, sp_range *r) {
+  r->absent = 1;
+  r = settle(a, r);
+  if (!r->first || (r->next != NULL && !r->next->first))
+    return;
+  a->extents--;
+  unindex_gap(a, r);
   unlink_range(a, r);
+}
+
+void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
+  sp_range *r = sp_arena_take(a, absent, addr, size);
+  r->absent = 0;
+  memset(&r->uses, 0, sizeof r->uses);
+  settle(a, r);
+}
+
+sp_range *sp_arena_absent(const sp_arena *a, uint64_t addr, uint64_t size) {
+  sp_range *found = NULL, *r = sp_arena_holding(a, addr);
+  for (; r != NULL && !r->taken; r = r->next) {
+    if (found == NULL && r->absent)
+      found = r;
+    if (r->addr + r->size - addr >= size)
+      return found;
+    if (r->next == NULL || r->next->first || r->next->zone != r->zone)
+      return NULL;
+  }
+  return NULL;
 }
 
 void sp_arena_rezone(sp_arena *a, uint64_t low, uint64_t high, sp_zone zone) {

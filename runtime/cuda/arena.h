@@ -1,6 +1,7 @@
-/* arena.h: device memory as ranges. The ranges of an extent (what the device
- * gave in one piece, or grew in place) tile it in address order; each is free
- * or taken. Free neighbours are always merged, except across extents and zones.
+/* arena.h: device memory as ranges. The ranges of an extent (addresses that the
+ * device gave in one piece, or grew in place) tile it in address order; each is
+ * free, taken, or absent: addresses without memory at present. Free neighbours
+ * are always merged, and absent ones, except across extents and zones.
  * Every operation takes O(log n), and none allocates: nodes come from a pool
  * that is filled beforehand. */
 #ifndef STPLAN_ARENA_H
@@ -18,46 +19,79 @@
  * settle there unasked. */
 typedef enum { SP_ZONE_OPEN, SP_ZONE_SMALL, SP_ZONE_PLAN, SP_ZONES } sp_zone;
 
+/* No step of a plan: the block does not have a step's own place. */
+#define SP_NO_STEP UINT64_MAX
+
+/* sp_range is four lines of the cache, which a training step empties between two
+ * requests: the order by address, what a range is, the order by size, its uses. */
 typedef struct sp_range {
-  sp_node by_addr, by_size; /* by_size: free ranges only */
+  sp_node by_addr;
   struct sp_range *prev, *next;
-  uint64_t addr, size;
-  sp_clock uses;     /* free: who used it last */
-  uint64_t recorded; /* taken: streams of record_stream, one bit each */
-  uint32_t stream;   /* taken: index of its own stream */
+
+  uint64_t addr, size; /* size 0: an unused node */
+  uint64_t recorded;   /* taken: streams of record_stream, one bit each */
+  uint64_t step;       /* taken: of the plan, or SP_NO_STEP */
+  uint64_t requested;  /* taken: bytes that the program asked for */
+  struct sp_range *chain; /* leaving: the next whose memory leaves */
+  uint32_t stream;     /* taken: index of its own stream */
   uint8_t zone;
   uint8_t first; /* starts an extent: never merged with what lies before */
   uint8_t taken;
-  uint8_t leaving; /* taken, and its free is under way */
+  uint8_t leaving; /* taken, and its free is under way, or its memory leaves the device */
+  uint8_t absent;
+
+  sp_node by_size; /* free and absent ranges only */
+  sp_clock uses;   /* free: who used it last */
 } sp_range;
+
+/* Addresses of blocks that the arena remembers a range for, so that it is found
+ * without a walk through a tree: a program asks for the same ones again and again. */
+enum { SP_HINT_BITS = 14, SP_HINTS = 1 << SP_HINT_BITS };
 
 typedef struct {
   sp_tree all, gaps[SP_ZONES];
+  sp_tree absent; /* by size, of all zones */
   sp_range *last; /* by address */
   sp_range *pool; /* unused nodes, linked by next */
   size_t pooled;
+  uint64_t extents;
+  sp_range *nearby[2]; /* beside the last one taken, and where the last one was given: the next is often there */
+  sp_range *hints[SP_HINTS]; /* by address: what held it last */
 } sp_arena;
 
-/* Nodes that one request can need at most. */
-enum { SP_ARENA_NODES = 3 };
+/* Nodes that there are before a request: it takes two at most, and whoever waits
+ * for the device meanwhile finds two when that answers. */
+enum { SP_ARENA_NODES = 4 };
 
 /* sp_arena_chunk makes nodes, NULL without memory; sp_arena_pool hands them to
  * the arena, which never frees them. */
 sp_range *sp_arena_chunk(size_t nodes);
 void sp_arena_pool(sp_arena *a, sp_range *chunk, size_t nodes);
 
-/* sp_arena_add adds device memory, free, with a clock of zero. Where it directly
- * follows a range of the same zone and `grows` is set, it belongs to that one's
- * extent. */
-void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows);
+/* sp_arena_add adds device memory, free, with a clock of zero, or addresses that
+ * are absent. Where they directly follow a range of the same zone and `grows` is
+ * set, they belong to that one's extent. */
+typedef enum { SP_FREE, SP_ABSENT } sp_presence;
+void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows, sp_presence presence);
 
 /* sp_arena_fit is the best free range for size bytes, or NULL: the smallest;
  * among those up to an eighth larger, one that `stream` need not wait for. */
 sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);
 
-/* sp_arena_larger is the next free range of the same zone by size, then address,
- * or NULL. */
+/* sp_arena_largest is the size of the largest free range, 0 without any. */
+uint64_t sp_arena_largest(const sp_arena *a);
+
+/* sp_arena_larger is the next free range of the same zone, or the next absent
+ * range, by size, then address, or NULL. sp_arena_next is the first that is not
+ * before this size and address. */
 sp_range *sp_arena_larger(const sp_range *gap);
+sp_range *sp_arena_next(const sp_tree *of, uint64_t size, uint64_t addr);
+
+/* sp_arena_holding is the range that holds the byte at addr, or NULL. */
+sp_range *sp_arena_holding(const sp_arena *a, uint64_t addr);
+
+/* sp_arena_below is the last range that starts below addr, or NULL. */
+sp_range *sp_arena_below(const sp_arena *a, uint64_t addr);
 
 /* sp_arena_at is the free range that holds all of [addr, addr+size), or NULL. */
 sp_range *sp_arena_at(const sp_arena *a, uint64_t addr, uint64_t size);
@@ -72,9 +106,18 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr);
 /* sp_arena_give makes a taken range free, with the clock it has. */
 void sp_arena_give(sp_arena *a, sp_range *r);
 
-/* sp_arena_cut removes the free bytes [addr, end) of a range from the arena; what
- * lies behind them begins an extent. */
-void sp_arena_cut(sp_arena *a, sp_range *gap, uint64_t addr, uint64_t end);
+/* sp_arena_leave makes a taken range absent. An extent that has no memory any
+ * more is gone. */
+void sp_arena_leave(sp_arena *a, sp_range *r);
+
+/* sp_arena_back makes [addr, addr+size) of an absent range free, with a clock of
+ * zero. */
+void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
+
+/* sp_arena_absent is the first absent range that has bytes of [addr, addr+size),
+ * where no range with bytes of it is taken and none lies outside the arena;
+ * NULL otherwise. */
+sp_range *sp_arena_absent(const sp_arena *a, uint64_t addr, uint64_t size);
 
 /* sp_arena_rezone puts the ranges that start in [low, high) into another zone. It
  * looks at each of them. */

@@ -14,7 +14,7 @@ import (
 
 // compile builds C tests with the runtime's sources, under a sanitizer unless it
 // is "", and skips where the compiler has none.
-func compile(t *testing.T, sanitizer string, tests ...string) string {
+func compile(t testing.TB, sanitizer string, tests ...string) string {
 	t.Helper()
 	cc := os.Getenv("CC")
 	if cc == "" {
@@ -23,9 +23,11 @@ func compile(t *testing.T, sanitizer string, tests ...string) string {
 	if _, err := exec.LookPath(cc); err != nil {
 		t.Skipf("no C compiler %q", cc)
 	}
-	flags := []string{"-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g", "-O1", "-Wall", "-Wextra", "-Werror"}
+	flags := []string{"-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g", "-Wall", "-Wextra", "-Werror"}
 	if sanitizer != "" {
-		flags = append(flags, "-fno-sanitize-recover=all", "-fsanitize="+sanitizer)
+		flags = append(flags, "-O1", "-fno-sanitize-recover=all", "-fsanitize="+sanitizer)
+	} else {
+		flags = append(flags, "-O2")
 	}
 	dir := t.TempDir()
 	probe := filepath.Join(dir, "probe.c")
@@ -76,6 +78,18 @@ func TestConformance(t *testing.T) {
 	execute(t, compile(t, memorySanitizers, "host.c", "conformance.c"))
 }
 
+// TestTree compares the ordered tree with an array.
+func TestTree(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "tree.c"))
+}
+
+// TestPluggable calls what torch's pluggable allocator calls.
+func TestPluggable(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "pluggable.c"))
+}
+
 // TestDeviceConformance runs it on the CUDA driver's, where there is a device.
 func TestDeviceConformance(t *testing.T) {
 	t.Parallel()
@@ -89,6 +103,21 @@ func TestDeviceConformance(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// TestProcess opens the devices of a process, by a plan of one of them.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := compile(t, memorySanitizers, "process.c")
+	dir := t.TempDir()
+	plan, damaged := filepath.Join(dir, "plan.bin"), filepath.Join(dir, "damaged.bin")
+	if err := os.WriteFile(plan, encode(t, recorded([]uint64{4096})), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(damaged, []byte("no plan"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, program, plan, damaged)
 }
 
 // TestStress drives one device object from many threads and streams, with a plan
@@ -107,6 +136,29 @@ func TestStress(t *testing.T) {
 			}
 			execute(t, program, strconv.Itoa(operations))
 			execute(t, program, strconv.Itoa(operations), plan)
+		})
+	}
+}
+
+// BenchmarkPair is an allocation and its free, without Go around them: in a pool
+// of 1,500 other blocks, and in the places of a plan.
+func BenchmarkPair(b *testing.B) {
+	program := compile(b, "", "pair.c")
+	plan := filepath.Join(b.TempDir(), "plan.bin")
+	if err := os.WriteFile(plan, encode(b, stressPlan()), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {
+		b.Run(name, func(b *testing.B) {
+			out, err := exec.Command(program, append([]string{strconv.Itoa(max(b.N, 8))}, args...)...).CombinedOutput()
+			if err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+			ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(ns, "ns/pair")
 		})
 	}
 }

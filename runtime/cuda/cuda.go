@@ -23,6 +23,7 @@ type Device struct {
 	device *C.stplan_device
 	plan   *C.stplan_plan
 	data   unsafe.Pointer // the plan's bytes
+	taken  [64]C.sp_host_entry
 }
 
 // Open makes a device object that serves the plan's device of this ordinal, or
@@ -35,7 +36,7 @@ func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 		}
 	}
 	options := C.sp_host_options{
-		base: Base, capacity: C.uint64_t(opt.Capacity), granularity: C.uint64_t(opt.Granularity), partial: cBool(opt.Partial), log: 1,
+		base: Base, capacity: C.uint64_t(opt.Capacity), granularity: C.uint64_t(opt.Granularity), partial: cBool(opt.Partial), log: cBool(!opt.Silent),
 	}
 	if C.sp_host_open(&options, &d.prim) == 0 {
 		d.closePlan()
@@ -107,28 +108,22 @@ func (d *Device) Capture(stream uint64) { C.sp_host_capture(&d.prim, C.uint64_t(
 func (d *Device) Counters() Counters {
 	var c C.stplan_counters
 	C.stplan_read(d.device, &c)
-	return Counters{
-		State:          State(c.state),
-		AllocatedBytes: uint64(c.allocated_bytes), PeakAllocated: uint64(c.peak_allocated_bytes),
-		ReservedBytes: uint64(c.reserved_bytes), PeakReserved: uint64(c.peak_reserved_bytes),
-		Allocations: uint64(c.allocations), AllocationBytes: uint64(c.allocation_bytes),
-		PlannedAllocations: uint64(c.planned_allocations), PlannedBytes: uint64(c.planned_bytes),
-		Frees: uint64(c.frees), RefusedFrees: uint64(c.refused_frees), Failed: uint64(c.failed_allocations),
-		Growths: uint64(c.growths), Clashes: uint64(c.clashes),
-		DriftEvents: uint64(c.drift_events), Resyncs: uint64(c.resyncs),
-		Waits: uint64(c.waits), EventsRecorded: uint64(c.events_recorded),
+	counters, err := ReadCounters(unsafe.Slice((*byte)(unsafe.Pointer(&c)), unsafe.Sizeof(c)))
+	if err != nil {
+		panic(err) // This file and stplan.h are not of one version.
 	}
+	return counters
 }
 
-// Operations appends to into what was asked of the device since the last call.
+// Operations appends to into what was asked of the device since the last call. It
+// may not be called by two goroutines at once.
 func (d *Device) Operations(into []Operation) []Operation {
-	var entries [64]C.sp_host_entry
 	for {
-		n := int(C.sp_host_take(&d.prim, &entries[0], C.size_t(len(entries))))
-		for _, e := range entries[:n] {
+		n := int(C.sp_host_take(&d.prim, &d.taken[0], C.size_t(len(d.taken))))
+		for _, e := range d.taken[:n] {
 			into = append(into, Operation{Stream: uint64(e.stream), Event: uint64(e.event), Wait: e.wait != 0})
 		}
-		if n < len(entries) {
+		if n < len(d.taken) {
 			return into
 		}
 	}

@@ -19,6 +19,10 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
   stplan_device *d = calloc(1, sizeof *d);
   if (d == NULL)
     return STPLAN_FAILED;
+  if (of != NULL && of->advice == SP_ADVICE_POOL) {
+    of = NULL;
+    d->own.state = STPLAN_DECLINED;
+  }
   d->counters = &d->own;
   d->own.fields = sizeof d->own / sizeof(uint64_t);
   if (of != NULL) {
@@ -37,13 +41,15 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
   return STPLAN_OK;
 }
 
-/* give_all gives every extent back. */
+/* give_all gives back what there is in each extent, piece by piece. */
 static void give_all(stplan_device *d) {
   uint64_t end = 0;
   for (const sp_range *r = d->arena.last; r != NULL; r = r->prev) {
+    if (r->absent)
+      continue;
     if (end == 0)
       end = r->addr + r->size;
-    if (!r->first)
+    if (!r->first && !r->prev->absent)
       continue;
     d->prim.give_back(d->prim.self, r->addr, end - r->addr);
     end = 0;
@@ -115,11 +121,42 @@ void sp_device_account(stplan_device *d, int64_t reserved) {
   c->reserved_bytes += (uint64_t)reserved;
   if (c->reserved_bytes > c->peak_reserved_bytes)
     c->peak_reserved_bytes = c->reserved_bytes;
+  sp_tally_set(&d->usage.reserved, c->reserved_bytes);
 }
 
 void sp_device_plan_zone(stplan_device *d, sp_zone zone) {
   if (d->plan_base != 0)
     sp_arena_rezone(&d->arena, d->plan_base, d->plan_base + d->plan->arena_bytes, zone);
+}
+
+void sp_device_suspend(stplan_device *d, int suspended) {
+  d->suspended = suspended;
+  sp_device_plan_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
+}
+
+void sp_device_give_up(stplan_device *d) {
+  d->given_up = 1;
+  d->moved_debt = 0; /* the pool begins with what the plan leaves behind, and owes nothing */
+  sp_device_suspend(d, 1);
+}
+
+/* recorded is the most that the recording had allocated, or what the plan takes in
+ * one piece. */
+static uint64_t recorded(const stplan_device *d) {
+  if (!d->prim.partial)
+    return d->plan->arena_bytes;
+  return d->plan->end == SP_END_REQUESTED ? d->plan->peak_allocated : d->plan->peak_active;
+}
+
+int sp_device_over(const stplan_device *d, uint64_t taken, uint64_t more, sp_slack slack) {
+  const stplan_counters *c = d->counters;
+  int fitting = d->watched < SP_WATCH || d->placed_bytes >= d->wanted_bytes / 100 * SP_FITTING;
+  uint64_t most = fitting || slack == SP_SLACK_ENDS || !d->prim.partial ? recorded(d) : 0;
+  if (most < c->peak_allocated_bytes)
+    most = c->peak_allocated_bytes;
+  if (most < c->allocated_bytes + more)
+    most = c->allocated_bytes + more;
+  return c->reserved_bytes + taken > most + most / slack + SP_ZONES * d->prim.granularity;
 }
 
 void stplan_set_limit(stplan_device *d, uint64_t bytes) {

@@ -114,17 +114,138 @@ func TestPlannedPlacesAreCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestPlanThatDoesNotFit has a device that is smaller than the plan: it is
-// served without.
+// TestPlanThatDoesNotFit has a device that is smaller than the plan: it is given
+// up where its memory ends, or at once where that comes in one piece.
 func TestPlanThatDoesNotFit(t *testing.T) {
-	sizes := []uint64{1 << 20, 1 << 20, 1 << 20, 1 << 20}
-	d := open(t, recorded(sizes), Options{Capacity: 2 << 20, Granularity: 2 << 20, Partial: true})
-	for _, at := range serve(t, d, sizes) {
-		if at >= 0 {
-			t.Errorf("a request is on plan at %d", at)
+	sizes := []uint64{1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20}
+	for _, partial := range []bool{true, false} {
+		d := open(t, recorded(sizes), Options{Capacity: 2 << 20, Granularity: 2 << 20, Partial: partial})
+		for i, at := range serve(t, d, sizes[:4]) {
+			if (at >= 0) != (partial && i < 2) {
+				t.Errorf("partial %v: request %d is at %d", partial, i, at)
+			}
+		}
+		if c := d.Counters(); c.State != Off || c.Failed != 0 {
+			t.Errorf("partial %v: %+v", partial, c)
 		}
 	}
-	if c := d.Counters(); c.State != Off || c.Failed != 0 {
+}
+
+// TestPlanComesInParts asks for a place in the middle of the plan: that has memory,
+// and the granule that holds the plan's addresses.
+func TestPlanComesInParts(t *testing.T) {
+	const granule = 2 << 20
+	plan := recorded([]uint64{granule, granule, granule, granule})
+	plan.Slots[0].Offset, plan.Slots[2].Offset = plan.Slots[2].Offset, plan.Slots[0].Offset
+	d := open(t, plan, Options{})
+	for i, want := range []uint64{2 * granule, 3 * granule, 3 * granule, 4 * granule} {
+		if _, source, err := d.Malloc(granule, 0); err != nil || source != FromPlan {
+			t.Fatalf("request %d: from %d, %v", i, source, err)
+		}
+		if c := d.Counters(); c.ReservedBytes != want {
+			t.Errorf("after request %d: %d B reserved, expected %d", i, c.ReservedBytes, want)
+		}
+	}
+}
+
+// TestIdleMemoryOfThePlanMoves has a plan of small requests and of one large place
+// that is asked for at the end of each pass. What the program needs besides takes
+// that place's memory; the plan stays.
+func TestIdleMemoryOfThePlanMoves(t *testing.T) {
+	const large, besides = 1 << 30, 100 << 20
+	small := distinct(200, rand.New(rand.NewPCG(6, 0)))
+	d := open(t, periodic([]uint64{1}, [][]uint64{append(small, large)}, []uint32{1}), Options{})
+	serve(t, d, []uint64{1})
+	pass := func() {
+		for _, at := range serve(t, d, append(small, large)) {
+			if at < 0 {
+				t.Error("a request is off plan")
+			}
+		}
+	}
+	pass()
+	reserved := d.Counters().ReservedBytes
+	serve(t, d, small)
+	at, source, err := d.Malloc(besides, 0)
+	if c := d.Counters(); err != nil || source == FromPlan || c.ReservedBytes > reserved+large/100 || c.State != Body {
+		t.Fatalf("%d B besides: from %d, %v; %+v", uint64(besides), source, err, c)
+	}
+	if err := d.Free(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, d, []uint64{large})
+	pass()
+	if c := d.Counters(); c.PeakReserved > reserved+large/100 || c.State != Body {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestMemoryThatIsLentStopsMoving asks, while the middle one of three places is in
+// use, for more than either of the others has, once in a long pass. The plan lends
+// both, as long as the run can afford to, and then is given up.
+func TestMemoryThatIsLentStopsMoving(t *testing.T) {
+	const mib, besides, passes = 1 << 20, 100 << 20, 60
+	small := make([]uint64, 3000)
+	for i := range small {
+		small[i] = uint64(i + 1)
+	}
+	large := []uint64{600 * mib, 64 * mib, 66 * mib, 68 * mib}
+	d := open(t, periodic([]uint64{1}, [][]uint64{slices.Concat(small, large)}, []uint32{1}), Options{})
+	malloc := func(size uint64) uint64 {
+		at, _, err := d.Malloc(size, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	free := func(blocks ...uint64) {
+		for _, at := range blocks {
+			if err := d.Free(at, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	free(malloc(1))
+	var moved [passes]uint64
+	for pass := range moved {
+		serve(t, d, small)
+		most, low, middle := malloc(large[0]), malloc(large[1]), malloc(large[2])
+		free(low)
+		if pass > 0 { // before, the last place has no memory to lend
+			free(malloc(besides))
+		}
+		free(malloc(large[3]), most, middle)
+		moved[pass] = d.Counters().MovedBytes
+	}
+	if moved[3] == 0 || moved[passes/2] != moved[passes-1] {
+		t.Errorf("bytes moved, after each pass: %d; expected some, and none after half of them", moved)
+	}
+	if c := d.Counters(); c.State != Off || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/16 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestPlanThatIsNotWorthIt keeps so much besides that there is no room for the
+// plan's place in what the recording had allocated: the plan is given up.
+func TestPlanThatIsNotWorthIt(t *testing.T) {
+	const mib = 1 << 20
+	plan := recorded([]uint64{100 * mib, 64 * mib, 128 * mib, 64 * mib})
+	plan.PeakAllocated = 200 * mib // fewer bytes than the plan takes
+	plan.PeakActive = plan.PeakAllocated
+	d := open(t, plan, Options{})
+	serve(t, d, []uint64{100 * mib})
+	at, _, err := d.Malloc(64*mib, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, source, err := d.Malloc(128*mib, 0); err != nil || source == FromPlan {
+		t.Errorf("from %d, %v", source, err)
+	}
+	if err := d.Free(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, d, []uint64{64 * mib})
+	if c := d.Counters(); c.State != Off || c.PeakReserved > 202*mib || c.MovedBytes == 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // encode is the plan as a file.
-func encode(t *testing.T, d planfile.Device) []byte {
+func encode(t testing.TB, d planfile.Device) []byte {
 	t.Helper()
 	data, err := planfile.Encode(&planfile.Plan{Producer: "test", Devices: []planfile.Device{d}})
 	if err != nil {
@@ -41,6 +41,7 @@ func recorded(sizes []uint64) planfile.Device {
 	}
 	d.Slots, d.ArenaBytes = stack(sizes, 0, 1, d.Events)
 	d.Certificate.Gap = d.ArenaBytes
+	d.PeakAllocated, d.PeakActive = d.ArenaBytes, d.ArenaBytes
 	return d
 }
 
@@ -78,6 +79,7 @@ func periodic(prologue []uint64, bodies [][]uint64, passes []uint32) planfile.De
 		d.ArenaBytes = max(d.ArenaBytes, end)
 	}
 	d.Certificate.Gap = d.ArenaBytes
+	d.PeakAllocated, d.PeakActive = d.ArenaBytes, d.ArenaBytes
 	return d
 }
 

@@ -3,20 +3,22 @@
  * The plan is a sequence of steps, one for each allocation: the prologue, then
  * bodies for ever. A pointer stands at the step expected next.
  *
- *             fits the step at the pointer, or behind optional ones
+ *               fits by size, stream, frees and length
  *                  .----------.
  *                  v          |
  *   begin ----> IN STEP ------'------ last step of a recorded plan ----> ENDED
- *                 |  ^
- *    fits not     |  | fits the step at the pointer, or a hypothesis has been
- *                 v  | confirmed three times in a row
- *               ADRIFT
+ *                 |  ^ \
+ *    fits not     |  |  '--> HELD: it fits, but the frees or the length say no
+ *                 v  |             once; the next request decides
+ *               ADRIFT  ---> the pointer fits again, or a hypothesis is confirmed
  *
  * A request that does not fit is served off plan and costs itself: the pointer
- * stays. Each such request raises hypotheses: places nearby, or where the last
- * few requests occur, at which it would fit. A hypothesis moves with every
- * request and dies with the first that does not fit; the pointer jumps to the
- * one that is confirmed best, and not before. Jumping eagerly cascades: a wrong
+ * stays. Before that, what happens most is tried: optional steps do not come, one
+ * request was left out, two changed places. A place that is too short for what it
+ * might be is left empty then (matched, not placed), since a block that lives on
+ * in the wrong place costs every later one there. Then hypotheses are raised
+ * (hypotheses.h), and the pointer jumps to the one that is confirmed best, and not
+ * before. Jumping eagerly cascades: a wrong
  * place takes memory that the right ones need. Nothing here is about safety:
  * whether the memory of a step is free is for others to say. */
 #ifndef STPLAN_MATCHER_H
@@ -28,7 +30,8 @@ typedef struct sp_matcher sp_matcher;
 
 /* What a request is to the plan. */
 typedef struct {
-  uint64_t offset, size; /* the slot's, where placed */
+  uint64_t step;         /* of the plan, where matched */
+  uint64_t offset, size; /* its place, where placed */
   int matched;           /* it is in the plan's sequence */
   int placed;            /* the plan has a place for it */
   int drifted;           /* the run left the sequence here */
@@ -44,6 +47,17 @@ void sp_matcher_free(sp_matcher *m);
 /* sp_matcher_next takes the next request of the program, in order. It works in
  * bounded time and allocates nothing. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
+
+/* sp_matcher_placed says that a step's request was served at its place, and
+ * sp_matcher_freed that this block is free. */
+void sp_matcher_placed(sp_matcher *m, uint64_t step);
+void sp_matcher_freed(sp_matcher *m, uint64_t step);
+
+/* sp_matcher_vacant finds another place for a step whose own is taken: `need`
+ * bytes of one that the plan keeps for a step that did not come, or whose block
+ * is gone already, for as long as this step lives. The caller begins with 0 in
+ * *cursor, and asks again where the bytes are not free after all. 0 at the end. */
+int sp_matcher_vacant(const sp_matcher *m, uint64_t step, uint64_t need, int *cursor, uint64_t *offset);
 
 /* sp_matcher_needs says whether one of the next `steps` steps has bytes of
  * [offset, offset+size). */

@@ -93,7 +93,8 @@ static void read_device(sp_plan_device *d, const uint8_t *p) {
   d->ordinal = sp_le32(p);
   d->rank = (int32_t)sp_le32(p + 4);
   d->mode = sp_le32(p + 8);
-  d->end = sp_le32(p + 12);
+  d->end = sp_le32(p + 12) & 0xffff;
+  d->advice = sp_le32(p + 12) >> 16;
   d->events = sp_le64(p + 48);
   d->alignment = sp_le64(p + 56);
   d->arena_bytes = sp_le64(p + 64);

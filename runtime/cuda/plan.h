@@ -10,6 +10,8 @@
 
 /* Numbers of the format. */
 enum { SP_MODE_RECORDED = 1, SP_MODE_PERIODIC = 2 };
+enum { SP_ADVICE_POOL = 1 }; /* it costs less without the plan */
+enum { SP_END_REQUESTED = 1, SP_END_COMPLETED = 2 };
 enum { SP_PROLOGUE = 1, SP_BODY = 2 };
 enum {
   SP_SLOT_RESIDENT = 1,
@@ -33,7 +35,7 @@ typedef struct {
 
 /* One device of a plan: counts, and where its records lie in the file. */
 typedef struct {
-  uint32_t ordinal, mode, end, iterations, bound_kind;
+  uint32_t ordinal, mode, end, advice, iterations, bound_kind;
   int32_t rank;
   uint64_t events, alignment, arena_bytes;
   uint64_t peak_allocated, peak_active, recorded_peak_reserved;

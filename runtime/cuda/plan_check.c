@@ -57,6 +57,8 @@ static const char *identity(const stplan_plan *plan, uint32_t i) {
     return "an unknown mode";
   if (d->end != 1 && d->end != 2)
     return "an unknown end";
+  if (d->advice > SP_ADVICE_POOL)
+    return "an unknown advice";
   return d->bound_kind >= BOUND_LOAD && d->bound_kind <= BOUND_APART ? NULL : "an unknown kind of bound";
 }
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SP_HANDLE_BYTES = 64 };
+
 typedef struct sp_prim {
   void *self;
 
@@ -19,14 +21,16 @@ typedef struct sp_prim {
   uint64_t granularity;
 
   /* Whether give_back takes any granules of what extend gave, not only all of
-   * one call's. */
+   * one call's, and extend gives memory at a place of its caller's choice. */
   int partial;
 
-  /* extend obtains `bytes`, a multiple of 512, of device memory; what a device
-   * has to give beyond that to the next granule comes and goes with them. It
-   * begins at `at` where that is the end of what earlier calls gave in one piece
-   * and have not taken back, and if it can; otherwise anywhere. Fails where the
-   * device has no memory left. */
+  /* extend obtains `bytes`, a multiple of 512, of device memory, also while
+   * graphs are captured; what a device has to give beyond that to the next
+   * granule comes and goes with them. With `at` 0 they lie anywhere, with room
+   * behind them for all the memory that the device has. Otherwise they begin at
+   * `at`, the start of a granule in such room that has none, where some other of
+   * its granules has; it is refused elsewhere. Fails where the device has no
+   * memory left. */
   int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t *addr);
 
   /* give_back returns memory that no stream uses any more. */
@@ -44,9 +48,23 @@ typedef struct sp_prim {
   int (*event_record)(void *self, void *event, uint64_t stream);
   int (*stream_wait)(void *self, uint64_t stream, void *event);
 
-  /* capturing says whether the stream is being captured into a graph; an
-   * unknown state counts as capturing. */
-  int (*capturing)(void *self, uint64_t stream);
+  /* capturing is the capture into a graph that the stream takes part in, a
+   * number that no other has; 0 without one. An unknown state counts as one of
+   * its own. */
+  uint64_t (*capturing)(void *self, uint64_t stream);
+
+  /* export_handle writes what another process opens memory by that came in one
+   * piece, and how far addr lies behind its first byte. NULL where no memory does. */
+  int (*export_handle)(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
+
+  /* export_granule opens a file by which another process maps the granule that
+   * begins at addr. NULL where memory comes in no granules, or they cannot be
+   * shared. */
+  int (*export_granule)(void *self, uint64_t addr, int *file);
+
+  /* allow_peer lets another device, by its ordinal, use all memory, now and
+   * later, that the driver does not let it use anyway. NULL where there is none. */
+  int (*allow_peer)(void *self, int ordinal);
 
   void (*close)(void *self);
 } sp_prim;

@@ -7,8 +7,9 @@
 
 /* How memory is taken. */
 typedef enum {
-  SP_CUDA_PLAIN,  /* cuMemAlloc: extents apart, given back whole; what NCCL's registration, RDMA and IPC know */
-  SP_CUDA_VIRTUAL /* cuMemCreate and cuMemMap: grows in place, parts are given back */
+  SP_CUDA_PLAIN,   /* cuMemAlloc: extents apart, given back whole; what NCCL's registration, RDMA and IPC know */
+  SP_CUDA_VIRTUAL, /* cuMemCreate and cuMemMap: grows in place, parts are given back */
+  SP_CUDA_AUTO     /* virtual where the device has that, plain elsewhere */
 } sp_cuda_memory;
 
 /* sp_cuda_open makes primitives for a device by its ordinal, in its primary

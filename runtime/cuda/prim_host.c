@@ -10,39 +10,42 @@ typedef struct {
   pthread_mutex_t lock; /* everything below */
   uint64_t next;        /* address of the next separate extent */
   uint64_t mapped[REGIONS]; /* bytes in each range that memory can grow in */
-  uint64_t top[REGIONS];    /* and where they end */
   uint64_t given;
   uint64_t events;
-  uint64_t captured;
+  uint64_t captured; /* the stream */
+  uint64_t captures; /* so many so far */
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
 
-/* place finds the address for so many bytes: `at`, where a region ends there, the
- * next of separate extents, or the first region that holds nothing. Regions have
- * room for all the memory there is, and lie side by side. 0 where there is none.
- * Locked. */
+/* region is the index of the one that an address lies in. */
+static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (2 * h->options.capacity); }
+
+/* place finds the address for so many bytes: `at`, where its region holds memory,
+ * the next of separate extents, or the first region that holds nothing. Regions
+ * have room for twice the memory there is, and lie side by side. 0 where there is
+ * none. Locked. */
 static uint64_t place(host *h, uint64_t at, uint64_t bytes) {
-  uint64_t span = 2 * h->options.capacity;
+  uint64_t span = 2 * h->options.capacity, i = 0;
   if (!h->options.partial) {
     /* Separate extents do not touch, so that nobody can count on it. */
-    at = h->next;
-    h->next += bytes + h->options.granularity;
+    at = at != 0 ? 0 : h->next;
+    h->next += at == 0 ? 0 : bytes + h->options.granularity;
     return at;
   }
-  int i = 0, empty = REGIONS;
-  for (; i < REGIONS && (h->mapped[i] == 0 || h->top[i] != at); i++)
-    if (h->mapped[i] == 0 && empty == REGIONS)
-      empty = i;
-  if (i == REGIONS && empty == REGIONS)
-    return 0;
-  if (i == REGIONS) {
-    i = empty;
-    h->top[i] = h->options.base + (uint64_t)i * span;
+  if (at != 0) {
+    i = region(h, at);
+    if (i >= REGIONS || h->mapped[i] == 0 || bytes > h->options.base + (i + 1) * span - at)
+      return 0;
+  } else {
+    while (i < REGIONS && h->mapped[i] != 0)
+      i++;
+    if (i == REGIONS)
+      return 0;
+    at = h->options.base + i * span;
   }
   h->mapped[i] += bytes;
-  h->top[i] += bytes;
-  return h->top[i] - bytes;
+  return at;
 }
 
 static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr) {
@@ -63,12 +66,8 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   int ours = addr >= h->options.base && bytes <= h->given;
   if (ours)
     h->given -= bytes;
-  if (ours && h->options.partial) {
-    uint64_t i = (addr - h->options.base) / (2 * h->options.capacity);
-    h->mapped[i] -= bytes;
-    if (h->top[i] == addr + bytes)
-      h->top[i] = addr;
-  }
+  if (ours && h->options.partial)
+    h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
   return !ours;
 }
@@ -139,12 +138,12 @@ size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most) {
   return n;
 }
 
-static int capturing(void *self, uint64_t stream) {
+static uint64_t capturing(void *self, uint64_t stream) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int yes = h->captured == stream;
+  uint64_t capture = h->captured == stream ? h->captures : 0;
   pthread_mutex_unlock(&h->lock);
-  return yes;
+  return capture;
 }
 
 static void host_close(void *self) {
@@ -183,6 +182,7 @@ void sp_host_capture(const sp_prim *prim, uint64_t stream) {
   host *h = prim->self;
   pthread_mutex_lock(&h->lock);
   h->captured = stream;
+  h->captures++;
   pthread_mutex_unlock(&h->lock);
 }
 

@@ -11,6 +11,9 @@ static void leave(stplan_device *d, sp_range *r) {
   r->leaving = 1;
   d->counters->frees++;
   d->counters->allocated_bytes -= r->size;
+  if (r->step != SP_NO_STEP)
+    sp_matcher_freed(d->matcher, r->step);
+  sp_usage_end(&d->usage, r->size, r->requested);
   uint64_t tick = ++d->streams.now;
   sp_clock_set(&r->uses, (int)r->stream, tick);
   for (int i = 0; i < d->streams.count; i++)
@@ -45,21 +48,20 @@ static void record_leave(stplan_device *d, const sp_range *r) {
   }
 }
 
-/* find_block is the live block at address, or NULL, which is counted. Locked. */
-static sp_range *find_block(stplan_device *d, uint64_t address) {
+sp_range *sp_device_block(const stplan_device *d, uint64_t address) {
   sp_range *r = sp_arena_find(&d->arena, address);
   return r != NULL && !r->leaving ? r : NULL;
 }
 
 /* use notes that a stream uses a block. Locked; may let go of the lock. */
 static stplan_status use(stplan_device *d, uint64_t address, stplan_stream stream, sp_range **block) {
-  *block = find_block(d, address);
+  *block = sp_device_block(d, address);
   if (*block == NULL)
     return STPLAN_BAD_POINTER;
   if (d->streams.list[(*block)->stream]->handle == stream)
     return STPLAN_OK;
   int index = sp_device_stream(d, stream);
-  *block = find_block(d, address);
+  *block = sp_device_block(d, address);
   if (index < 0)
     return STPLAN_BAD_STREAM;
   if (*block == NULL)
@@ -77,6 +79,13 @@ stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_st
   return status;
 }
 
+/* end gives a live block back. Locked; may let go of the lock. */
+static void end(stplan_device *d, sp_range *r) {
+  leave(d, r);
+  record_leave(d, r);
+  sp_arena_give(&d->arena, r);
+}
+
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {
   sp_range *r;
   pthread_mutex_lock(&d->lock);
@@ -84,10 +93,19 @@ stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stre
   if (r == NULL) {
     d->counters->refused_frees++;
   } else if (status == STPLAN_OK) {
-    leave(d, r);
-    record_leave(d, r);
-    sp_arena_give(&d->arena, r);
+    end(d, r);
   }
   pthread_mutex_unlock(&d->lock);
   return status;
+}
+
+stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block) {
+  pthread_mutex_lock(&d->lock);
+  sp_range *r = sp_device_block(d, address);
+  if (r != NULL && block != NULL)
+    *block = sp_device_tell(d, r);
+  if (r != NULL)
+    end(d, r);
+  pthread_mutex_unlock(&d->lock);
+  return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
 }

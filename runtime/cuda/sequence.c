@@ -1,8 +1,16 @@
 #include "sequence.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan_read.h"
+
+/* steps_new makes steps that each lie in one line of the cache. */
+static sp_step *steps_new(uint64_t count) {
+  _Static_assert((sizeof(sp_step) & (sizeof(sp_step) - 1)) == 0, "an alignment is a power of two");
+  sp_step *steps = aligned_alloc(sizeof *steps, count * sizeof *steps);
+  return steps == NULL ? NULL : memset(steps, 0, count * sizeof *steps);
+}
 
 static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
   sp_step step = {
@@ -18,6 +26,62 @@ static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
   return step;
 }
 
+/* started is how many of the slots [first, first + count) start before an event. */
+static uint64_t started(const sp_plan_device *plan, uint64_t first, uint64_t count, uint64_t event) {
+  uint64_t low = 0, high = count;
+  while (low < high) {
+    uint64_t mid = low + (high - low) / 2;
+    if (sp_plan_slot(plan, first + mid).start < event)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return low;
+}
+
+/* set_ends turns the ends of a part's steps, which are times of its phase, into
+ * steps. Times of a prologue are events, which starts tell. */
+static void set_ends(sp_sequence *s, const sp_plan_device *plan, const sp_part *p, uint64_t first_slot, int events) {
+  uint64_t at = p->first;
+  for (uint64_t i = first_slot; at < p->end; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    sp_step *step = &s->steps[at++];
+    step->stays = (slot.flags & SP_SLOT_RESIDENT) != 0;
+    if (slot.flags & (SP_SLOT_RESIDENT | SP_SLOT_LEAVING | SP_SLOT_STRAY))
+      step->end = SP_NOWHERE;
+    else if (events)
+      step->end = p->first + started(plan, first_slot, p->end - p->first, slot.requested_end);
+    else
+      step->end = p->first + slot.requested_end;
+  }
+}
+
+static void set_beyond(sp_sequence *s, const sp_part *p) {
+  uint64_t beyond = p->end;
+  for (uint64_t i = p->end; i > p->first; i--) {
+    if (!s->steps[i - 1].optional)
+      beyond = i - 1;
+    s->steps[i - 1].beyond = beyond;
+  }
+}
+
+/* set_turns finds where another length begins to decide sizes: the largest size
+ * is another multiple of the smallest than before, by more than rounding. */
+static void set_turns(sp_sequence *s, const sp_part *p) {
+  const sp_step *before = NULL;
+  for (uint64_t i = p->first; i < p->end; i++) {
+    sp_step *step = &s->steps[i];
+    if (!step->varies)
+      continue;
+    double ratio = (double)step->most / (double)(step->least + 1);
+    double last = before == NULL ? 0 : (double)before->most / (double)(before->least + 1);
+    step->turns = ratio < last * 0.99 || last < ratio * 0.99;
+    before = step;
+  }
+}
+
 /* add_part appends the allocations among slots [first, end). */
 static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first, uint64_t end, uint32_t occurrences) {
   sp_part *p = &s->parts[s->part_count++];
@@ -28,6 +92,9 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
       s->steps[s->count++] = step_of(&slot, occurrences);
   }
   p->end = s->count;
+  set_beyond(s, p);
+  set_turns(s, p);
+  set_ends(s, plan, p, first, p == s->parts);
 }
 
 /* loosen lets the sizes of a prologue vary where those of the bodies do: it was
@@ -100,7 +167,7 @@ static void add_grams(sp_sequence *s) {
 int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
   *s = (sp_sequence){.stream_count = plan->stream_count, .periodic = plan->mode == SP_MODE_PERIODIC};
   uint64_t parts = s->periodic ? plan->phase_count : 1;
-  s->steps = calloc(plan->slot_count + 1, sizeof *s->steps);
+  s->steps = steps_new(plan->slot_count + 1);
   s->parts = calloc(parts, sizeof *s->parts);
   s->grams = calloc(plan->slot_count + 1, sizeof *s->grams);
   int ok = s->steps != NULL && s->parts != NULL && s->grams != NULL;
@@ -156,4 +223,27 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
       high = mid;
   }
   return low;
+}
+
+/* Times that a request may be smaller or larger than any recorded one. */
+enum { VARIES = 4 };
+
+/* Scales agree up to a 128th of the distance between the extremes. */
+enum { SCALE_NEAR = SP_SCALE_ONE / 128, SCALE_MOST = 1 << 20 };
+
+int sp_step_fits(const sp_step *s, uint64_t requested) { return requested >= s->least && requested <= s->most; }
+
+int sp_step_may_fit(const sp_step *s, uint64_t requested) {
+  return s->varies && requested >= s->least / VARIES && requested / VARIES <= s->most;
+}
+
+int64_t sp_step_scale(const sp_step *s, uint64_t requested) {
+  if (s->least == s->most)
+    return SP_NO_SCALE;
+  double scale = ((double)requested - (double)s->least) / (double)(s->most - s->least);
+  return (int64_t)((scale > SCALE_MOST ? SCALE_MOST : scale < -SCALE_MOST ? -SCALE_MOST : scale) * SP_SCALE_ONE);
+}
+
+int sp_scales_agree(int64_t a, int64_t b) {
+  return a == SP_NO_SCALE || b == SP_NO_SCALE || (a - b <= SCALE_NEAR && b - a <= SCALE_NEAR);
 }

@@ -4,19 +4,22 @@
 #include "device.h"
 
 /* Requests off plan look at so many gaps of the plan's memory, and so many of
- * its next steps must not need one. They may take a SLACKth of the plan's size
- * besides it before they settle anywhere. */
-enum { CANDIDATES = 4, SOON = 2048, SLACK = 100 };
+ * its next steps must not need one. */
+enum { CANDIDATES = 4, SOON = 2048 };
 
-/* Every so many requests that it has places for, a plan is suspended if it could
- * serve less than so many per cent of their bytes, and resumed at so many. */
-enum { WATCH = 2048, SUSPENDED = 50, RESUMED = 90 };
+/* A plan is suspended where it could serve less than so many per cent of the bytes
+ * asked for, and resumed at so many. */
+enum { SUSPENDED = 10, RESUMED = 90 };
 
 /* request is one on its way. */
 typedef struct {
   uint64_t need; /* aligned bytes */
   uint64_t planned; /* the plan's address, where has_plan */
+  uint64_t step;    /* the plan's, where has_plan */
   int has_plan;
+  int home;  /* it has the step's own place */
+  int moved; /* it has another one's, which is vacant */
+  int backed; /* memory was taken for what is absent there, or there was none */
   sp_zone zone;
   int stream;
   int grown; /* memory was taken from the device for it */
@@ -25,7 +28,7 @@ typedef struct {
 
 /* settle is a free range of the plan's memory for a request that is not planned
  * there, or NULL. One that no step needs soon will do; any, where the device
- * would otherwise have to give more than the plan's own size and a little. */
+ * would otherwise have to give more than the plan is worth. */
 static sp_range *settle(const stplan_device *d, const request *q) {
   if (d->counters->state != STPLAN_PROLOGUE && d->counters->state != STPLAN_BODY)
     return NULL;
@@ -36,20 +39,46 @@ static sp_range *settle(const stplan_device *d, const request *q) {
       return gap;
     gap = sp_arena_larger(gap);
   }
-  uint64_t most = d->plan->arena_bytes + d->plan->arena_bytes / SLACK;
-  return d->counters->reserved_bytes + q->need > most ? first : NULL;
+  return first != NULL && sp_device_over(d, q->need, q->need, SP_SLACK_LENDS) ? first : NULL;
+}
+
+/* absent says whether the request's place is free but lacks memory, and nobody
+ * has asked for that. */
+static int absent(const stplan_device *d, const request *q) {
+  return q->has_plan && !q->backed && sp_arena_absent(&d->arena, q->planned, q->need) != NULL;
+}
+
+/* other_place is a free range that holds a vacant place of the plan for a step
+ * whose own is taken, or NULL. */
+static sp_range *other_place(const stplan_device *d, request *q) {
+  uint64_t offset;
+  for (int cursor = 0; sp_matcher_vacant(d->matcher, q->step, q->need, &cursor, &offset);) {
+    q->planned = d->plan_base + offset;
+    sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
+    if (gap != NULL)
+      return gap;
+  }
+  return NULL;
 }
 
 /* choose takes a free range for the request, or NULL where none fits. Locked. */
 static sp_range *choose(stplan_device *d, request *q) {
+  q->home = q->moved = 0;
   if (q->has_plan) {
     q->has_plan = 0; /* one try: a place that is taken now is not waited for */
     sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
     if (gap != NULL) {
       q->source = STPLAN_FROM_PLAN;
+      q->home = 1;
       return sp_arena_take(&d->arena, gap, q->planned, q->need);
     }
     d->counters->clashes++;
+    gap = other_place(d, q);
+    if (gap != NULL) {
+      q->source = STPLAN_FROM_PLAN;
+      q->moved = 1;
+      return sp_arena_take(&d->arena, gap, q->planned, q->need);
+    }
   }
   sp_range *gap = sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
   if (gap == NULL)
@@ -105,6 +134,11 @@ static sp_range *find_place(stplan_device *d, request *q) {
   for (;;) {
     if (!sp_device_nodes(d))
       return NULL;
+    if (absent(d, q)) {
+      q->backed = 1;
+      q->has_plan = sp_device_back(d, q->planned, q->need);
+      continue;
+    }
     sp_range *r = choose(d, q);
     if (r != NULL && order(d, q, r))
       return r;
@@ -123,10 +157,17 @@ static sp_range *find_place(stplan_device *d, request *q) {
 }
 
 /* begin makes the range a block. Locked. */
-static void begin(stplan_device *d, const request *q, sp_range *r) {
+static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requested) {
   stplan_counters *c = d->counters;
+  r->requested = requested;
+  sp_usage_begin(&d->usage, r->size, requested);
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
+  if (q->home) {
+    r->step = q->step;
+    sp_matcher_placed(d->matcher, q->step);
+    d->placed_bytes += q->need;
+  }
   c->allocations++;
   c->allocation_bytes += r->size;
   c->allocated_bytes += r->size;
@@ -135,39 +176,43 @@ static void begin(stplan_device *d, const request *q, sp_range *r) {
   if (q->source == STPLAN_FROM_PLAN) {
     c->planned_allocations++;
     c->planned_bytes += r->size;
+    c->displaced_allocations += (uint64_t)q->moved;
   }
 }
 
-/* watch suspends the plan where lately too few of the bytes that it has places
- * for could be served there: what it displaces then costs more than it saves.
- * Meanwhile its memory is like any other, and it is watched how many of its
- * places would have been free. The past counts half with every WATCH requests.
- * Locked. */
+/* watch suspends the plan where lately too few bytes were served in their places:
+ * what it displaces then costs more than it saves. Meanwhile its memory is like
+ * any other, and it is watched how many of its places would have been free. The
+ * past counts half with every SP_WATCH requests. Locked. */
 static void watch(stplan_device *d, const request *q) {
   d->wanted_bytes += q->need;
-  if (q->has_plan && sp_arena_at(&d->arena, q->planned, q->need) != NULL)
+  if (d->suspended && q->has_plan && (sp_arena_at(&d->arena, q->planned, q->need) != NULL || absent(d, q)))
     d->placed_bytes += q->need;
-  if (++d->watched % WATCH != 0)
+  if (++d->watched % SP_WATCH != 0)
     return;
   int suspended = d->placed_bytes < d->wanted_bytes / 100 * (d->suspended ? RESUMED : SUSPENDED);
   if (suspended != d->suspended)
-    sp_device_plan_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
-  d->suspended = suspended;
+    sp_device_suspend(d, suspended);
   d->wanted_bytes /= 2;
   d->placed_bytes /= 2;
+  d->lent_bytes /= 2;
 }
 
 /* consult asks the matcher where the plan wants the request. Locked. */
 static void consult(stplan_device *d, request *q, uint64_t requested, stplan_stream handle) {
   if (d->matcher == NULL || d->plan_base == 0 || d->counters->state == STPLAN_ENDED)
     return;
+  if (d->given_up) {
+    d->counters->state = STPLAN_OFF;
+    return;
+  }
   sp_match m = sp_matcher_next(d->matcher, requested, handle);
   d->counters->drift_events += (uint64_t)m.drifted;
   d->counters->resyncs += (uint64_t)m.jumped;
   q->has_plan = m.placed && q->need <= m.size;
   q->planned = d->plan_base + m.offset;
-  if (m.placed)
-    watch(d, q);
+  q->step = m.step;
+  watch(d, q);
   if (d->suspended)
     q->has_plan = 0;
   if (m.ended)
@@ -203,7 +248,7 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   if (r == NULL) {
     d->counters->failed_allocations++;
   } else {
-    begin(d, &q, r);
+    begin(d, &q, r, size);
     addr = r->addr;
     if (source != NULL)
       *source = q.source;

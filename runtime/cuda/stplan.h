@@ -50,7 +50,7 @@ typedef enum {
 
 /* Where a block came from. */
 typedef enum {
-  STPLAN_FROM_PLAN, /* the plan's address for this request */
+  STPLAN_FROM_PLAN, /* a place of the plan: this request's, or one that is vacant for as long as it lives */
   STPLAN_FROM_GAP,  /* free memory that the device had given before */
   STPLAN_FROM_GROW  /* memory taken from the device for this request */
 } stplan_source;
@@ -61,7 +61,8 @@ typedef enum {
   STPLAN_PROLOGUE, /* before the steady state, or anywhere in a recorded plan */
   STPLAN_BODY,     /* in a steady iteration */
   STPLAN_ENDED,    /* a recorded plan has been served to its end */
-  STPLAN_OFF       /* suspended, as it does not fit this run at present, or given up, as it does not fit the device */
+  STPLAN_OFF,      /* suspended, as it does not fit this run at present, or given up, as it does not fit the device */
+  STPLAN_DECLINED  /* not served at all: the plan itself says that it does not pay */
 } stplan_state;
 
 /* Counters of one device. Bytes are what blocks occupy: requests rounded up to
@@ -83,7 +84,39 @@ typedef struct {
   uint64_t resyncs;            /* times that it was found again elsewhere in it */
   uint64_t waits;              /* one stream made to wait for another */
   uint64_t events_recorded;
+  uint64_t moved_bytes; /* given back where they were idle and taken where they were needed */
+  uint64_t displaced_allocations; /* of the planned ones, those whose own place was taken */
 } stplan_counters;
+
+/* One quantity: how much there is now, its highest, and all that was ever added
+ * and taken away. */
+typedef struct {
+  uint64_t current, peak, added, removed;
+} stplan_stat;
+
+/* Live blocks: their number, the bytes that they occupy and those asked for. */
+typedef struct {
+  stplan_stat blocks, bytes, requested;
+} stplan_usage;
+
+/* What is in use. Peaks are those since the last stplan_reset_peaks, of the sums
+ * with what stplan_beside tells of; added and removed count since the last
+ * stplan_reset_sums. */
+typedef struct {
+  stplan_usage all, small, large; /* small: blocks of up to 1 MiB, as PyTorch divides them */
+  stplan_stat reserved; /* bytes */
+  stplan_stat extents;  /* pieces of address space that they lie in */
+} stplan_statistics;
+
+/* A range of memory: a live block, or a free one. Addresses between ranges have no
+ * memory. */
+typedef struct {
+  uint64_t address, size;
+  uint64_t requested; /* bytes asked for; 0 for a free range */
+  stplan_stream stream; /* a block's own */
+  uint32_t live;
+  uint32_t first; /* starts a piece of memory */
+} stplan_range;
 
 /* stplan_plan_parse reads a plan from memory, which has to outlive it;
  * stplan_plan_open maps a file. Both check every rule of docs/planfile.md. On
@@ -111,6 +144,17 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
  * than its own counts as recorded. */
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream);
 
+/* stplan_release gives a block back that was used on its own stream and on those
+ * recorded. block, which may be NULL, says what it was. A foreign pointer is
+ * refused and not counted: callers who serve from elsewhere too may ask. */
+stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block);
+
+/* stplan_find tells of the live block at address. */
+stplan_status stplan_find(stplan_device *d, uint64_t address, stplan_range *block);
+
+/* stplan_extent tells which piece of memory the live block at address lies in. */
+stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size);
+
 /* stplan_record_stream says that stream uses the block as well: its memory is
  * reused only behind what stream has to do when the block is freed. */
 stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream);
@@ -123,11 +167,56 @@ void stplan_mark(stplan_device *d);
  * outside the plan, and returns the bytes. It waits for the device. */
 uint64_t stplan_empty_cache(stplan_device *d);
 
+/* stplan_hold keeps all memory from being given back to the device until it is
+ * called with 0 as often as with 1: while a graph is captured, the device cannot
+ * be waited for. */
+void stplan_hold(stplan_device *d, int hold);
+
+/* stplan_largest is the size of the largest free range, in bytes. */
+uint64_t stplan_largest(stplan_device *d);
+
 /* stplan_set_limit bounds reserved bytes; 0 is no limit. What is reserved
  * already stays. */
 void stplan_set_limit(stplan_device *d, uint64_t bytes);
 
 void stplan_read(stplan_device *d, stplan_counters *counters);
+
+void stplan_measure(stplan_device *d, stplan_statistics *statistics);
+void stplan_reset_peaks(stplan_device *d);
+void stplan_reset_sums(stplan_device *d);
+
+/* stplan_beside tells how much another allocator of the same program holds: the
+ * `current` of each quantity. */
+void stplan_beside(stplan_device *d, const stplan_statistics *other);
+
+/* stplan_ranges lists all memory by address: it writes up to `room` ranges and
+ * returns how many there are. */
+size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room);
+
+/* stplan_watch has `seen` called, from now on, whenever memory has been taken from
+ * the device (taken is 1), and before it is given back (0): on the thread that
+ * needs it, without the device object's lock, one call at a time. seen must not
+ * call this device object. */
+typedef void stplan_seen(void *context, int taken, uint64_t address, uint64_t size);
+void stplan_watch(stplan_device *d, stplan_seen *seen, void *context);
+
+/* stplan_export writes what another process opens the block's memory by, as
+ * cudaIpcGetMemHandle makes it, and how far the block lies behind its beginning.
+ * STPLAN_FAILED for virtual memory. */
+stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char handle[64], uint64_t *offset);
+
+/* stplan_granularity is the size in bytes of the granules that virtual memory
+ * consists of, at addresses that are multiples of it; 0 for plain memory. */
+uint64_t stplan_granularity(const stplan_device *d);
+
+/* stplan_export_granule opens a file by which another process maps the granule
+ * that begins at address, which has to hold bytes of a live block. The caller
+ * closes it. STPLAN_FAILED where that cannot be. */
+stplan_status stplan_export_granule(stplan_device *d, uint64_t address, int *file);
+
+/* stplan_allow_peer lets another device, by its ordinal, use this one's memory,
+ * where the program has enabled that for plain memory. */
+stplan_status stplan_allow_peer(stplan_device *d, int ordinal);
 
 /* stplan_share keeps the counters in a file from now on, as they are in memory,
  * so that another process can map it and read them after any exit. */

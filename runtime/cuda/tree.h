@@ -10,7 +10,7 @@
 typedef struct sp_node {
   struct sp_node *parent, *child[2];
   uint64_t major, minor;
-  int height; /* of the subtree; a leaf has 1 */
+  int lean; /* height of the right subtree less that of the left: -1, 0 or 1 */
 } sp_node;
 
 typedef struct {
@@ -18,6 +18,10 @@ typedef struct {
 } sp_tree;
 
 void sp_tree_insert(sp_tree *t, sp_node *n);
+
+/* sp_tree_insert_between does so where the node before and the one after are known,
+ * NULL for none, and looks at no other but to restore the balance. */
+void sp_tree_insert_between(sp_tree *t, sp_node *n, sp_node *low, sp_node *high);
 void sp_tree_erase(sp_tree *t, sp_node *n);
 
 /* The first node that is not before (major, minor), or NULL. */
@@ -25,6 +29,9 @@ sp_node *sp_tree_at_least(const sp_tree *t, uint64_t major, uint64_t minor);
 
 /* The last node that is not after (major, minor), or NULL. */
 sp_node *sp_tree_at_most(const sp_tree *t, uint64_t major, uint64_t minor);
+
+/* sp_tree_rekey changes a node's key: at once, where it keeps its place. */
+void sp_tree_rekey(sp_tree *t, sp_node *n, uint64_t major, uint64_t minor);
 
 /* The node after n, or NULL. */
 sp_node *sp_tree_next(const sp_node *n);

@@ -4,7 +4,11 @@
 // C sources without Go.
 package cuda
 
-import "errors"
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
 
 // Base is the address of a host device's memory: offsets are addresses less
 // it. It is not 0, which means no memory.
@@ -15,6 +19,7 @@ type Options struct {
 	Capacity    uint64 // bytes, more than any request
 	Granularity uint64 // bytes that growth comes in: a power of two, at least 512
 	Partial     bool   // grows in place and gives parts back, as virtual memory does
+	Silent      bool   // keeps no Operations
 	Limit       uint64 // bytes that may be reserved; 0 is no limit
 }
 
@@ -38,6 +43,7 @@ const (
 	Body     State = 2
 	Ended    State = 3
 	Off      State = 4
+	Declined State = 5
 )
 
 // Counters are those of stplan.h.
@@ -51,6 +57,45 @@ type Counters struct {
 	Growths, Clashes                 uint64
 	DriftEvents, Resyncs             uint64
 	Waits, EventsRecorded            uint64
+	MovedBytes                       uint64
+	DisplacedAllocations             uint64
+}
+
+// fields are the numbers behind State, in the order of stplan.h.
+func (c *Counters) fields() []*uint64 {
+	return []*uint64{
+		&c.AllocatedBytes, &c.PeakAllocated,
+		&c.ReservedBytes, &c.PeakReserved,
+		&c.Allocations, &c.AllocationBytes,
+		&c.PlannedAllocations, &c.PlannedBytes,
+		&c.Frees, &c.RefusedFrees, &c.Failed,
+		&c.Growths, &c.Clashes,
+		&c.DriftEvents, &c.Resyncs,
+		&c.Waits, &c.EventsRecorded,
+		&c.MovedBytes,
+		&c.DisplacedAllocations,
+	}
+}
+
+// ReadCounters decodes what stplan_share keeps in a file: the struct of stplan.h
+// as it is in the memory of a process of this machine. A process may have been
+// killed while it wrote, and a newer runtime may count more; neither is an error.
+func ReadCounters(data []byte) (Counters, error) {
+	var c Counters
+	fields := c.fields()
+	known := 2 + len(fields) // `fields` and `state` come first
+	if len(data) < 8*known {
+		return Counters{}, fmt.Errorf("counters: expected at least %d bytes, found %d", 8*known, len(data))
+	}
+	word := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
+	if n := word(0); n < uint64(known) {
+		return Counters{}, fmt.Errorf("counters: expected at least %d fields, found %d", known, n)
+	}
+	c.State = State(word(1))
+	for i, field := range fields {
+		*field = word(2 + i)
+	}
+	return c, nil
 }
 
 // Operation is what the runtime asked of the device: an event recorded on a

@@ -71,6 +71,39 @@ static void exhaustion_gives_idle_memory_back(void) {
   stplan_close(d);
 }
 
+/* A large request takes the memory of what is free in pieces: no more is reserved
+ * than is allocated. */
+static void idle_memory_moves(void) {
+  enum { PIECES = 8, PIECE = 8 * MIB };
+  sp_prim prim;
+  stplan_device *d = fresh(&prim);
+  stplan_counters c;
+  uint64_t p[2 * PIECES];
+  for (int i = 0; i < 2 * PIECES; i++)
+    DEMAND((p[i] = stplan_malloc(d, PIECE, 1, NULL, NULL)) != 0);
+  for (int i = 0; i < 2 * PIECES; i += 2)
+    stplan_free(d, p[i], 1);
+  uint64_t all = stplan_malloc(d, PIECES * PIECE, 1, NULL, NULL);
+  DEMAND(all != 0);
+  stplan_read(d, &c);
+  DEMAND(c.moved_bytes == PIECES * PIECE && c.peak_reserved_bytes == c.peak_allocated_bytes);
+  /* Where memory is virtual, it comes back to the addresses of the pieces. */
+  stplan_free(d, all, 1);
+  for (int i = 0; i < 2 * PIECES; i += 2)
+    DEMAND((p[i] = stplan_malloc(d, PIECE, 1, NULL, NULL)) != 0);
+  stplan_read(d, &c);
+  DEMAND(c.reserved_bytes == c.allocated_bytes);
+  /* While a graph is captured nothing leaves. */
+  for (int i = 0; i < 2 * PIECES; i += 2)
+    stplan_free(d, p[i], 1);
+  stplan_hold(d, 1);
+  DEMAND(stplan_malloc(d, 2 * PIECES * PIECE, 1, NULL, NULL) != 0);
+  uint64_t before = c.moved_bytes;
+  stplan_read(d, &c);
+  DEMAND(c.moved_bytes == before);
+  stplan_close(d);
+}
+
 int main(void) {
   conformance_device host = {.open = open_host, .stream = {0, 7, 9}};
   for (partial = 0; partial < 2; partial++) {
@@ -78,6 +111,7 @@ int main(void) {
     captures_are_left_alone();
     streams_are_bounded();
     exhaustion_gives_idle_memory_back();
+    idle_memory_moves();
   }
   return 0;
 }

@@ -1,0 +1,122 @@
+#include "hypotheses.h"
+
+enum {
+  CONFIRMED = 3,      /* times in a row that a hypothesis has to fit */
+  CONFIRMED_FAR = 16, /* where it is far from the pointer */
+  AHEAD = 256,        /* steps after the pointer that are looked at */
+  BEHIND = 32,        /* and before it */
+  GRAMS = 4           /* places of a gram that are taken up, each way */
+};
+
+static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+  for (int i = 0; i < h->count; i++)
+    if (h->list[i].at == at)
+      return &h->list[i];
+  if (h->count == SP_HYPOTHESES)
+    return NULL;
+  h->list[h->count] = (sp_hypothesis){.at = at, .part = part, .scale = sp_step_scale(&h->plan->steps[at], requested), .fitted = 1};
+  return &h->list[h->count++];
+}
+
+/* explains says whether the next step of a hypothesis fits. */
+static int explains(const sp_hypothesis *g, const sp_step *s, uint64_t requested, int one_length) {
+  if (!one_length)
+    return sp_step_fits(s, requested);
+  int64_t scale = sp_step_scale(s, requested);
+  if (!sp_step_fits(s, requested) && (scale == SP_NO_SCALE || g->scale == SP_NO_SCALE || !sp_step_may_fit(s, requested)))
+    return 0;
+  return sp_scales_agree(scale, g->scale);
+}
+
+void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length) {
+  int kept = 0;
+  for (int i = 0; i < h->count; i++) {
+    sp_hypothesis g = h->list[i];
+    g.at = sp_sequence_next(h->plan, g.at, &g.part);
+    if (g.at == SP_NOWHERE || g.at == pointer || !explains(&g, &h->plan->steps[g.at], requested, one_length))
+      continue; /* one that is where the pointer is says nothing new */
+    int64_t scale = sp_step_scale(&h->plan->steps[g.at], requested);
+    if (scale != SP_NO_SCALE)
+      g.scale = scale;
+    g.fitted++;
+    h->list[kept++] = g;
+  }
+  h->count = kept;
+}
+
+/* raise_near takes up the places around the pointer, nearest first. */
+static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
+  uint64_t at = pointer, on = part;
+  for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < SP_HYPOTHESES * 3 / 4; i++) {
+    if (i > 0 && sp_step_fits(&h->plan->steps[at], requested))
+      suppose(h, at, on, requested);
+    at = sp_sequence_next(h->plan, at, &on);
+  }
+  uint64_t first = h->plan->parts[part].first;
+  at = pointer == SP_NOWHERE ? h->plan->count : pointer;
+  for (int i = 0; i < BEHIND && at > first && h->count < SP_HYPOTHESES; i++)
+    if (sp_step_fits(&h->plan->steps[--at], requested))
+      suppose(h, at, part, requested);
+}
+
+static void raise_starts(sp_hypotheses *h, uint64_t requested) {
+  for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++)
+    if (sp_step_fits(&h->plan->steps[h->plan->parts[p].first], requested))
+      suppose(h, h->plan->parts[p].first, p, requested);
+}
+
+/* raise_grams takes up the places of the last requests: the next ones after the
+ * pointer, and the first ones. */
+static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *recent, int prologue) {
+  if (recent->seen < SP_GRAM)
+    return;
+  uint64_t first = prologue ? 0 : h->plan->parts[0].end;
+  uint64_t from[] = {pointer == SP_NOWHERE || pointer < first ? first : pointer, first};
+  uint64_t hash = sp_gram_hash(recent->list), requested = recent->list[SP_GRAM - 1];
+  for (int k = 0; k < 2; k++) {
+    uint64_t g = sp_sequence_grams(h->plan, hash, from[k]);
+    for (int i = 0; i < GRAMS && g < h->plan->gram_count && h->plan->grams[g].hash == hash; i++, g++) {
+      uint64_t at = h->plan->grams[g].at;
+      if (sp_step_fits(&h->plan->steps[at], requested))
+        suppose(h, at, sp_sequence_part(h->plan, at), requested);
+    }
+  }
+}
+
+void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue) {
+  uint64_t requested = recent->list[SP_GRAM - 1];
+  raise_near(h, pointer, part, requested);
+  raise_starts(h, requested);
+  raise_grams(h, pointer, recent, prologue);
+}
+
+void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+  sp_hypothesis *g = suppose(h, at, part, requested);
+  if (g != NULL)
+    g->fork = 1;
+}
+
+void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
+  for (int i = 0; i < h->count; i++)
+    h->list[i].fitted = h->list[i].fitted > requests ? h->list[i].fitted - requests : 1;
+}
+
+/* distance orders places by how far they are. Requests are left out more often
+ * than they are repeated, so a place behind counts for one further ahead. */
+static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t at) {
+  uint64_t from = pointer == SP_NOWHERE ? h->plan->count : pointer;
+  return at >= from ? at - from : (from - at) * (AHEAD / BEHIND);
+}
+
+const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer) {
+  const sp_hypothesis *best = NULL;
+  for (int i = 0; i < h->count; i++) {
+    const sp_hypothesis *g = &h->list[i];
+    if (g->fitted < (distance(h, pointer, g->at) <= 2 * AHEAD ? CONFIRMED : CONFIRMED_FAR))
+      continue;
+    if (best == NULL || g->fitted > best->fitted ||
+        (g->fitted == best->fitted && distance(h, pointer, g->at) < distance(h, pointer, best->at)))
+      best = g;
+  }
+  return best;
+}

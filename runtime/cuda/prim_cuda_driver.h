@@ -1,0 +1,120 @@
+/* prim_cuda_driver.h: what the files that make up the CUDA primitives share. */
+#ifndef STPLAN_PRIM_CUDA_DRIVER_H
+#define STPLAN_PRIM_CUDA_DRIVER_H
+
+#include <pthread.h>
+
+#include "prim_cuda.h"
+
+/* What is used of the driver's interface, by its documentation. */
+typedef int cu_result;
+typedef int cu_device;
+typedef unsigned long long cu_address, cu_handle;
+typedef void *cu_context, *cu_event, *cu_stream;
+
+enum { CU_SUCCESS = 0, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_RELAXED = 2 };
+enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_RECOMMENDED = 1 };
+enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110 }; /* attributes of a device */
+enum { CU_HANDLE_FILE = 1 };
+
+typedef struct {
+  int type, id;
+} cu_location;
+
+typedef struct {
+  int type, requested_handle_types;
+  cu_location location;
+  void *win32;
+  struct {
+    unsigned char compression, rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+} cu_allocation;
+
+typedef struct {
+  cu_location location;
+  int flags;
+} cu_access;
+
+/* FUNCTIONS lists the entry points, each with the name it is exported by. */
+#define FUNCTIONS(X)                                                                              \
+  X(init, "cuInit", (unsigned))                                                                   \
+  X(device_get, "cuDeviceGet", (cu_device *, int))                                                \
+  X(attribute, "cuDeviceGetAttribute", (int *, int, cu_device))                                   \
+  X(total, "cuDeviceTotalMem_v2", (size_t *, cu_device))                                          \
+  X(retain, "cuDevicePrimaryCtxRetain", (cu_context *, cu_device))                                \
+  X(release, "cuDevicePrimaryCtxRelease_v2", (cu_device))                                         \
+  X(push, "cuCtxPushCurrent_v2", (cu_context))                                                    \
+  X(pop, "cuCtxPopCurrent_v2", (cu_context *))                                                    \
+  X(synchronize, "cuCtxSynchronize", (void))                                                      \
+  X(mem_alloc, "cuMemAlloc_v2", (cu_address *, size_t))                                           \
+  X(mem_free, "cuMemFree_v2", (cu_address))                                                       \
+  X(address_reserve, "cuMemAddressReserve", (cu_address *, size_t, size_t, cu_address, cu_handle)) \
+  X(address_free, "cuMemAddressFree", (cu_address, size_t))                                       \
+  X(create, "cuMemCreate", (cu_handle *, size_t, const cu_allocation *, cu_handle))               \
+  X(mem_release, "cuMemRelease", (cu_handle))                                                     \
+  X(map, "cuMemMap", (cu_address, size_t, size_t, cu_handle, cu_handle))                          \
+  X(unmap, "cuMemUnmap", (cu_address, size_t))                                                    \
+  X(set_access, "cuMemSetAccess", (cu_address, size_t, const cu_access *, size_t))                \
+  X(granularity, "cuMemGetAllocationGranularity", (size_t *, const cu_allocation *, int))         \
+  X(event_create, "cuEventCreate", (cu_event *, unsigned))                                        \
+  X(event_destroy, "cuEventDestroy_v2", (cu_event))                                               \
+  X(event_record, "cuEventRecord", (cu_event, cu_stream))                                         \
+  X(stream_wait, "cuStreamWaitEvent", (cu_stream, cu_event, unsigned))                            \
+  X(capture_info, "cuStreamGetCaptureInfo_v2", (cu_stream, int *, uint64_t *, void *, void *, size_t *)) \
+  X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))                                  \
+  X(address_range, "cuMemGetAddressRange_v2", (cu_address *, size_t *, cu_address))               \
+  X(ipc_handle, "cuIpcGetMemHandle", (void *, cu_address))                                        \
+  X(mem_info, "cuMemGetInfo_v2", (size_t *, size_t *))                                            \
+  X(retain_handle, "cuMemRetainAllocationHandle", (cu_handle *, void *))                          \
+  X(export_file, "cuMemExportToShareableHandle", (void *, cu_handle, int, cu_handle))
+
+#define DECLARE(name, symbol, arguments) cu_result(*name) arguments;
+
+typedef struct {
+  FUNCTIONS(DECLARE)
+} driver;
+
+/* A region is a range of addresses that memory is mapped into. Each granule is memory of its own, so that any can be given back. */
+typedef struct region {
+  struct region *next;
+  uint64_t start, end;
+  uint64_t mapped; /* bytes; without any the region is given up */
+} region;
+
+enum { SP_PEERS = 64 }; /* devices that may share memory */
+
+typedef struct {
+  void *library;
+  driver cu;
+  cu_device device;
+  cu_context context;
+  int is_virtual; /* how memory is taken */
+  uint64_t total, granularity;
+  cu_allocation allocation;
+  pthread_mutex_t lock; /* everything below */
+  region *regions;
+  cu_access access[SP_PEERS]; /* who may use virtual memory: the device itself first */
+  size_t accesses;
+} cuda;
+
+/* enter makes the device's context current for this thread, whatever it was:
+ * frees come from any. leave undoes it and passes an outcome on. */
+static inline int sp_cuda_enter(const cuda *c) { return c->cu.push(c->context) == CU_SUCCESS; }
+
+static inline int sp_cuda_leave(const cuda *c, int failed) {
+  cu_context ignored;
+  c->cu.pop(&ignored);
+  return failed;
+}
+
+/* The memory functions of sp_prim, and the end of them. */
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr);
+int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
+int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
+int sp_cuda_export_granule(void *self, uint64_t addr, int *file);
+int sp_cuda_allow_peer(void *self, int ordinal);
+void sp_cuda_drop_regions(cuda *c);
+
+#endif

@@ -1,0 +1,207 @@
+/* prim_cuda_memory.c: memory of a CUDA device, plain and virtual. */
+#include <stdlib.h>
+
+#include "prim_cuda_driver.h"
+
+/* unmap_granules undoes map_granules for the first bytes of a range. */
+static int unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
+  int failed = 0;
+  for (uint64_t at = 0; at < bytes; at += c->granularity)
+    failed |= c->cu.unmap(addr + at, c->granularity) != CU_SUCCESS;
+  return failed;
+}
+
+/* map_granules backs [addr, addr+bytes). The handle of each granule is released
+ * at once: its memory then lives until it is unmapped. */
+static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
+  uint64_t at = 0;
+  for (; at < bytes; at += c->granularity) {
+    cu_handle handle;
+    if (c->cu.create(&handle, c->granularity, &c->allocation, 0) != CU_SUCCESS)
+      break;
+    int failed = c->cu.map(addr + at, c->granularity, 0, handle, 0) != CU_SUCCESS;
+    c->cu.mem_release(handle);
+    if (failed)
+      break;
+  }
+  pthread_mutex_lock(&c->lock); /* nobody is let in meanwhile */
+  int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
+  pthread_mutex_unlock(&c->lock);
+  if (failed)
+    unmap_granules(c, addr, at);
+  return failed;
+}
+
+/* reserve is a new region, whose memory begins where it does. NULL where there is
+ * none. Locked. */
+static region *reserve(cuda *c, uint64_t bytes) {
+  uint64_t span = (2 * (c->total > bytes ? c->total : bytes) / c->granularity + 1) * c->granularity;
+  region *r = calloc(1, sizeof *r);
+  cu_address start;
+  if (r == NULL || c->cu.address_reserve(&start, span, 0, 0, 0) != CU_SUCCESS) {
+    free(r);
+    return NULL;
+  }
+  *r = (region){.next = c->regions, .start = start, .end = start + span};
+  c->regions = r;
+  return r;
+}
+
+/* room takes up the address for so many bytes: `at`, in the region that it lies in,
+ * or the start of a new one. 0 where there is none. */
+static uint64_t room(cuda *c, uint64_t at, uint64_t bytes) {
+  pthread_mutex_lock(&c->lock);
+  region *r = at == 0 ? reserve(c, bytes) : c->regions;
+  while (at != 0 && r != NULL && (at < r->start || at >= r->end || bytes > r->end - at))
+    r = r->next;
+  if (r != NULL) {
+    r->mapped += bytes;
+    at = at == 0 ? r->start : at;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return r == NULL ? 0 : at;
+}
+
+/* granules is what so many bytes take of virtual memory. */
+static uint64_t granules(const cuda *c, uint64_t bytes) { return (bytes + c->granularity - 1) / c->granularity * c->granularity; }
+
+/* vacate takes bytes off the region that holds addr, and gives it up where it has
+ * none left. */
+static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
+  pthread_mutex_lock(&c->lock);
+  region **link = &c->regions;
+  while (*link != NULL && (addr < (*link)->start || addr >= (*link)->end))
+    link = &(*link)->next;
+  region *r = *link;
+  if (r != NULL && (r->mapped -= bytes) == 0) {
+    *link = r->next;
+    c->cu.address_free(r->start, r->end - r->start);
+    free(r);
+  }
+  pthread_mutex_unlock(&c->lock);
+}
+
+/* begin enters for a call that takes memory or gives it back. Such a call may come
+ * while another stream, or another thread's, is being captured: it is no part of
+ * the graph, and the driver has to be told so. */
+static int begin(const cuda *c, int *mode) {
+  *mode = CU_CAPTURE_RELAXED;
+  return sp_cuda_enter(c) && (c->cu.exchange_mode(mode) == CU_SUCCESS || sp_cuda_leave(c, 0));
+}
+
+static int end(const cuda *c, int mode, int failed) {
+  c->cu.exchange_mode(&mode);
+  return sp_cuda_leave(c, failed);
+}
+
+static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr) {
+  cu_address got;
+  if (at != 0 || c->cu.mem_alloc(&got, bytes) != CU_SUCCESS)
+    return 1;
+  *addr = got;
+  return 0;
+}
+
+static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr) {
+  /* Granules are taken one by one, so what the device cannot give as a whole is
+   * not begun: others would find it without memory meanwhile. */
+  size_t available, total;
+  bytes = granules(c, bytes);
+  if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
+    return 1;
+  uint64_t start = room(c, at, bytes);
+  if (start == 0)
+    return 1;
+  if (map_granules(c, start, bytes)) {
+    vacate(c, start, bytes);
+    return 1;
+  }
+  *addr = start;
+  return 0;
+}
+
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr) {
+  cuda *c = self;
+  int mode;
+  if (!begin(c, &mode))
+    return 1;
+  return end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, addr) : take_plain(c, at, bytes, addr));
+}
+
+int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
+  cuda *c = self;
+  int mode, failed;
+  if (!begin(c, &mode))
+    return 1;
+  if (c->is_virtual) {
+    bytes = granules(c, bytes);
+    failed = unmap_granules(c, addr, bytes);
+    if (!failed)
+      vacate(c, addr, bytes);
+  } else {
+    failed = c->cu.mem_free(addr) != CU_SUCCESS;
+  }
+  return end(c, mode, failed);
+}
+
+int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset) {
+  cuda *c = self;
+  cu_address base;
+  size_t size;
+  if (!sp_cuda_enter(c))
+    return 1;
+  int failed = c->cu.address_range(&base, &size, addr) != CU_SUCCESS || c->cu.ipc_handle(handle, base) != CU_SUCCESS;
+  if (!failed)
+    *offset = addr - base;
+  return sp_cuda_leave(c, failed);
+}
+
+int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
+  cuda *c = self;
+  cu_handle handle;
+  if (!sp_cuda_enter(c))
+    return 1;
+  int failed = c->cu.retain_handle(&handle, (void *)(uintptr_t)addr) != CU_SUCCESS;
+  if (!failed) {
+    failed = c->cu.export_file(file, handle, CU_HANDLE_FILE, 0) != CU_SUCCESS;
+    c->cu.mem_release(handle);
+  }
+  return sp_cuda_leave(c, failed);
+}
+
+/* let_in gives access to what is mapped of a region. Where nothing is, the driver
+ * refuses; behind the last of it nothing is looked for. Locked. */
+static void let_in(const cuda *c, const region *r) {
+  uint64_t found = 0;
+  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += c->granularity)
+    if (c->cu.set_access(at, c->granularity, c->access, c->accesses) == CU_SUCCESS)
+      found += c->granularity;
+}
+
+/* Plain memory is open to every device that the program has let in. */
+int sp_cuda_allow_peer(void *self, int ordinal) {
+  cuda *c = self;
+  if (!sp_cuda_enter(c))
+    return 1;
+  pthread_mutex_lock(&c->lock);
+  size_t i = 0;
+  while (i < c->accesses && c->access[i].location.id != ordinal)
+    i++;
+  int failed = i == SP_PEERS;
+  if (i == c->accesses && !failed) {
+    c->access[c->accesses++] = (cu_access){.location = {CU_LOCATION_DEVICE, ordinal}, .flags = CU_READ_WRITE};
+    for (const region *r = c->regions; r != NULL; r = r->next)
+      let_in(c, r);
+  }
+  pthread_mutex_unlock(&c->lock);
+  return sp_cuda_leave(c, failed);
+}
+
+void sp_cuda_drop_regions(cuda *c) {
+  while (c->regions != NULL) {
+    region *r = c->regions;
+    c->regions = r->next;
+    c->cu.address_free(r->start, r->end - r->start);
+    free(r);
+  }
+}

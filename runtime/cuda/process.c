@@ -1,0 +1,134 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "process.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plan.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but reading `devices` */
+static stplan_opener *opener; /* NULL before the start */
+static stplan_plan *plan;
+static char *counters;
+static sp_cuda_memory memory;
+static int lent; /* the plan of one device serves another ordinal */
+
+/* What a device has come to. A state changes once, and last. */
+enum { UNKNOWN, SERVED, REFUSED };
+
+static struct {
+  _Atomic int state;
+  stplan_device *device;
+  int planned;
+} devices[STPLAN_DEVICES];
+
+void stplan_say(const char *format, ...) {
+  char line[512] = "stplan: ";
+  size_t begin = strlen(line), room = sizeof line - begin - 1;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(line + begin, room, format, arguments);
+  va_end(arguments);
+  if (length < 0)
+    return;
+  size_t end = begin + ((size_t)length < room ? (size_t)length : room - 1);
+  line[end++] = '\n';
+  ssize_t ignored = write(STDERR_FILENO, line, end);
+  (void)ignored;
+}
+
+stplan_status stplan_start(const stplan_settings *settings, char *error, size_t size) {
+  return stplan_start_on(sp_cuda_open, settings, error, size);
+}
+
+/* start is stplan_start_on with the lock held. */
+static stplan_status start(stplan_opener *open, const stplan_settings *settings, char *error, size_t size) {
+  if (opener != NULL) {
+    snprintf(error, size, "started before");
+    return STPLAN_FAILED;
+  }
+  if (settings->counters != NULL && (counters = strdup(settings->counters)) == NULL) {
+    snprintf(error, size, "no memory");
+    return STPLAN_FAILED;
+  }
+  stplan_status status = settings->plan == NULL ? STPLAN_OK : stplan_plan_open(settings->plan, &plan, error, size);
+  if (status != STPLAN_OK) {
+    free(counters);
+    counters = NULL;
+    return status;
+  }
+  memory = settings->memory;
+  opener = open;
+  return STPLAN_OK;
+}
+
+stplan_status stplan_start_on(stplan_opener *open, const stplan_settings *settings, char *error, size_t size) {
+  pthread_mutex_lock(&lock);
+  stplan_status status = start(open, settings, error, size);
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
+/* of_plan is the ordinal in the plan that serves this one, or -1. */
+static int of_plan(int ordinal) {
+  if (plan == NULL)
+    return -1;
+  if (sp_plan_find(plan, ordinal) != NULL)
+    return ordinal;
+  if (plan->device_count != 1 || lent)
+    return -1;
+  lent = 1;
+  return (int)plan->devices[0].ordinal;
+}
+
+static void share(stplan_device *device, int ordinal) {
+  char path[4096];
+  if (counters == NULL)
+    return;
+  int length = snprintf(path, sizeof path, "%s%d", counters, ordinal);
+  if (length < 0 || (size_t)length >= sizeof path || stplan_share(device, path) != STPLAN_OK)
+    stplan_say("the counters of cuda:%d cannot be kept in %s%d", ordinal, counters, ordinal);
+}
+
+/* open_device makes the object. The lock is held. */
+static int open_device(int ordinal) {
+  sp_prim prim;
+  char error[256] = "";
+  if (!opener(ordinal, memory, &prim, error, sizeof error)) {
+    stplan_say("cuda:%d is not served: %s", ordinal, error);
+    return REFUSED;
+  }
+  int number = of_plan(ordinal);
+  if (stplan_open(&prim, number < 0 ? NULL : plan, number, &devices[ordinal].device) != STPLAN_OK) {
+    prim.close(prim.self);
+    stplan_say("cuda:%d is not served: no memory", ordinal);
+    return REFUSED;
+  }
+  devices[ordinal].planned = number >= 0;
+  share(devices[ordinal].device, ordinal);
+  return SERVED;
+}
+
+stplan_device *stplan_at(int ordinal) {
+  if (ordinal < 0 || ordinal >= STPLAN_DEVICES)
+    return NULL;
+  int state = atomic_load_explicit(&devices[ordinal].state, memory_order_acquire);
+  if (state == UNKNOWN) {
+    pthread_mutex_lock(&lock);
+    state = atomic_load_explicit(&devices[ordinal].state, memory_order_relaxed);
+    if (state == UNKNOWN && opener != NULL) {
+      state = open_device(ordinal);
+      atomic_store_explicit(&devices[ordinal].state, state, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+  }
+  return state == SERVED ? devices[ordinal].device : NULL;
+}
+
+int stplan_planned(int ordinal) { return stplan_at(ordinal) != NULL && devices[ordinal].planned; }

@@ -1,0 +1,49 @@
+/* process.h: the device objects of a process, one for each device that it asks
+ * for, opened at first use and never closed. What loads the runtime into another
+ * program starts here. */
+#ifndef STPLAN_PROCESS_H
+#define STPLAN_PROCESS_H
+
+#include "prim_cuda.h"
+#include "stplan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Devices that a process can have. */
+enum { STPLAN_DEVICES = 64 };
+
+typedef struct {
+  const char *plan;     /* path; NULL: none */
+  const char *counters; /* device N keeps its counters in the file of this name with "N" behind; NULL: nowhere */
+  sp_cuda_memory memory;
+} stplan_settings;
+
+/* stplan_start reads the plan and keeps the settings. It comes before the others,
+ * and once: again it answers STPLAN_FAILED. On failure error, a buffer of `size`
+ * bytes, says why, and nothing is served. */
+stplan_status stplan_start(const stplan_settings *settings, char *error, size_t size);
+
+/* stplan_at is the object of a device, by its ordinal, from any thread. A plan
+ * that holds the device serves it; a plan of one device serves the first other
+ * ordinal that is asked for, as ranks that share a plan need; what is left is
+ * served without. NULL where the device cannot be served at all, which one line
+ * on standard error says once. */
+stplan_device *stplan_at(int ordinal);
+
+/* stplan_planned says whether a plan was opened for the device. */
+int stplan_planned(int ordinal);
+
+/* stplan_say writes a line to standard error in one piece, "stplan: " before it. */
+void stplan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* stplan_start_on is stplan_start with other primitives than CUDA's. */
+typedef int stplan_opener(int ordinal, sp_cuda_memory memory, struct sp_prim *prim, char *error, size_t size);
+stplan_status stplan_start_on(stplan_opener *open, const stplan_settings *settings, char *error, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,97 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "throw.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* c10::SourceLocation and libstdc++'s std::string. */
+typedef struct {
+  const char *function, *file;
+  uint32_t line;
+} location;
+
+typedef struct {
+  char *data;
+  size_t length;
+  size_t capacity; /* of data, where it is not the 16 bytes here */
+  size_t unused;
+} string;
+
+/* At least the size of any c10::Error; it is 128 in torch 2.11. */
+enum { EXCEPTION_BYTES = 1024 };
+
+/* A virtual table begins with the offset to the top and the type; an object
+ * points behind them. */
+enum { VTABLE_HEADER = 2 };
+
+static struct {
+  void *(*allocate)(size_t);
+  void (*throw)(void *object, void *type, void (*destructor)(void *));
+  void *(*new)(size_t);
+  void (*construct)(void *self, location at, string *message);
+  void **out_of_memory;
+  void (*check_fail)(const char *function, const char *file, uint32_t line, const char *message);
+} cxx;
+
+/* library is one that the process has loaded by itself, or NULL. */
+static void *library(const char *name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD); }
+
+int sp_throw_prepare(char *error, size_t size) {
+  void *c10 = library("libc10.so"), *c10_cuda = library("libc10_cuda.so");
+  if (c10 == NULL || c10_cuda == NULL) {
+    snprintf(error, size, "torch's %s is not loaded in this process", c10 == NULL ? "libc10.so" : "libc10_cuda.so");
+    return 0;
+  }
+  const struct {
+    void *from;
+    const char *symbol;
+    void *to;
+  } wanted[] = {
+      {c10, "__cxa_allocate_exception", &cxx.allocate},
+      {c10, "__cxa_throw", &cxx.throw},
+      {c10, "_Znwm", &cxx.new},
+      /* c10::Error::Error(c10::SourceLocation, std::string), of the C++11 ABI */
+      {c10, "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", &cxx.construct},
+      /* the virtual table of c10::OutOfMemoryError */
+      {c10_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.out_of_memory},
+      /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const char *) */
+      {c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_", &cxx.check_fail},
+  };
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    void *found = dlsym(wanted[i].from, wanted[i].symbol);
+    if (found == NULL) {
+      snprintf(error, size, "this torch does not export %s", wanted[i].symbol);
+      return 0;
+    }
+    memcpy(wanted[i].to, &found, sizeof found);
+  }
+  return 1;
+}
+
+/* throw_out_of_memory builds the object as C++ would: a c10::Error, whose class
+ * adds nothing but its type. */
+static void throw_out_of_memory(location at, const char *message) {
+  size_t length = strlen(message);
+  string text = {.data = cxx.new(length + 1), .length = length, .capacity = length};
+  memcpy(text.data, message, length + 1);
+  void *object = cxx.allocate(EXCEPTION_BYTES);
+  cxx.construct(object, at, &text);
+  void **virtual = cxx.out_of_memory + VTABLE_HEADER;
+  memcpy(object, &virtual, sizeof virtual);
+  void (*destructor)(void *);
+  memcpy(&destructor, virtual, sizeof destructor); /* the first virtual function */
+  cxx.throw(object, cxx.out_of_memory[VTABLE_HEADER - 1], destructor);
+}
+
+void sp_throw(sp_throw_class class, const char *message) {
+  const location at = {"stplan", "stplan", 0};
+  if (class == SP_THROW_OUT_OF_MEMORY)
+    throw_out_of_memory(at, message);
+  else
+    cxx.check_fail(at.function, at.file, at.line, message);
+  abort(); /* neither returns */
+}

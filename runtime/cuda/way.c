@@ -1,0 +1,200 @@
+/* way.c: which step of the plan a request is, while the run is in step or nearly. */
+#include "matcher_state.h"
+
+enum {
+  OPTIONAL = 64, /* optional steps that are skipped one by one */
+  LATE = 2,      /* requests by which one may come late */
+  FIRM = 3       /* steps without an optional one to either side, where frees decide alone */
+};
+
+static const sp_way NO_WAY = {.at = SP_NOWHERE};
+
+/* on_stream says whether the run's stream is the plan's at a step, as far as is
+ * known. Handles differ from run to run, so they are learnt. */
+static int on_stream(const sp_matcher *m, uint64_t at, stplan_stream stream) {
+  uint32_t s = sp_step_at(m, at)->stream;
+  return !m->is_bound[s] || m->bound[s] == stream;
+}
+
+static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  return at != SP_NOWHERE && sp_step_fits(sp_step_at(m, at), requested) && on_stream(m, at, stream);
+}
+
+/* repeated says whether a request is of the size of the one before it. */
+static int repeated(const sp_matcher *m, uint64_t requested) {
+  return m->recent.seen > 1 && m->recent.list[SP_GRAM - 2] == requested;
+}
+
+/* stretched says whether a request is larger or smaller than any recorded one of a
+ * step, by as much as those before it were. */
+static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  if (at == SP_NOWHERE || m->one_length < SP_LENGTH || m->scale == SP_NO_SCALE || !sp_step_may_fit(sp_step_at(m, at), requested))
+    return 0;
+  int64_t scale = sp_step_scale(sp_step_at(m, at), requested);
+  return scale != SP_NO_SCALE && sp_scales_agree(scale, m->scale) && on_stream(m, at, stream);
+}
+
+/* in_scale says whether a request is as long as those before it, where one length
+ * has decided all sizes so far. */
+static int in_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
+  return m->one_length < SP_LENGTH || sp_scales_agree(sp_step_scale(sp_step_at(m, at), requested), m->scale);
+}
+
+/* lifetime is how many steps the plan keeps a step's place for. */
+static uint64_t lifetime(const sp_matcher *m, uint64_t at) {
+  uint64_t end = sp_step_at(m, at)->end;
+  return end == SP_NOWHERE ? SP_NOWHERE : end - at;
+}
+
+/* firm says that no step near the pointer is optional. Around those, passes differ
+ * in their frees as well. */
+static int firm(const sp_matcher *m) {
+  const sp_part *p = &m->plan.parts[m->part];
+  uint64_t from = m->at < p->first + FIRM ? p->first : m->at - FIRM;
+  for (uint64_t i = from; i <= m->at + FIRM && i < p->end; i++)
+    if (sp_step_at(m, i)->optional)
+      return 0;
+  return 1;
+}
+
+/* by_frees is the step close ahead that the frees since the last request point
+ * to. */
+static sp_way by_frees(const sp_matcher *m, uint64_t ahead, int fit, uint64_t requested, stplan_stream stream) {
+  if (ahead == SP_NOWHERE || ahead >= m->plan.parts[m->part].end || !sp_frees_trusted(&m->frees))
+    return NO_WAY;
+  return fits(m, ahead, requested, stream) && (!fit || firm(m)) ? (sp_way){.at = ahead, .part = m->part} : NO_WAY;
+}
+
+/* by_fork is the other way at the last fork, if it fits since. */
+static sp_way by_fork(const sp_matcher *m) {
+  const sp_hypothesis *found = NULL;
+  for (int i = 0; i < m->others.count; i++) {
+    const sp_hypothesis *h = &m->others.list[i];
+    if (h->fork && h->fitted > 1 && h->part == m->part && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
+      found = h;
+  }
+  return found == NULL ? NO_WAY : (sp_way){.at = found->at, .part = found->part, .jumped = 1};
+}
+
+/* after is the step behind the pointer's. */
+static sp_way after(const sp_matcher *m) {
+  sp_way w = {.at = m->at, .part = m->part};
+  if (w.at != SP_NOWHERE)
+    w.at = sp_sequence_next(&m->plan, w.at, &w.part);
+  return w;
+}
+
+/* by_scale is the step behind the pointer's, where the request has the same new
+ * scale as the one before, which was doubted for it. */
+static sp_way by_scale(const sp_matcher *m, uint64_t requested) {
+  sp_way w = after(m);
+  if (w.at == SP_NOWHERE || !(sp_step_fits(sp_step_at(m, w.at), requested) || sp_step_may_fit(sp_step_at(m, w.at), requested)))
+    return NO_WAY;
+  int64_t scale = sp_step_scale(sp_step_at(m, w.at), requested);
+  return scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale) ? w : NO_WAY;
+}
+
+/* beyond is the step behind all optional ones at the pointer. */
+static sp_way beyond(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  if (m->at == SP_NOWHERE || !sp_step_at(m, m->at)->optional)
+    return NO_WAY;
+  sp_way w = {.at = sp_step_at(m, m->at)->beyond, .part = m->part};
+  if (w.at == m->plan.parts[m->part].end)
+    w.at = sp_sequence_next(&m->plan, w.at - 1, &w.part);
+  return fits(m, w.at, requested, stream) ? w : NO_WAY;
+}
+
+/* at_pointer is the pointer's step. If it is optional, and the one behind all
+ * optional ones fits as well, that is a fork: of the two, the place that is kept
+ * longer is taken, where a mistake does no harm, and the other way is remembered. */
+static sp_way at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_way w = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
+  if (other.at == SP_NOWHERE)
+    return w;
+  if (lifetime(m, other.at) > lifetime(m, w.at)) {
+    sp_way swapped = w;
+    w = other;
+    other = swapped;
+  }
+  m->fitted = 0;
+  sp_hypotheses_fork(&m->others, other.at, other.part, requested);
+  return w;
+}
+
+/* past_optional is the step that fits behind optional ones at the pointer. */
+static sp_way past_optional(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_way w = {.at = m->at, .part = m->part};
+  for (int i = 0; i < OPTIONAL && w.at != SP_NOWHERE; i++) {
+    if (i > 0 && fits(m, w.at, requested, stream))
+      return w;
+    if (!sp_step_at(m, w.at)->optional)
+      return NO_WAY;
+    w.at = sp_sequence_next(&m->plan, w.at, &w.part);
+  }
+  return beyond(m, requested, stream);
+}
+
+/* late is the step that was skipped just now. If its request lives as long as
+ * the one that came in its stead, it needs the longer of the two places. */
+static sp_way late(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  if (m->behind == SP_NOWHERE || m->recent.seen - m->behind_since > LATE || !fits(m, m->behind, requested, stream))
+    return NO_WAY;
+  sp_way w = {.at = m->behind, .late = 1};
+  w.unsure = m->at == SP_NOWHERE || m->at == 0 || lifetime(m, w.at) < lifetime(m, m->at - 1);
+  m->behind = SP_NOWHERE;
+  return w;
+}
+
+/* left_out is the step behind the pointer's, unless the request may be the one
+ * before once more: mostly a request was left out, or changed places with its
+ * successor. */
+static sp_way left_out(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_way w = after(m);
+  if (repeated(m, requested) || !fits(m, w.at, requested, stream) || !in_scale(m, w.at, requested))
+    return NO_WAY;
+  w.unsure = lifetime(m, w.at) < lifetime(m, m->at);
+  m->behind = m->at;
+  m->behind_since = m->recent.seen;
+  return w;
+}
+
+/* by_size is where a request belongs that does not fit the pointer. */
+static sp_way by_size(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_way w = m->adrift ? NO_WAY : past_optional(m, requested, stream);
+  if (w.at == SP_NOWHERE)
+    w = late(m, requested, stream);
+  if (w.at == SP_NOWHERE && !m->adrift)
+    w = left_out(m, requested, stream);
+  return w;
+}
+
+sp_way sp_way_find(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream) {
+  sp_doubt before = m->doubted;
+  m->doubted = SP_NO_DOUBT;
+  int fit = fits(m, m->at, requested, stream) || stretched(m, m->at, requested, stream);
+  int early = fit && before == SP_NO_DOUBT && sp_frees_trusted(&m->frees) && sp_frees_due(&m->frees, m->at, m->pass) > 0;
+  sp_way w = by_frees(m, ahead, fit, requested, stream);
+  if (w.at != SP_NOWHERE) {
+    m->behind = SP_NOWHERE;
+    return w;
+  }
+  if (early && repeated(m, requested) && firm(m)) {
+    m->doubted = SP_TOO_EARLY;
+    return NO_WAY;
+  }
+  if ((early || !fit) && (w = by_fork(m)).at != SP_NOWHERE)
+    return w;
+  if (before == SP_OTHER_SCALE && (w = by_scale(m, requested)).at != SP_NOWHERE) {
+    m->scale = m->doubted_scale;
+    return w;
+  }
+  if (!fit && (w = by_size(m, requested, stream)).at != SP_NOWHERE)
+    return w;
+  if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
+    return NO_WAY;
+  if (in_scale(m, m->at, requested) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
+    return fit ? at_pointer(m, requested, stream) : (sp_way){.at = m->at, .part = m->part};
+  m->doubted = SP_OTHER_SCALE;
+  m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);
+  return NO_WAY;
+}
