@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"internal/report":       {},
 	"internal/replay":       {"internal/trace", "internal/lifespan"},
 	"runtime/cuda":          {},
-	"runtime/torch":         {},
+	"runtime/torch":         {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/fusion", "internal/packing", "internal/planfile",
 		"internal/verify", "internal/baseline", "internal/report", "internal/synth", "internal/replay",

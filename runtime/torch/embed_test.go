@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -19,12 +21,12 @@ func TestInstallWritesThePackage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bootstrap, "sitecustomize.py")); err != nil {
 		t.Error(err)
 	}
-	modules := 0
+	files := 0
 	err = filepath.WalkDir("src", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".py" {
+		if err != nil || !slices.Contains([]string{".py", ".cpp", ".h"}, filepath.Ext(path)) {
 			return err
 		}
-		modules++
+		files++
 		rel, err := filepath.Rel("src", path)
 		if err != nil {
 			return err
@@ -38,13 +40,75 @@ func TestInstallWritesThePackage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || modules == 0 {
-		t.Errorf("%d modules under src, error %v", modules, err)
+	if err != nil || files == 0 {
+		t.Errorf("%d files under src, error %v", files, err)
 	}
 }
 
 func TestInstallReportsAFolderThatIsNone(t *testing.T) {
 	if _, err := Install(filepath.Join("embed.go", "deeper")); err == nil {
 		t.Error("installed below a file")
+	}
+}
+
+// What Install writes compiles into the library that a process without the shim
+// loads, and holds the very sources of the runtime.
+func TestInstallWritesSourcesThatCompile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Install(dir); err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(dir, "stplan", "csrc")
+	demandSources(t, installed)
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "cc"
+	}
+	if _, err := exec.LookPath(cc); err != nil {
+		t.Skipf("no C compiler %q", cc)
+	}
+	sources, err := filepath.Glob(filepath.Join(installed, "*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-std=c11", "-O1", "-fPIC", "-shared", "-fexceptions", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "lib.so")}
+	if out, err := exec.Command(cc, append(append(args, sources...), "-lpthread", "-ldl")...).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", cc, err, out)
+	}
+}
+
+// demandSources compares a folder with the runtime's C files, and with what the
+// package's link in the repository leads to.
+func demandSources(t *testing.T, installed string) {
+	t.Helper()
+	entries, err := os.ReadDir(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, e := range entries {
+		found = append(found, e.Name())
+		want, err := os.ReadFile(filepath.Join("src", "stplan", "csrc", e.Name()))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(installed, e.Name())); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: installed %d bytes (error %v), want the %d of the source", e.Name(), len(got), err, len(want))
+		}
+	}
+	var want []string
+	for _, pattern := range []string{"*.c", "*.h"} {
+		matches, err := filepath.Glob(filepath.Join("..", "cuda", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range matches {
+			want = append(want, filepath.Base(m))
+		}
+	}
+	slices.Sort(want)
+	if len(want) == 0 || !slices.Equal(found, want) {
+		t.Errorf("installed %q, want %q", found, want)
 	}
 }

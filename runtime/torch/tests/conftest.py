@@ -17,6 +17,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 BOOTSTRAP = HERE.parent / "src" / "stplan" / "bootstrap"
 FAKE_TORCH = HERE / "fake"
+FAKE_SERVING = HERE / "serving"
 
 
 class Job:
@@ -37,11 +38,17 @@ class Job:
             "stacks": "none",
         }
         asked.update(settings)
-        return {
-            **{k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK")},
-            "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), str(FAKE_TORCH)]),
-            "STPLAN_RECORD": json.dumps(asked),
-        }
+        return self._bare(FAKE_TORCH, STPLAN_RECORD=json.dumps(asked))
+
+    def run_environment(self, **settings: Any) -> Dict[str, str]:
+        """Of a job that is served, by a stand-in that says what it is asked."""
+        asked = {"plan": None, "by_rank": False, "memory": "auto", "reports": str(self.reports)}
+        asked.update(settings)
+        return self._bare(FAKE_TORCH, FAKE_SERVING, STPLAN_RUN=json.dumps(asked))
+
+    def _bare(self, *path: Path, **variables: str) -> Dict[str, str]:
+        own = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK")}
+        return {**own, "PYTHONPATH": os.pathsep.join(map(str, [BOOTSTRAP, *path])), **variables}
 
     def start(self, script: str, env: Dict[str, str], *options: str) -> "subprocess.Popen[str]":
         path = self.folder / "train.py"
@@ -56,7 +63,13 @@ class Job:
         )
 
     def run(self, script: str, **settings: Any) -> "subprocess.CompletedProcess[str]":
-        process = self.start(script, self.environment(**settings))
+        return self.finish(self.start(script, self.environment(**settings)))
+
+    def run_served(self, script: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        return self.finish(self.start(script, {**self.run_environment(), **variables}))
+
+    @staticmethod
+    def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -68,7 +81,7 @@ class Job:
 
     def said(self) -> List[Dict[str, Any]]:
         """Every report, in the order of the names."""
-        return [json.loads(p.read_text()) for p in sorted(self.reports.iterdir())]
+        return [json.loads(p.read_text()) for p in sorted(self.reports.glob("*.json"))]
 
 
 @pytest.fixture

@@ -90,6 +90,27 @@ torch.cuda.memory._snapshot = _device_traces
     assert job.said()[0]["why"] == ""
 
 
+@pytest.mark.parametrize("end", ["1 / 0", "os._exit(1)", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_a_worker_that_dies_meanwhile_does_not_end_it(job: Job, end: str) -> None:
+    """torch's DataLoader terminates its workers as the process ends, and raises
+    from SIGCHLD."""
+    raising = """
+def died(*_):
+    raise RuntimeError("a worker is killed")
+signal.signal(signal.SIGCHLD, died)
+def taken(original=torch.cuda.memory._snapshot):
+    if os.fork() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    return original()
+torch.cuda.memory._snapshot = taken
+"""
+    done = job.run(BEGIN.replace("weight =", raising + "weight =") + end)
+    assert done.returncode == (-signal.SIGTERM if "SIGTERM" in end else 1)
+    assert "a worker is killed" not in done.stderr
+    assert [r["state"] for r in job.said()] == ["written"], done.stderr
+
+
 def test_a_killed_process_leaves_a_report(job: Job) -> None:
     done = job.run(BEGIN + "os.kill(os.getpid(), signal.SIGKILL)")
     assert done.returncode == -signal.SIGKILL

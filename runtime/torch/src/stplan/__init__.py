@@ -1,20 +1,23 @@
 """stplan inside a PyTorch process.
 
-`stplan record -- python train.py` needs no import of this package: it hands the
-package to every Python process of the job. A script that would rather say so
-itself calls `stplan.record` before its first CUDA allocation.
+`stplan record -- python train.py` and `stplan run PLAN -- python train.py` need no
+import of this package: they hand it to every Python process of the job. A script
+that would rather say so itself calls `stplan.record`, or `stplan.enable`, before
+its first CUDA allocation.
 
-Nothing here imports torch; it is found in the process when the job imports it.
+Importing this package does not import torch.
 """
 
 from __future__ import annotations
 
 import os
 
+from stplan._public import enable, mark, stats
 from stplan._recorder import arm
+from stplan._serving import ServingError
 from stplan._settings import STACKS, Settings, SettingsError
 
-__all__ = ["STACKS", "SettingsError", "record"]
+__all__ = ["STACKS", "ServingError", "SettingsError", "enable", "mark", "record", "stats"]
 __version__ = "0.1.0"
 
 

@@ -7,13 +7,13 @@ script installs itself and that does not end the interpreter in order.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
 import threading
 from types import FrameType
-from typing import Callable, Optional
-
+from typing import Callable, Iterator, Optional
 
 ENDED = "it ended"
 """Why a recording stops where a process ends in order."""
@@ -67,14 +67,18 @@ class Exits:
     def _at_exit(self) -> None:
         # Set by the interpreter when it prints an exception that nobody caught.
         error = getattr(sys, "last_type", None)
-        self._settle(ENDED if error is None else f"it died of {error.__name__}")
+        with _undisturbed():
+            self._settle(ENDED if error is None else f"it died of {error.__name__}")
 
     def _at_quick_exit(self, status: int) -> None:
-        self._settle("it called os._exit")
+        with _undisturbed():
+            self._settle("it called os._exit")
         self._exit(status)
 
     def _at_sigterm(self, number: int, frame: Optional[FrameType]) -> None:
-        if self._settle("it was terminated (SIGTERM)"):
+        with _undisturbed():
+            settled = self._settle("it was terminated (SIGTERM)")
+        if settled:
             self.terminate()
         else:
             self._terminate_later = True
@@ -82,6 +86,26 @@ class Exits:
     def _in_child(self) -> None:
         self.remove()
         self._forked()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without SIGCHLD's handler: torch's DataLoader raises from it when a worker
+    is terminated, which happens as the process ends, and would end the last act
+    too."""
+    previous = signal.getsignal(signal.SIGCHLD)
+    if not _in_main_thread() or not callable(previous):
+        yield  # No handler of Python's runs here.
+        return
+    while signal.getsignal(signal.SIGCHLD) == previous:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except Exception:
+            pass  # Raised by the handler: the signal was pending.
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, previous)
 
 
 def _in_main_thread() -> bool:

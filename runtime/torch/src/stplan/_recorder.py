@@ -12,7 +12,8 @@ from typing import Any, Callable, Optional
 from stplan._exits import ENDED, Exits
 from stplan._history import History
 from stplan._imports import after_import
-from stplan._output import Output, say, stem
+from stplan._output import Output
+from stplan._process import described, say, stem
 from stplan._settings import Settings
 from stplan._steps import StepCounter
 
@@ -61,7 +62,7 @@ class Recorder:
         try:
             self._torch.cuda._lazy_call(self._begin)
         except Exception as error:
-            say(f"cannot record this process: {_text(error)}")
+            say(f"cannot record this process: {described(error)}")
 
     def _begin(self) -> None:
         if self._phase is not Phase.ARMED:
@@ -169,9 +170,9 @@ class Recorder:
         say(f"{self._output.path}: {done}{early}")
 
     def _failed(self, error: Exception) -> None:
-        say(f"cannot record this process: {_text(error)}")
+        say(f"cannot record this process: {described(error)}")
         try:
-            self._output.report("failed", error=_text(error))
+            self._output.report("failed", error=described(error))
         except Exception:
             pass  # The launcher then sees that the recording did not end.
 
@@ -192,10 +193,6 @@ def _eager(torch: Any, stepped: Callable[[object], None]) -> Callable[[Any, Any,
             stepped(optimizer)
 
     return hook
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,17 +1,23 @@
-"""What a recording is asked for, and how a launcher hands it to a process."""
+"""What a launcher asks of a process: one JSON object in an environment variable
+for each of the two things that it can ask."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import Any, Mapping, Optional
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Callable, Mapping, MutableMapping, Optional, TypeVar
 
 ENVIRONMENT = "STPLAN_RECORD"
-"""The environment variable that holds the settings as one JSON object."""
+"""The environment variable that asks for a recording."""
+
+RUN_ENVIRONMENT = "STPLAN_RUN"
+"""The environment variable that asks to be served."""
 
 STACKS = ("none", "python", "all")
 """No call stacks; Python frames; Python and C++ frames."""
+
+_Asked = TypeVar("_Asked")
 
 
 class SettingsError(ValueError):
@@ -20,8 +26,8 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """directory and reports are absolute. reports is the launcher's folder for
-    what became of each process; None where there is no launcher."""
+    """A recording. directory and reports are absolute. reports is the launcher's
+    folder for what became of each process; None where there is no launcher."""
 
     directory: str
     steps: int
@@ -39,11 +45,9 @@ class Settings:
         quiet: Any = False,
     ) -> Settings:
         """Settings of the right types and ranges. Raises SettingsError."""
-        for name, folder in (("directory", directory), ("reports", reports)):
-            if name == "reports" and folder is None:
-                continue
-            if not isinstance(folder, str) or not os.path.isdir(folder):
-                raise SettingsError(f"{name}: expected an existing folder, found {folder!r}")
+        _demand_folder("directory", directory)
+        if reports is not None:
+            _demand_folder("reports", reports)
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise SettingsError(f"steps: expected an integer of at least 0, found {steps!r}")
         if stacks not in STACKS:
@@ -53,11 +57,60 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[Settings]:
         """The launcher's settings, None where there are none. Raises SettingsError."""
-        text = environment.get(ENVIRONMENT)
-        if text is None:
-            return None
-        try:
-            fields = json.loads(text)
-            return cls.checked(**fields)
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"{ENVIRONMENT}: {error}") from error
+        return _from_environment(ENVIRONMENT, environment, cls.checked)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """A run that is served. plan is the path of the plan of every process, or
+    None; with by_rank it is what comes before "0.bin" in the path of rank 0's.
+    memory is for the allocator to check; reports as in Settings, always there.
+    within is the report's name of the process with a plan that has started this
+    one, itself or through others; None where there is none."""
+
+    plan: Optional[str]
+    by_rank: bool
+    memory: str
+    reports: str
+    within: Optional[str] = None
+
+    @classmethod
+    def checked(cls, plan: Any, by_rank: Any, memory: Any, reports: Any, within: Any = None) -> RunSettings:
+        """Settings of the right types and ranges. Raises SettingsError."""
+        if plan is not None and not isinstance(plan, str):
+            raise SettingsError(f"plan: expected a path or null, found {plan!r}")
+        if not isinstance(by_rank, bool) or (by_rank and plan is None):
+            raise SettingsError(f"by_rank: expected true or false, and false without a plan, found {by_rank!r}")
+        if not isinstance(memory, str):
+            raise SettingsError(f"memory: expected a name, found {memory!r}")
+        _demand_folder("reports", reports)
+        if within is not None and not isinstance(within, str):
+            raise SettingsError(f"within: expected a name or null, found {within!r}")
+        return cls(plan, by_rank, memory, reports, within)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Optional[RunSettings]:
+        """The launcher's settings, None where there are none. Raises SettingsError."""
+        return _from_environment(RUN_ENVIRONMENT, environment, cls.checked)
+
+    def hand_on(self, environment: MutableMapping[str, str], name: str) -> None:
+        """Tell the processes that this one starts that it has its plan; name is
+        that of its report."""
+        environment[RUN_ENVIRONMENT] = json.dumps(asdict(replace(self, within=name)))
+
+
+def _from_environment(
+    variable: str, environment: Mapping[str, str], checked: Callable[..., _Asked]
+) -> Optional[_Asked]:
+    text = environment.get(variable)
+    if text is None:
+        return None
+    try:
+        return checked(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{variable}: {error}") from error
+
+
+def _demand_folder(name: str, folder: Any) -> None:
+    if not isinstance(folder, str) or not os.path.isdir(folder):
+        raise SettingsError(f"{name}: expected an existing folder, found {folder!r}")

@@ -1,5 +1,5 @@
-# Runs in every Python process of a recorded job: the launcher puts this folder
-# first on PYTHONPATH, and Python imports a module of this name as it starts.
+# Runs in every Python process of a launcher's job: it puts this folder first on
+# PYTHONPATH, and Python imports a module of this name as it starts.
 # Kept to what any Python 3 understands; the package behind it needs 3.9.
 import importlib.machinery
 import importlib.util
@@ -7,17 +7,14 @@ import os
 import sys
 
 
-def _record() -> None:
+def _arm() -> None:
     package = os.path.dirname(os.path.dirname(_here))
     sys.path.insert(0, package)
     try:
-        from stplan._recorder import arm
-        from stplan._settings import Settings
+        from stplan._launch import arm
     finally:
         sys.path.remove(package)
-    settings = Settings.from_environment(os.environ)
-    if settings is not None:
-        arm(settings)
+    arm(os.environ)
 
 
 def _chain() -> None:
@@ -35,7 +32,7 @@ _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
 try:
     if sys.version_info >= (3, 9):
-        _record()
+        _arm()
 except Exception as error:
-    sys.stderr.write("stplan: cannot record this process: %s: %s\n" % (type(error).__name__, error))
+    sys.stderr.write("stplan: cannot work in this process: %s: %s\n" % (type(error).__name__, error))
 _chain()

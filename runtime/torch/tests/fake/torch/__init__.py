@@ -1,10 +1,10 @@
-"""Imitates the few parts of torch that stplan's recorder touches.
+"""Imitates the few parts of torch that stplan touches.
 
 A step of the fake optimizer allocates and frees as a training step would; what
 torch.cuda.memory records then is a snapshot that stplan's importer accepts.
 """
 
-from torch import compiler, cuda, optim
+from torch import _C, compiler, cuda, optim
 
 
 class OutOfMemoryError(RuntimeError):

@@ -1,0 +1,146 @@
+"""Native code that is built where it runs, once for each source and compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence
+
+_COMPILERS = {
+    "c": ("CC", ("cc", "gcc", "clang")),
+    "c++": ("CXX", ("c++", "g++", "clang++")),
+}
+
+# Of what a compiler says the first lines tell the cause; the rest follows from it.
+_LINES = 5
+
+
+class BuildError(RuntimeError):
+    """Something cannot be built; the text says what, and what the compiler said."""
+
+
+def compiler(kind: str) -> Optional[List[str]]:
+    """The command, with its own arguments, of the C ("c") or C++ ("c++")
+    compiler; None where there is none. CC or CXX decides alone where it is set,
+    so one that names no program says that there is no compiler."""
+    variable, usual = _COMPILERS[kind]
+    named = shlex.split(os.environ.get(variable, ""))
+    for command in [named] if named else [[name] for name in usual]:
+        program = shutil.which(command[0])
+        if program is not None:
+            return [program, *command[1:]]
+    return None
+
+
+def identity(command: Sequence[str]) -> bytes:
+    """What of a compiler belongs into a key: it changes with the program and its
+    arguments. Raises OSError where there is no such program."""
+    found = os.stat(command[0])
+    return repr((list(command), found.st_size, found.st_mtime_ns)).encode()
+
+
+def execute(command: Sequence[str], what: str) -> None:
+    """Run a compiler that makes `what`. Raises BuildError."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise BuildError(f"cannot build {what}: {command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = [line for line in done.stdout.splitlines() if line.strip()]
+        first = "\n".join(said[:_LINES]) or "it said nothing"
+        raise BuildError(f"cannot build {what}: {command[0]} exited with status {done.returncode}:\n{first}")
+
+
+def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) -> str:
+    """The path of a file that `build(path)` writes, which is called only where
+    no process of this user has built it before. The parts, and what the machine
+    runs, are its key: a file is never changed once it has its name.
+
+    It lies in $XDG_CACHE_HOME/stplan or ~/.cache/stplan; where that cannot be
+    written, in the temporary folder. Processes that ask at the same time build
+    once. Raises what build raises, and OSError where no folder can be written.
+    """
+    stem, suffix = os.path.splitext(name)
+    file = f"{stem}-{_key(key_parts)}{suffix}"
+    path = os.path.join(_cache(), file)
+    if os.path.exists(path):
+        return path
+    path = os.path.join(_writable(os.path.dirname(path)), file)
+    with _locked(path + ".lock"):
+        if not os.path.exists(path):
+            _write(path, build)
+    return path
+
+
+def _key(parts: Iterable[bytes]) -> str:
+    # One home folder may serve machines that differ.
+    machine = f"{platform.machine()} {platform.libc_ver()}".encode()
+    digest = hashlib.sha256()
+    for part in (machine, *parts):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()[:20]
+
+
+def _cache() -> str:
+    # The specification of XDG_CACHE_HOME has relative paths ignored.
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(root):
+        root = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(root, "stplan")
+
+
+def _writable(folder: str) -> str:
+    """The folder, made where it is missing, or another where it cannot be
+    written: one in the temporary folder that all processes of the user share."""
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    shared = os.path.join(tempfile.gettempdir(), f"stplan-{os.getuid()}")
+    with contextlib.suppress(OSError):
+        os.mkdir(shared, 0o700)
+    # Anybody may have made a folder of this name there, and what lies in it is
+    # loaded into the process.
+    with contextlib.suppress(OSError):
+        found = os.lstat(shared)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+            with tempfile.TemporaryFile(dir=shared):
+                return shared
+    return tempfile.mkdtemp(prefix="stplan-")
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    with open(path, "w") as lock:
+        # Some network file systems have no locks. Two processes then build, and
+        # the later one replaces the file by one that is as good.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: str, build: Callable[[str], None]) -> None:
+    stem, suffix = os.path.splitext(path)
+    temporary = f"{stem}.{os.getpid()}{suffix}"
+    try:
+        build(temporary)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)

@@ -1,0 +1,135 @@
+"""torch served through its pluggable allocator, where the shim cannot be built.
+
+torch calls C functions there and answers nothing about them itself: statistics
+and snapshots raise. What raises is replaced in torch._C, which every public
+function of torch.cuda and torch.accelerator looks them up in when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional
+
+from stplan import _library
+from stplan._process import say
+from stplan._runtime import ALLOCATE, FREE, Runtime, RuntimeFailure
+from stplan._torchstats import memory_stats, segments
+
+# torch keeps the functions' addresses: the library stays loaded.
+_installed: Optional[Runtime] = None
+
+
+def install(torch: Any, plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> None:
+    """Serve this process from now on. torch is the job's module, imported and not
+    yet using CUDA. plan: a path, or None; memory: one of _runtime.MEMORY;
+    counters: as in stplan_settings.
+
+    Raises BuildError where there is no library and none can be built,
+    RuntimeFailure where this torch, or the plan, cannot be served, ValueError for
+    a bad memory. torch is then as it was.
+    """
+    global _installed
+    if torch.cuda.is_initialized():
+        raise RuntimeFailure("CUDA is in use already: the allocator can only be changed before")
+    runtime = Runtime(_library.find())
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(runtime.path, ALLOCATE, FREE)
+    functions = allocator.allocator()
+    # Without these two memory would be reused too early, or never given back.
+    functions.set_record_stream_fn(runtime.address("record_stream"))
+    functions.set_reset_fn(runtime.address("empty_cache"))
+    runtime.start(plan, memory, counters)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _installed = runtime
+    _Patches(torch, runtime).apply()
+
+
+def installed() -> Optional[Runtime]:
+    """The runtime that serves this process by this road, None where none does."""
+    return _installed
+
+
+class _Patches:
+    """What torch asks of an allocator, answered by the runtime."""
+
+    def __init__(self, torch: Any, runtime: Runtime) -> None:
+        self._torch = torch
+        self._runtime = runtime
+        self._fractions: Dict[int, float] = {}
+        self._failed: Dict[int, int] = {}  # requests, when sums were last reset
+        self._said = False
+
+    def apply(self) -> None:
+        answers: Dict[str, Callable[..., Any]] = {
+            "_cuda_memoryStats": self._stats,
+            "_cuda_resetPeakMemoryStats": self._runtime.reset_peaks,
+            "_cuda_resetAccumulatedMemoryStats": self._reset_sums,
+            "_cuda_setMemoryFraction": self._set_fraction,
+            "_cuda_getMemoryFraction": self._get_fraction,
+            "_cuda_memorySnapshot": self._snapshot,
+            "_cuda_record_memory_history": self._record,
+            "_cuda_record_memory_history_legacy": self._record,
+            # These would ask the allocator that was there before.
+            "_accelerator_getDeviceStats": self._stats,
+            "_accelerator_resetPeakStats": self._runtime.reset_peaks,
+            "_accelerator_resetAccumulatedStats": self._reset_sums,
+            "_accelerator_isAllocatorInitialized": self._torch.cuda.is_initialized,
+            "_accelerator_emptyCache": self._torch._C._cuda_emptyCache,
+        }
+        for name, answer in answers.items():
+            if hasattr(self._torch._C, name):
+                setattr(self._torch._C, name, answer)
+        self._keep_benchmark_off()
+
+    def _stats(self, device: int) -> Dict[str, Any]:
+        statistics, counters = self._runtime.read(device)
+        out_of_memory = counters.failed_allocations - self._failed.get(device, 0)
+        return memory_stats(statistics, counters.growths, out_of_memory)
+
+    def _reset_sums(self, device: int) -> None:
+        self._failed[device] = self._runtime.read(device)[1].failed_allocations
+        self._runtime.reset_sums(device)
+
+    def _set_fraction(self, fraction: float, device: int) -> None:
+        total = self._torch.cuda.get_device_properties(device).total_memory
+        self._fractions[device] = fraction
+        # A limit of 0 would be none.
+        self._runtime.limit(device, max(1, int(fraction * total)))
+
+    def _get_fraction(self, device: int) -> float:
+        return self._fractions.get(device, 1.0)
+
+    def _snapshot(self, pool: Any = None) -> Dict[str, Any]:
+        devices = range(self._torch.cuda.device_count())
+        # Pools cannot be made under this allocator: a named one is empty.
+        anywhere = pool is None or tuple(pool[:2]) == (0, 0)
+        return {
+            "segments": [s for d in devices for s in segments(self._runtime.ranges(d), d)] if anywhere else [],
+            "device_traces": [[] for _ in devices],
+            "allocator_settings": {},
+            "external_annotations": [],
+        }
+
+    def _record(self, enabled: Any, *ignored: Any) -> None:
+        if enabled and not self._said:
+            self._said = True
+            say("memory history is not recorded: without a C++ compiler there is no shim to record it")
+
+    def _keep_benchmark_off(self) -> None:
+        """cudnn.benchmark asks the allocator for its largest free block, and every
+        convolution would raise."""
+        cudnn = getattr(self._torch.backends, "cudnn", None)
+        switch = vars(type(cudnn)).get("benchmark")
+        if switch is None or not hasattr(self._torch._C, "_set_cudnn_benchmark"):
+            return
+        original = self._torch._C._set_cudnn_benchmark
+        said = False
+
+        def keep_off(on: bool) -> None:
+            nonlocal said
+            if on and not said:
+                said = True
+                say("torch.backends.cudnn.benchmark stays off: without a C++ compiler it cannot be served")
+            original(False)
+
+        if self._torch._C._get_cudnn_benchmark():
+            keep_off(True)
+        self._torch._C._set_cudnn_benchmark = switch.setter = keep_off

@@ -1,0 +1,68 @@
+"""stplan.enable, stplan.stats and stplan.mark."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Dict, Optional
+
+from stplan import _pluggable, _serving, _shim
+from stplan._runtime import Counters
+from stplan._settings import RUN_ENVIRONMENT
+
+_STATES = ("no plan", "prologue", "body", "ended", "off", "declined")
+
+
+def enable(plan: Optional[str] = None, memory: str = "auto") -> None:
+    """Serve this process's CUDA memory by a plan, or from one pool without.
+
+    plan: path of a file that `stplan compile` wrote.
+    memory: how it is taken from a device: "plain" (cudaMalloc), "virtual"
+        (cuMemMap: grows in place and moves while idle), or "auto", virtual
+        where the device has that.
+
+    It belongs before the first CUDA tensor: those that exist already stay with
+    torch's own allocator, and a plan expects a process from its beginning.
+    Without a C++ compiler CUDA must not be initialised at all. Imports torch; the
+    first time on a machine it compiles a few files. In a process that `stplan run`
+    started it changes nothing: what that says counts. Raises ServingError where this
+    process cannot be served; torch is then as it was.
+    """
+    if RUN_ENVIRONMENT in os.environ:
+        return
+    importlib.import_module("torch")
+    _serving.install(None if plan is None else os.path.abspath(plan), memory)
+
+
+def stats(device: Any = None) -> Dict[str, Any]:
+    """How a device is served: bytes as blocks occupy them, counts since its first
+    use. device: an ordinal, or anything that torch.device takes; None for the
+    current one.
+
+    "backend" is "shim", "pluggable", or None where this process is not served;
+    "state" is "no plan", "prologue", "body", "ended", "off" or "declined"; the others are the
+    counters of stplan.h by their names, 0 before the first allocation.
+    """
+    served = _shim.installed() or _pluggable.installed()
+    counters = Counters() if served is None else served.counters(_ordinal(device))
+    read = counters.as_dict()
+    return {"backend": _serving.backend(), **read, "state": _STATES[read["state"]]}
+
+
+def mark() -> None:
+    """Say that a step of the program begins here. It is never needed: after
+    drift the place in the plan is found sooner. Without effect in a process that
+    is not served."""
+    served = _shim.installed() or _pluggable.installed()
+    if served is not None:
+        served.mark()
+
+
+def _ordinal(device: Any) -> int:
+    if isinstance(device, int):
+        return device
+    torch = importlib.import_module("torch")
+    index = None if device is None else torch.device(device).index
+    if index is None:
+        index = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+    return int(index)

@@ -1,0 +1,190 @@
+"""The C runtime as ctypes sees it: pluggable.h, and what of stplan.h it needs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+MEMORY = {"plain": 0, "virtual": 1, "auto": 2}
+"""How memory is taken from a device: sp_cuda_memory of prim_cuda.h."""
+
+ALLOCATE, FREE = "stplan_pluggable_malloc", "stplan_pluggable_free"
+"""What torch calls, by name; stplan_pluggable_malloc throws C++ exceptions and
+must not be called from here."""
+
+
+class RuntimeFailure(RuntimeError):
+    """The C runtime cannot start; the text says why."""
+
+
+class _Settings(ctypes.Structure):
+    _fields_ = [("plan", ctypes.c_char_p), ("counters", ctypes.c_char_p), ("memory", ctypes.c_int)]
+
+
+class Stat(ctypes.Structure):
+    """One quantity."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("current", "peak", "added", "removed")]
+    current: int
+    peak: int
+    added: int
+    removed: int
+
+
+class Usage(ctypes.Structure):
+    """Live blocks: their number, the bytes they occupy, and those asked for."""
+
+    _fields_ = [(name, Stat) for name in ("blocks", "bytes", "requested")]
+    blocks: Stat
+    bytes: Stat
+    requested: Stat
+
+
+class Statistics(ctypes.Structure):
+    """stplan_statistics."""
+
+    _fields_ = [(name, Usage) for name in ("all", "small", "large")] + [
+        (name, Stat) for name in ("reserved", "extents")
+    ]
+    all: Usage
+    small: Usage
+    large: Usage
+    reserved: Stat
+    extents: Stat
+
+
+class Counters(ctypes.Structure):
+    """stplan_counters."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "fields",
+            "state",
+            "allocated_bytes",
+            "peak_allocated_bytes",
+            "reserved_bytes",
+            "peak_reserved_bytes",
+            "allocations",
+            "allocation_bytes",
+            "planned_allocations",
+            "planned_bytes",
+            "frees",
+            "refused_frees",
+            "failed_allocations",
+            "growths",
+            "clashes",
+            "drift_events",
+            "resyncs",
+            "waits",
+            "events_recorded",
+            "moved_bytes",
+            "displaced_allocations",
+        )
+    ]
+    fields: int
+    failed_allocations: int
+    growths: int
+
+    def as_dict(self) -> Dict[str, int]:
+        """Every counter by its name in stplan.h, without `fields`."""
+        return {field[0]: getattr(self, field[0]) for field in self._fields_[1:]}
+
+
+class Range(ctypes.Structure):
+    """stplan_range: a live block, or free memory."""
+
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("requested", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("live", ctypes.c_uint32),
+        ("first", ctypes.c_uint32),
+    ]
+    address: int
+    size: int
+    requested: int
+    stream: int
+    live: int
+    first: int
+
+
+class Runtime:
+    """The library at path, loaded once. Device ordinals are CUDA's."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._library = library = ctypes.CDLL(path)
+        size, device = ctypes.c_size_t, ctypes.c_int
+        settings, error = ctypes.POINTER(_Settings), ctypes.c_char_p
+        read = [device, ctypes.POINTER(Statistics), ctypes.POINTER(Counters)]
+        self._start = _function(library, "start", ctypes.c_int, [settings, error, size])
+        self._read = _function(library, "read", ctypes.c_int, read)
+        self._reset_peaks = _function(library, "reset_peaks", None, [device])
+        self._reset_sums = _function(library, "reset_sums", None, [device])
+        self._mark = _function(library, "mark", None, [])
+        self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
+        self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
+
+    def start(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
+        """Read the plan. Raises RuntimeFailure, and ValueError for a memory that
+        is not in MEMORY."""
+        if memory not in MEMORY:
+            raise ValueError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
+        error = ctypes.create_string_buffer(256)
+        settings = _Settings(_path(plan), _path(counters), MEMORY[memory])
+        if self._start(ctypes.byref(settings), error, len(error)) != 0:
+            reason = error.value.decode("utf-8", "replace")
+            raise RuntimeFailure(reason if plan is None else f"{plan}: {reason}")
+
+    def address(self, name: str) -> int:
+        """Of the function stplan_pluggable_NAME."""
+        found = ctypes.cast(getattr(self._library, f"stplan_pluggable_{name}"), ctypes.c_void_p).value
+        assert found is not None
+        return found
+
+    def read(self, device: int) -> Tuple[Statistics, Counters]:
+        """All zero where nothing has been requested yet."""
+        statistics, counters = Statistics(), Counters()
+        self._read(device, ctypes.byref(statistics), ctypes.byref(counters))
+        return statistics, counters
+
+    def counters(self, device: int) -> Counters:
+        return self.read(device)[1]
+
+    def mark(self) -> None:
+        """A step of the program begins."""
+        self._mark()
+
+    def reset_peaks(self, device: int) -> None:
+        self._reset_peaks(device)
+
+    def reset_sums(self, device: int) -> None:
+        self._reset_sums(device)
+
+    def limit(self, device: int, limit: int) -> None:
+        """Bound the bytes reserved; 0 is no limit."""
+        self._limit(device, limit)
+
+    def ranges(self, device: int) -> List[Range]:
+        """All memory of the device, each extent's ranges in order."""
+        room = self._ranges(device, None, 0)
+        while True:
+            ranges = (Range * room)()
+            count = self._ranges(device, ranges, room)
+            if count <= room:  # other threads may have allocated in between
+                return list(ranges)[:count]
+            room = count
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any, arguments: List[Any]) -> Any:
+    function = getattr(library, f"stplan_pluggable_{name}")
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+def _path(path: Optional[str]) -> Optional[bytes]:
+    return None if path is None else os.fsencode(path)

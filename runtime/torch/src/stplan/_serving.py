@@ -1,0 +1,55 @@
+"""Which way torch is served in this process."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional
+
+from stplan import _build, _pluggable, _shim
+from stplan._process import say
+from stplan._runtime import MEMORY, RuntimeFailure
+
+
+class ServingError(RuntimeError):
+    """torch's own allocator stays; the text says why, in one sentence."""
+
+
+_backend: Optional[str] = None
+
+
+def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> str:
+    """Serve this process from now on: torch is imported, and CUDA best
+    not yet initialised. plan: a path, or None for the pool alone; memory: one of MEMORY;
+    counters: device N keeps its counters in the file of this name with N behind.
+
+    Returns "shim", or "pluggable" where the shim cannot be built, which one line
+    on standard error says. Raises ServingError; torch is then as it was.
+    """
+    global _backend
+    if memory not in MEMORY:
+        raise ServingError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
+    if _backend is not None:
+        raise ServingError("stplan serves this process already")
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        raise ServingError("torch is not imported")
+    try:
+        _backend = _install(torch, plan, memory, counters)
+    except (_build.BuildError, RuntimeFailure) as error:
+        raise ServingError(str(error)) from error
+    return _backend
+
+
+def backend() -> Optional[str]:
+    """What install returned, None where this process is not served."""
+    return _backend
+
+
+def _install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> str:
+    try:
+        _shim.install(torch, plan, memory, counters)
+        return "shim"
+    except (_build.BuildError, OSError) as error:
+        say(f"{error}; torch is served through its C interface, with what that leaves out")
+    _pluggable.install(torch, plan, memory, counters)
+    return "pluggable"

@@ -1,0 +1,189 @@
+"""torch served through a C++ allocator that is compiled once against it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator, List, Optional
+
+from stplan import _build, _library
+from stplan._runtime import MEMORY, Counters, RuntimeFailure
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
+
+_C_FLAGS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-fexceptions")
+_CXX_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w")
+
+class Shim:
+    """The compiled shim, loaded."""
+
+    def __init__(self, path: str) -> None:
+        self._library = library = ctypes.CDLL(path)
+        library.stplan_shim_install.restype = ctypes.c_char_p
+        library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+        library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
+
+    def install(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
+        """Raises RuntimeFailure, and KeyError for a memory that is not in MEMORY."""
+        problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory])
+        if problem is not None:
+            raise RuntimeFailure(problem.decode("utf-8", "replace"))
+
+    def counters(self, device: int) -> Counters:
+        """All zero where nothing has been requested yet."""
+        read = Counters()
+        self._library.stplan_shim_read(device, ctypes.byref(read))
+        return read
+
+    def mark(self) -> None:
+        """A step of the program begins."""
+        self._library.stplan_shim_mark()
+
+
+_installed: Optional[Shim] = None
+
+
+def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
+    """Serve this process from now on; arguments as of _pluggable.install.
+
+    Raises BuildError where the shim cannot be compiled, OSError where it does not
+    load, RuntimeFailure where this torch, or the plan, cannot be served. torch is
+    then as it was.
+    """
+    global _installed
+    shim = Shim(find(torch))
+    shim.install(plan, memory, counters)
+    _installed = shim
+
+
+def installed() -> Optional[Shim]:
+    """The shim that serves this process, None where none does."""
+    return _installed
+
+
+def find(torch: Any) -> str:
+    """The path of the compiled shim for this torch, compiled where it is not
+    there yet. Raises BuildError where it cannot be."""
+    if torch.version.cuda is None:
+        raise _build.BuildError("cannot build the shim: this torch was built without CUDA")
+    compilers = [_compiler("c"), _compiler("c++")]
+    headers = [os.path.join(os.path.dirname(torch.__file__), "include"), _cuda_headers(torch.version.cuda)]
+    # This file too: it says how they are compiled.
+    parts = [_content(path) for path in (*_library.sources(), *sources(), __file__)]
+    parts += [_build.identity(command) for command in compilers]
+    parts += [repr((headers, torch.__version__, torch.version.git_version)).encode()]
+    try:
+        return _build.cached("libstplan_shim.so", parts, lambda path: _compile(torch, compilers, headers, path))
+    except OSError as error:
+        raise _build.BuildError(f"cannot build the shim: {error}") from error
+
+
+def sources() -> List[str]:
+    """Paths of the shim's files, in order."""
+    return sorted(
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(SOURCES)
+        for name in names
+        if name.endswith((".cpp", ".h"))
+    )
+
+
+def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: str) -> None:
+    """Compile the C runtime and the shim beside one another, and link them."""
+    torch_headers, cuda_headers = headers
+    c, cxx = compilers
+    stem = os.path.splitext(path)[0]
+    objects = [f"{stem}.runtime.o", f"{stem}.shim.o"]
+    # One file for all, as the compiler writes one object for each.
+    runtime = [*c, *_C_FLAGS, "-r", "-nostdlib", *_library.sources((".c",)), "-o", objects[0]]
+    shim = [
+        *cxx,
+        *_CXX_FLAGS,
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *("-I", os.path.join(SOURCES, "include", "first")),
+        *("-I", _library.SOURCES),
+        *("-I", torch_headers),
+        *("-I", os.path.join(torch_headers, "torch", "csrc", "api", "include")),
+        *("-I", cuda_headers),
+        *("-idirafter", os.path.join(SOURCES, "include", "last")),
+        *("-c", os.path.join(SOURCES, "all.cpp"), "-o", objects[1]),
+    ]
+    libraries = os.path.join(os.path.dirname(torch_headers), "lib")
+    # By the C compiler: the C++ library has to be the one that torch uses, and a
+    # C++ compiler may link one of its own into the file.
+    link = [*c, "-shared", *objects, "-o", path, "-L", libraries, "-lc10", "-lc10_cuda", "-lpthread", "-ldl"]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(_build.execute, command, "the shim") for command in (runtime, shim)]:
+                done.result()
+        _build.execute(link, "the shim")
+    finally:
+        for name in objects:
+            if os.path.exists(name):
+                os.unlink(name)
+
+
+def _compiler(kind: str) -> List[str]:
+    found = _build.compiler(kind)
+    if found is None:
+        usual, variable = ("c++, g++ or clang++", "CXX") if kind == "c++" else ("cc, gcc or clang", "CC")
+        raise _build.BuildError(
+            f"cannot build the shim: no {kind.upper()} compiler ({usual} on PATH, or one that {variable} names)"
+        )
+    return found
+
+
+def _cuda_headers(version: str) -> str:
+    """The folder of CUDA's headers, of the release that torch was built with: its
+    runtime and its driver interface have to fit what is loaded."""
+    major = version.split(".")[0]
+    seen = []
+    for folder in _header_folders():
+        found = _release(os.path.join(folder, "cuda_runtime_api.h"))
+        if found is None or not os.path.exists(os.path.join(folder, "cuda.h")):
+            continue
+        if found.split(".")[0] == major:
+            return folder
+        seen.append(f"; those in {folder} are of {found}")
+    raise _build.BuildError(
+        f"cannot build the shim: no headers of CUDA {major} (cuda_runtime_api.h and cuda.h): they come with "
+        f"the CUDA toolkit (CUDA_HOME names its folder) or the Python package nvidia-cuda-runtime{''.join(seen)}"
+    )
+
+
+def _header_folders() -> Iterator[str]:
+    """Where CUDA's headers may lie: beside torch's own libraries first."""
+    for folder in sys.path:
+        packages = os.path.join(folder, "nvidia")
+        if os.path.isdir(packages):
+            for name in sorted(os.listdir(packages), reverse=True):
+                yield os.path.join(packages, name, "include")
+    compiler = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    roots += [os.path.dirname(os.path.dirname(os.path.realpath(compiler)))] if compiler else []
+    for root in [*roots, "/usr/local/cuda"]:
+        if root:
+            yield os.path.join(root, "include")
+
+
+def _release(header: str) -> Optional[str]:
+    """The release of CUDA that a cuda_runtime_api.h is of, as "13.0"."""
+    try:
+        with open(header, encoding="utf-8", errors="replace") as file:
+            found = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", file.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}" if found else None
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return os.path.basename(path).encode() + b"\n" + file.read()
+
+
+def _path(path: Optional[str]) -> Optional[bytes]:
+    return None if path is None else os.fsencode(path)

@@ -1,0 +1,88 @@
+"""The runtime's figures in the forms that torch gives them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from stplan._runtime import Range, Stat, Statistics
+
+_NONE = Stat()
+
+
+def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory: int) -> Dict[str, Any]:
+    """What torch.cuda.memory_stats_as_nested_dict() returns. Memory is taken from
+    the device for blocks of any size: it counts as the large pool's. There are
+    no splits, no limits on them, and no retries of torch's own."""
+    small, large, everything = statistics.small, statistics.large, statistics.all
+    blocks = _pools(small.blocks, large.blocks, everything.blocks)
+    occupied = _pools(small.bytes, large.bytes, everything.bytes)
+    nothing = _pools(_NONE, _NONE, _NONE)
+    return {
+        "num_alloc_retries": 0,
+        "num_ooms": out_of_memory,
+        "num_sync_all_streams": 0,
+        "num_device_alloc": device_allocations,
+        "num_device_free": statistics.extents.removed,
+        "max_split_size": -1,
+        "allocation": blocks,
+        "active": blocks,
+        "segment": _pools(_NONE, statistics.extents, statistics.extents),
+        "inactive_split": nothing,
+        "allocated_bytes": occupied,
+        "active_bytes": occupied,
+        "requested_bytes": _pools(small.requested, large.requested, everything.requested),
+        "reserved_bytes": _pools(_NONE, statistics.reserved, statistics.reserved),
+        "inactive_split_bytes": nothing,
+        "oversize_allocations": _stat(_NONE),
+        "oversize_segments": _stat(_NONE),
+    }
+
+
+def segments(ranges: Sequence[Range], device: int) -> List[Dict[str, Any]]:
+    """What torch.cuda.memory_snapshot() returns: one segment for each extent."""
+    found: List[Dict[str, Any]] = []
+    for r in ranges:
+        if r.first:
+            found.append(_segment(r.address, device))
+        segment = found[-1]
+        segment["total_size"] += r.size
+        if r.live:
+            segment["allocated_size"] += r.size
+            segment["active_size"] += r.size
+            segment["requested_size"] += r.requested
+        segment["blocks"].append(
+            {
+                "address": r.address,
+                "size": r.size,
+                "requested_size": r.requested,
+                "state": "active_allocated" if r.live else "inactive",
+                "frames": [],
+            }
+        )
+    return found
+
+
+def _segment(address: int, device: int) -> Dict[str, Any]:
+    # Blocks of one extent may belong to different streams.
+    return {
+        "device": device,
+        "address": address,
+        "total_size": 0,
+        "allocated_size": 0,
+        "active_size": 0,
+        "requested_size": 0,
+        "stream": 0,
+        "segment_type": "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": [],
+        "blocks": [],
+    }
+
+
+def _pools(small: Stat, large: Stat, everything: Stat) -> Dict[str, Dict[str, int]]:
+    return {"all": _stat(everything), "small_pool": _stat(small), "large_pool": _stat(large)}
+
+
+def _stat(stat: Stat) -> Dict[str, int]:
+    return {"current": stat.current, "peak": stat.peak, "allocated": stat.added, "freed": stat.removed}

@@ -1,0 +1,10 @@
+// all.cpp: the shim as one translation unit. torch's headers take longer to compile
+// than all of it.
+#include "devices.cpp"
+#include "history.cpp"
+#include "install.cpp"
+#include "pools.cpp"
+#include "serving.cpp"
+#include "sharing.cpp"
+#include "snapshot.cpp"
+#include "statistics.cpp"

@@ -1,0 +1,115 @@
+// devices.cpp: devices, their limits, and what is passed on.
+#include "allocator.h"
+
+namespace stplan {
+
+Allocator::Allocator(CUDAAllocator* native, bool plain) : native_(native), plain_(plain) {}
+
+void Allocator::init(int count) {
+  native_->init(count);
+  std::lock_guard<std::mutex> lock(opening_);
+  for (int i = count_.load(std::memory_order_relaxed); i < std::min<int>(count, STPLAN_DEVICES); i++) {
+    devices_[i] = new Device;
+    devices_[i]->index = static_cast<DeviceIndex>(i);
+    count_.store(i + 1, std::memory_order_release);
+  }
+}
+
+bool Allocator::initialized() { return native_->initialized(); }
+
+Device& Allocator::at(DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < count_.load(std::memory_order_acquire), "Invalid device argument ",
+              static_cast<int>(device), ": did you call init?");
+  return *devices_[device];
+}
+
+// see is called by the runtime for memory that it takes and gives back.
+static void see(void* device, int taken, uint64_t address, uint64_t size) {
+  installed->saw(*static_cast<Device*>(device), taken != 0, address, size);
+}
+
+stplan_device* Allocator::open(Device& device) {
+  std::lock_guard<std::mutex> lock(opening_);
+  if (device.opened)
+    return device.runtime.load(std::memory_order_relaxed);
+  device.opened = true;
+  stplan_device* runtime = stplan_at(device.index);
+  if (runtime == nullptr)
+    return nullptr;
+  device.planned = stplan_planned(device.index) != 0;
+  stplan_watch(runtime, see, &device);
+  for (size_t i = device.routes.count(); i > 0; i--)
+    stplan_hold(runtime, 1);
+  device.runtime.store(runtime, std::memory_order_release);
+  const double fraction = native_->getMemoryFraction(device.index); // the environment may set it
+  if (fraction < 1)
+    device.allowed.store(static_cast<size_t>(fraction * static_cast<double>(native_->getMemoryInfo(device.index).second)));
+  note_native(device);
+  return runtime;
+}
+
+void Allocator::set_unusual(Unusual what, bool holds) {
+  if (holds)
+    unusual_.fetch_or(what);
+  else
+    unusual_.fetch_and(~static_cast<uint32_t>(what));
+}
+
+// A disabled allocator takes every block from the driver and gives it back there.
+void Allocator::enable(bool value) {
+  native_->enable(value);
+  set_unusual(kDisabled, !native_->isEnabled());
+}
+
+bool Allocator::isEnabled() const { return native_->isEnabled(); }
+
+void Allocator::after_fork() { set_unusual(kForked, true); }
+
+void Allocator::emptyCache(MempoolId_t pool) {
+  native_->emptyCache(pool);
+  if (forked())
+    return;
+  each([&](Device& d, stplan_device* runtime) {
+    if (pool == MempoolId_t{0, 0})
+      stplan_empty_cache(runtime);
+    note_native(d);
+  });
+}
+
+void Allocator::cacheInfo(DeviceIndex device, size_t* largest) {
+  native_->cacheInfo(device, largest);
+  if (stplan_device* runtime = at(device).runtime.load())
+    *largest = std::max<size_t>(*largest, stplan_largest(runtime));
+}
+
+double Allocator::getMemoryFraction(DeviceIndex device) { return native_->getMemoryFraction(device); }
+
+void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
+  native_->setMemoryFraction(fraction, device);
+  Device& d = at(device);
+  const auto total = static_cast<double>(native_->getMemoryInfo(device).second);
+  d.allowed.store(fraction < 1 ? std::max<size_t>(1, static_cast<size_t>(fraction * total)) : 0);
+  if (d.runtime.load() != nullptr)
+    note_native(d);
+}
+
+std::vector<cca::StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device) {
+  return native_->getExpandableSegmentSizes(device);
+}
+
+std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device) { return native_->getMemoryInfo(device); }
+
+// Frameworks ask for the name to know whether statistics and snapshots can be had.
+std::string Allocator::name() { return native_->name(); }
+
+void Allocator::attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) {
+  native_->attachOutOfMemoryObserver(observer);
+  std::lock_guard<std::mutex> lock(observing_);
+  observers_.push_back(std::move(observer));
+}
+
+void Allocator::mark() {
+  each([](Device&, stplan_device* runtime) { stplan_mark(runtime); });
+}
+
+} // namespace stplan

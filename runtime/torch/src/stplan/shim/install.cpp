@@ -1,0 +1,68 @@
+// install.cpp: the functions that Python calls through ctypes.
+#include <c10/cuda/CUDAFunctions.h>
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "allocator.h"
+
+namespace stplan {
+
+Allocator* installed = nullptr;
+
+static void in_child() { installed->after_fork(); }
+
+static const char* install(const stplan_settings& settings) {
+  static char error[512];
+  CUDAAllocator* native = cca::get();
+  if (installed != nullptr)
+    return "stplan has been installed before";
+  if (native->name() != "native") {
+    std::snprintf(error, sizeof error, "torch uses its allocator \"%s\", and stplan works with \"native\" only",
+                  native->name().c_str());
+    return error;
+  }
+  if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr)
+    return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which has torch take every block from the driver";
+  if (stplan_start(&settings, error, sizeof error) != STPLAN_OK)
+    return error;
+  installed = new Allocator(native, settings.memory == SP_CUDA_PLAIN);
+  // CUDA may be in use already: torch's C++ initialises it too, for pinned memory
+  // say. What the native allocator has given out by then stays its own.
+  if (native->initialized())
+    installed->init(c10::cuda::device_count());
+  pthread_atfork(nullptr, nullptr, in_child);
+  cca::allocator.store(installed);
+  c10::SetAllocator(c10::DeviceType::CUDA, installed);
+  return nullptr;
+}
+
+} // namespace stplan
+
+extern "C" {
+
+// stplan_shim_install makes torch allocate from the runtime. plan and counters may
+// be NULL; memory is one of sp_cuda_memory. It returns NULL, or what is wrong.
+const char* stplan_shim_install(const char* plan, const char* counters, int memory) {
+  try {
+    return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory)});
+  } catch (const std::exception& problem) {
+    static char error[512];
+    std::snprintf(error, sizeof error, "%s", problem.what());
+    return error;
+  }
+}
+
+// stplan_shim_read reads a device's counters: 0 where the runtime does not serve
+// it yet.
+int stplan_shim_read(int device, stplan_counters* counters) {
+  return stplan::installed != nullptr && stplan::installed->read(device, counters);
+}
+
+// stplan_shim_mark says that a step of the program begins.
+void stplan_shim_mark(void) {
+  if (stplan::installed != nullptr)
+    stplan::installed->mark();
+}
+}

@@ -1,0 +1,296 @@
+// serving.cpp: requests, frees, and uses by other streams.
+#include <c10/core/impl/GPUTrace.h>
+
+#include "allocator.h"
+
+namespace stplan {
+
+using c10::CachingAllocator::format_size;
+
+// A device whose plan may have been given up is asked every so many requests that
+// the plan did not serve.
+constexpr uint32_t kAskEvery = 256;
+
+static void trace_allocation(void* pointer) {
+  if (const auto* python = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(python != nullptr))
+    (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+}
+
+static void trace_deallocation(void* pointer) {
+  if (const auto* python = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(python != nullptr))
+    (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+}
+
+static stplan_stream handle(cudaStream_t stream) { return reinterpret_cast<uintptr_t>(stream); }
+
+// report tells torch.profiler of a change, where it profiles memory.
+static void report(Device& device, void* pointer, int64_t bytes) {
+  if (!c10::memoryProfilingEnabled())
+    return;
+  stplan_counters now;
+  stplan_read(device.runtime.load(), &now);
+  c10::reportMemoryUsageToProfiler(pointer, bytes, now.allocated_bytes, now.reserved_bytes,
+                                   c10::Device(c10::DeviceType::CUDA, device.index));
+}
+
+// A block takes its request, rounded up.
+static size_t rounded(size_t size) { return (size + 511) / 512 * 512; }
+
+// handed_out tells torch's tools of a new block.
+static void* handed_out(Device& device, uint64_t address, size_t size) {
+  void* pointer = reinterpret_cast<void*>(address);
+  trace_allocation(pointer);
+  report(device, pointer, static_cast<int64_t>(rounded(size)));
+  return pointer;
+}
+
+DataPtr Allocator::allocate(size_t size) {
+  constexpr size_t kExabyte = size_t(1) << 60;
+  TORCH_CHECK_WITH(OutOfMemoryError, size < kExabyte, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & (kForked | kDisabled)))
+    return native_->allocate(size);
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  void* pointer = size == 0 ? nullptr : serve(at(device), size, c10::cuda::getCurrentCUDAStream(device));
+  return {pointer, pointer, &free_block, c10::Device(c10::DeviceType::CUDA, device)};
+}
+
+void* Allocator::raw_alloc(size_t size) {
+  if (size == 0)
+    return nullptr;
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device));
+}
+
+void* Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
+  if (size == 0)
+    return nullptr;
+  if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & (kForked | kDisabled)))
+    return native_->raw_alloc_with_stream(size, stream);
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return serve(at(device), size, stream);
+}
+
+void* Allocator::serve(Device& device, size_t size, cudaStream_t stream) {
+  stplan_device* runtime = served(device);
+  if (C10_UNLIKELY(runtime == nullptr || (device.routes.count() != 0 && device.routes.claims(stream))))
+    return delegate(device, size, stream);
+  if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & kWatched))
+    return serve_watched(device, runtime, size, stream);
+  stplan_source source;
+  stplan_status status;
+  const uint64_t address = stplan_malloc(runtime, size, handle(stream), &source, &status);
+  if (C10_UNLIKELY(address == 0))
+    return failed(device, size, stream, status);
+  if (source != STPLAN_FROM_PLAN && device.planned)
+    served_elsewhere(device);
+  return handed_out(device, address, size);
+}
+
+// serve_watched does the same while history is recorded.
+void* Allocator::serve_watched(Device& device, stplan_device* runtime, size_t size, cudaStream_t stream) {
+  const Context context = device.history.gather(RecordContext::STATE);
+  const Calling calling(context);
+  stplan_status status;
+  const uint64_t address = stplan_malloc(runtime, size, handle(stream), nullptr, &status);
+  if (address == 0)
+    return failed(device, size, stream, status);
+  device.history.add(TraceEntry::ALLOC, device.index, address, size, stream, context);
+  return handed_out(device, address, size);
+}
+
+// failed serves what the runtime could not.
+void* Allocator::failed(Device& device, size_t size, cudaStream_t stream, stplan_status status) {
+  return status == STPLAN_NO_MEMORY ? exhausted(device, size, stream) : delegate(device, size, stream);
+}
+
+// served_elsewhere says once that a plan is not served, which costs memory that
+// the user counts on.
+void Allocator::served_elsewhere(Device& device) {
+  if (device.off_plan.fetch_add(1, std::memory_order_relaxed) % kAskEvery != 0 ||
+      device.told.load(std::memory_order_relaxed))
+    return;
+  stplan_counters now;
+  stplan_read(device.runtime.load(), &now);
+  if (now.state == STPLAN_OFF && !device.told.exchange(true))
+    stplan_say("cuda:%d: the plan does not fit this run (%llu of %llu allocations were served by it); "
+               "memory comes from the pool until it does",
+               static_cast<int>(device.index), static_cast<unsigned long long>(now.planned_allocations),
+               static_cast<unsigned long long>(now.allocations));
+}
+
+// delegate has the native allocator serve. What the runtime holds idle is given
+// back first where the device has no memory left.
+void* Allocator::delegate(Device& device, size_t size, cudaStream_t stream) {
+  stplan_device* runtime = device.runtime.load();
+  void* pointer = nullptr;
+  try {
+    pointer = native_->raw_alloc_with_stream(size, stream);
+  } catch (const c10::OutOfMemoryError&) {
+    if (runtime == nullptr || stplan_empty_cache(runtime) == 0)
+      throw;
+    pointer = native_->raw_alloc_with_stream(size, stream);
+  }
+  if (runtime != nullptr)
+    note_native(device);
+  return pointer;
+}
+
+// exhausted tries again after what others hold idle is given back.
+void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
+  const auto callbacks = c10::FreeCudaMemoryCallbacksRegistry();
+  for (const auto& name : callbacks->Keys())
+    callbacks->Create(name)->Execute();
+  bool pools = false;
+  every([&](Device& d) { pools = pools || d.routes.count() != 0; });
+  if (!pools) // a capture must not be interrupted
+    native_->emptyCache({0, 0});
+  note_native(device);
+  device.retries.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t address = stplan_malloc(device.runtime.load(), size, handle(stream), nullptr, nullptr);
+  if (address == 0)
+    out_of_memory(device, size, stream);
+  if (unusual_.load(std::memory_order_relaxed) & kWatched)
+    device.history.add(TraceEntry::ALLOC, device.index, address, size, stream, Calling::now());
+  return handed_out(device, address, size);
+}
+
+void Allocator::out_of_memory(Device& device, size_t size, cudaStream_t stream) {
+  const auto [available, total] = native_->getMemoryInfo(device.index);
+  const size_t allowed = device.allowed.load();
+  stplan_counters ours;
+  stplan_read(device.runtime.load(), &ours);
+  const DeviceStats theirs = native_->getDeviceStats(device.index);
+  device.out_of_memory.fetch_add(1, std::memory_order_relaxed);
+  if (unusual_.load(std::memory_order_relaxed) & kWatched)
+    device.history.add(TraceEntry::OOM, device.index, available, rounded(size), stream, Calling::now());
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), ours.allocated_bytes, ours.reserved_bytes,
+                                   c10::Device(c10::DeviceType::CUDA, device.index));
+  std::vector<cca::OutOfMemoryObserver> observers;
+  {
+    std::lock_guard<std::mutex> lock(observing_);
+    observers = observers_;
+  }
+  for (const auto& observer : observers)
+    observer(device.index, size, allowed != 0 ? allowed : total, available);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", format_size(size), ". GPU ",
+                   static_cast<int>(device.index), " has a total capacity of ", format_size(total), " of which ",
+                   format_size(available), " is free. ", allowed != 0 ? format_size(allowed) + " allowed; " : "",
+                   "Of the memory that stplan serves ", format_size(ours.allocated_bytes),
+                   " is allocated by PyTorch, and ", format_size(ours.reserved_bytes - ours.allocated_bytes),
+                   " is reserved but unallocated. PyTorch's own allocator has reserved ",
+                   format_size(theirs.reserved_bytes[0].current), " beside it.");
+}
+
+void Allocator::raw_delete(void* pointer) { free_block(pointer); }
+
+c10::DeleterFnPtr Allocator::raw_deleter() const { return &free_block; }
+
+void Allocator::copy_data(void* to, const void* from, size_t count) const { native_->copy_data(to, from, count); }
+
+void free_block(void* pointer) {
+  // A forked child holds its parent's pointers, and nothing that they point to.
+  if (pointer == nullptr || installed->forked())
+    return;
+  installed->free(pointer);
+}
+
+void Allocator::free(void* pointer) {
+  if (C10_UNLIKELY(untracked_count_.load(std::memory_order_acquire) != 0))
+    release_untracked(pointer);
+  if (C10_LIKELY(release(pointer)))
+    return;
+  native_->raw_delete(pointer);
+  each([this](Device& d, stplan_device*) { note_native(d); });
+}
+
+// release gives a block of the runtime back; false where it is none.
+bool Allocator::release(void* pointer) {
+  const uint64_t address = reinterpret_cast<uintptr_t>(pointer);
+  for (int i = 0, n = count_.load(std::memory_order_acquire); i < n; i++) {
+    Device& d = *devices_[i];
+    stplan_device* runtime = d.runtime.load(std::memory_order_acquire);
+    if (runtime == nullptr)
+      continue;
+    if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & kWatched))
+      record_free(d, address);
+    stplan_range block;
+    if (stplan_release(runtime, address, &block) != STPLAN_OK)
+      continue;
+    trace_deallocation(pointer);
+    report(d, pointer, -static_cast<int64_t>(block.size));
+    return true;
+  }
+  return false;
+}
+
+// record_free comes before the free itself: the next allocation there is recorded
+// after it. Where the memory may be used again is settled on the device, so that
+// a free is complete at once.
+void Allocator::record_free(Device& device, uint64_t address) {
+  stplan_range block;
+  if (stplan_find(device.runtime.load(), address, &block) != STPLAN_OK)
+    return;
+  const Context context = device.history.gather(RecordContext::ALL);
+  for (auto action : {TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
+    device.history.add(action, device.index, address, block.requested, reinterpret_cast<void*>(block.stream), context);
+}
+
+Device* Allocator::owner(const void* pointer) {
+  Device* found = nullptr;
+  each([&](Device& d, stplan_device* runtime) {
+    stplan_range block;
+    if (found == nullptr && stplan_find(runtime, reinterpret_cast<uintptr_t>(pointer), &block) == STPLAN_OK)
+      found = &d;
+  });
+  return found;
+}
+
+void Allocator::recordStream(const DataPtr& data, CUDAStream stream) {
+  if (data.get() == nullptr || forked())
+    return;
+  if (data.get_deleter() != &free_block)
+    return native_->recordStream(data, stream);
+  Device* d = owner(data.get());
+  if (d == nullptr) {
+    // Torch knows its own blocks by their deleter.
+    DataPtr own(data.get(), data.get(), native_->raw_deleter(), data.device());
+    try {
+      native_->recordStream(own, stream);
+    } catch (...) {
+      own.release_context();
+      throw;
+    }
+    own.release_context();
+    return;
+  }
+  const uint64_t address = reinterpret_cast<uintptr_t>(data.get());
+  if (stplan_record_stream(d->runtime.load(), address, handle(stream.stream())) == STPLAN_BAD_STREAM) {
+    std::lock_guard<std::mutex> lock(untracked_lock_);
+    untracked_[data.get()].push_back(stream.stream());
+    untracked_count_.store(untracked_.size(), std::memory_order_release);
+  }
+}
+
+// release_untracked waits for the streams that the runtime could not note.
+void Allocator::release_untracked(void* pointer) {
+  std::vector<cudaStream_t> streams;
+  {
+    std::lock_guard<std::mutex> lock(untracked_lock_);
+    auto found = untracked_.find(pointer);
+    if (found == untracked_.end())
+      return;
+    streams = std::move(found->second);
+    untracked_.erase(found);
+    untracked_count_.store(untracked_.size(), std::memory_order_release);
+  }
+  for (cudaStream_t stream : streams)
+    if (cudaStreamSynchronize(stream) != cudaSuccess) {
+      (void)cudaDeviceSynchronize(); // the stream is gone, and what it had to do may not be
+      (void)cudaGetLastError(); // a deleter cannot throw
+    }
+}
+
+} // namespace stplan

@@ -1,0 +1,127 @@
+// snapshot.cpp: snapshots and recorded history of both allocators.
+#include <algorithm>
+#include <iterator>
+
+#include "allocator.h"
+
+namespace stplan {
+
+// Memory that grows in place is told as torch tells expandable segments'.
+void Allocator::saw(Device& device, bool taken, uint64_t address, uint64_t size) {
+  if (!taken)
+    unshare(device, address, size);
+  if ((unusual_.load(std::memory_order_relaxed) & kWatched) == 0)
+    return;
+  TraceEntry::Action action = taken ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
+  if (plain_)
+    action = taken ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE;
+  device.history.add(action, device.index, address, size, nullptr, Calling::now());
+}
+
+// ranges_of lists a device's memory.
+static std::vector<stplan_range> ranges_of(stplan_device* runtime) {
+  std::vector<stplan_range> ranges;
+  for (size_t count = stplan_ranges(runtime, nullptr, 0); count > ranges.size();) {
+    ranges.resize(count + count / 8); // more may come meanwhile
+    count = stplan_ranges(runtime, ranges.data(), ranges.size());
+    if (count <= ranges.size())
+      ranges.resize(count);
+  }
+  return ranges;
+}
+
+// add_segments lists the runtime's extents. A segment ends where addresses do not
+// follow, too.
+void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments) {
+  for (const stplan_range& r : ranges_of(device.runtime.load())) {
+    if (r.first) {
+      segments.emplace_back();
+      SegmentInfo& s = segments.back();
+      s.device = device.index;
+      s.address = r.address;
+      s.is_large = true;
+      s.is_expandable = !plain_;
+    }
+    SegmentInfo& s = segments.back();
+    s.blocks.emplace_back();
+    BlockInfo& block = s.blocks.back();
+    block.size = r.size;
+    s.total_size += r.size;
+    if (!r.live)
+      continue;
+    block.requested_size = r.requested;
+    block.allocated = block.active = true;
+    block.context_when_allocated = device.history.context_of(r.address);
+    s.requested_size += r.requested;
+    s.allocated_size += r.size;
+    s.active_size += r.size;
+  }
+}
+
+// merge puts both lists in the order of time, each keeping its own, and keeps the
+// latest.
+static std::vector<TraceEntry> merge(std::vector<TraceEntry> a, std::vector<TraceEntry> b, size_t most) {
+  std::vector<TraceEntry> both;
+  both.reserve(a.size() + b.size());
+  std::merge(std::make_move_iterator(a.begin()), std::make_move_iterator(a.end()), std::make_move_iterator(b.begin()),
+             std::make_move_iterator(b.end()), std::back_inserter(both),
+             [](const TraceEntry& x, const TraceEntry& y) { return x.time_.t_ < y.time_.t_; });
+  if (both.size() > most)
+    both.erase(both.begin(), both.end() - static_cast<std::ptrdiff_t>(most));
+  return both;
+}
+
+cca::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces) {
+  cca::SnapshotInfo info = native_->snapshot(pool, include_traces);
+  if (pool != MempoolId_t{0, 0} || forked())
+    return info;
+  const auto nanoseconds = clock_.makeConverter();
+  each([&](Device& d, stplan_device*) {
+    add_segments(d, info.segments);
+    const auto i = static_cast<size_t>(d.index);
+    if (include_traces && i < info.device_traces.size())
+      info.device_traces[i] = merge(std::move(info.device_traces[i]), d.history.entries(nanoseconds), d.history.most());
+  });
+  std::stable_sort(info.segments.begin(), info.segments.end(), [](const SegmentInfo& a, const SegmentInfo& b) {
+    return a.device != b.device ? a.device < b.device : a.address < b.address;
+  });
+  return info;
+}
+
+bool Allocator::isHistoryEnabled() { return native_->isHistoryEnabled(); }
+
+void Allocator::recordHistory(bool enabled, CreateContextFn context, size_t most, RecordContext when, bool clear,
+                              const std::vector<std::string>& skip) {
+  native_->recordHistory(enabled, context, most, when, clear, skip);
+  every([&](Device& d) { d.history.record(enabled, context, most, when, clear, skip); });
+  recording_ = enabled;
+  set_unusual(kWatched, recording_ || tracked_);
+}
+
+void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  native_->attachAllocatorTraceTracker(tracker);
+  every([&](Device& d) { d.history.track(tracker); });
+  tracked_ = true;
+  set_unusual(kWatched, true);
+}
+
+void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) {
+  native_->recordAnnotation(annotation);
+}
+
+void Allocator::pushCompileContext(std::string& text) {
+  native_->pushCompileContext(text);
+  compile_regions().push_back(text);
+}
+
+void Allocator::popCompileContext() {
+  native_->popCompileContext();
+  if (!compile_regions().empty())
+    compile_regions().pop_back();
+}
+
+void Allocator::setUserMetadata(const std::string& text) { native_->setUserMetadata(text); }
+
+std::string Allocator::getUserMetadata() { return native_->getUserMetadata(); }
+
+} // namespace stplan

@@ -1,0 +1,112 @@
+// statistics.cpp: what the runtime and the native allocator hold, as one.
+#include "allocator.h"
+
+namespace stplan {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+
+enum { kAll, kSmall, kLarge }; // as in StatArray
+
+// current_of takes over what another allocator holds now.
+static void current_of(stplan_stat& stat, const Stat& native) {
+  stat.current = static_cast<uint64_t>(std::max<int64_t>(native.current, 0));
+}
+
+void Allocator::note_native(Device& device) {
+  // Two readings must not be told in the wrong order.
+  std::lock_guard<std::mutex> lock(device.beside);
+  const DeviceStats s = native_->getDeviceStats(device.index);
+  stplan_statistics native{};
+  stplan_usage* kinds[] = {&native.all, &native.small, &native.large};
+  for (int kind : {kAll, kSmall, kLarge}) {
+    current_of(kinds[kind]->blocks, s.allocation[kind]);
+    current_of(kinds[kind]->bytes, s.allocated_bytes[kind]);
+    current_of(kinds[kind]->requested, s.requested_bytes[kind]);
+  }
+  current_of(native.reserved, s.reserved_bytes[kAll]);
+  current_of(native.extents, s.segment[kAll]);
+  stplan_device* runtime = device.runtime.load();
+  stplan_beside(runtime, &native);
+  // The memory fraction is of both together.
+  const size_t allowed = device.allowed.load(), reserved = native.reserved.current;
+  stplan_set_limit(runtime, allowed == 0 ? 0 : allowed > reserved ? allowed - reserved : 1);
+}
+
+void Allocator::note_native_if_served(DeviceIndex device) {
+  Device& d = at(device);
+  if (d.runtime.load() != nullptr)
+    note_native(d);
+}
+
+// add makes native's figure that of both. The runtime keeps the peak of the sum.
+static void add(Stat& into, const stplan_stat& ours) {
+  into.peak = std::max(into.peak, static_cast<int64_t>(ours.peak));
+  into.current += static_cast<int64_t>(ours.current);
+  into.allocated += static_cast<int64_t>(ours.added);
+  into.freed += static_cast<int64_t>(ours.removed);
+}
+
+// add_memory does so for memory from the device, which the runtime does not divide
+// by the size of blocks: as torch sees it, all of it is for large ones.
+static void add_memory(StatArray& into, const stplan_stat& ours) {
+  stplan_stat large = ours;
+  large.peak = static_cast<uint64_t>(into[kLarge].current) + ours.current;
+  add(into[kLarge], large);
+  add(into[kAll], ours);
+}
+
+DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
+  Device& d = at(device);
+  DeviceStats s = native_->getDeviceStats(device);
+  stplan_device* runtime = d.runtime.load();
+  if (runtime == nullptr || forked())
+    return s;
+  stplan_statistics ours;
+  stplan_measure(runtime, &ours);
+  const stplan_usage* kinds[] = {&ours.all, &ours.small, &ours.large};
+  for (int kind : {kAll, kSmall, kLarge}) {
+    add(s.allocation[kind], kinds[kind]->blocks);
+    add(s.active[kind], kinds[kind]->blocks);
+    add(s.allocated_bytes[kind], kinds[kind]->bytes);
+    add(s.active_bytes[kind], kinds[kind]->bytes);
+    add(s.requested_bytes[kind], kinds[kind]->requested);
+  }
+  add_memory(s.reserved_bytes, ours.reserved);
+  add_memory(s.segment, ours.extents);
+  stplan_counters counters;
+  stplan_read(runtime, &counters);
+  s.num_device_alloc += static_cast<int64_t>(counters.growths);
+  s.num_ooms += d.out_of_memory.load();
+  s.num_alloc_retries += d.retries.load();
+  return s;
+}
+
+bool Allocator::read(int device, stplan_counters* counters) {
+  if (device < 0 || device >= count_.load(std::memory_order_acquire))
+    return false;
+  stplan_device* runtime = devices_[device]->runtime.load(std::memory_order_acquire);
+  if (runtime != nullptr)
+    stplan_read(runtime, counters);
+  return runtime != nullptr;
+}
+
+void Allocator::resetAccumulatedStats(DeviceIndex device) {
+  Device& d = at(device);
+  native_->resetAccumulatedStats(device);
+  d.out_of_memory.store(0);
+  d.retries.store(0);
+  if (stplan_device* runtime = d.runtime.load())
+    stplan_reset_sums(runtime);
+}
+
+void Allocator::resetPeakStats(DeviceIndex device) {
+  Device& d = at(device);
+  native_->resetPeakStats(device);
+  if (stplan_device* runtime = d.runtime.load()) {
+    note_native(d);
+    stplan_reset_peaks(runtime);
+  }
+}
+
+} // namespace stplan

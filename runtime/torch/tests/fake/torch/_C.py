@@ -1,0 +1,5 @@
+from torch.cuda import memory
+
+
+def _cuda_init():
+    memory.initialize()

@@ -1,0 +1,93 @@
+"""A program of random sizes, streams and lifetimes on a fake device, and a judge of
+what the device was told: memory that a tensor takes over has to be ordered behind
+every stream that its earlier owners used it on.
+
+Runs in a process of its own, with the fake driver's log open as FAKE_LOG and read
+from FAKE_LOG_READ. Prints how many allocations were judged, how many were not
+ordered, and how many waits the device was asked for. With IGNORE_WAITS set the
+judge does not see those: then it has to find something.
+"""
+
+import os
+import random
+from collections import defaultdict
+
+import torch
+
+import stplan
+
+UNIT, OPERATIONS, LIVE = 512, 2000, 14
+SIZES = (1, 100, 4096, 70_000, 300_000, 1 << 20, 3 << 20)
+
+
+class Judge:
+    """Vector clocks: of each stream, and of each event as it was last recorded."""
+
+    def __init__(self):
+        self.clocks = defaultdict(lambda: defaultdict(int))
+        self.events = {}
+        self.users = defaultdict(dict)  # by unit of memory: when each stream used it last
+        self.allocations = self.waits = self.unordered = 0
+        self.rest = b""
+
+    def follow(self, stream, clock):
+        for other, time in clock.items():
+            self.clocks[stream][other] = max(self.clocks[stream][other], time)
+
+    def read_log(self):
+        while True:
+            try:
+                *lines, self.rest = (self.rest + os.read(int(os.environ["FAKE_LOG_READ"]), 1 << 16)).split(b"\n")
+            except BlockingIOError:
+                return
+            for line in lines:
+                what, stream, event = line.split()
+                if what == b"record":
+                    self.events[int(event)] = dict(self.clocks[int(stream)])
+                    continue
+                self.waits += 1
+                if "IGNORE_WAITS" not in os.environ:
+                    self.follow(int(stream), self.events[int(event)])
+
+    def use(self, tensor, stream, new=False):
+        self.read_log()
+        self.clocks[stream][stream] += 1
+        units = range(tensor.data_ptr() // UNIT, -(-(tensor.data_ptr() + tensor.numel()) // UNIT))
+        if new:
+            self.allocations += 1
+            known = self.clocks[stream]
+            self.unordered += any(known[s] < time for unit in units for s, time in self.users[unit].items())
+        for unit in units:
+            if new:
+                self.users[unit] = {}
+            self.users[unit][stream] = self.clocks[stream][stream]
+
+
+def main():
+    os.set_blocking(int(os.environ["FAKE_LOG_READ"]), False)
+    stplan.enable(memory=os.environ["MEMORY"])
+    random.seed(1)
+    streams = [torch.cuda.default_stream()] + [torch.cuda.Stream() for _ in range(11)]  # more than have a clock of their own
+    judge, live = Judge(), []
+    for _ in range(OPERATIONS):
+        choice = random.random()
+        if choice < 0.5 or not live:
+            stream = random.choice(streams)
+            with torch.cuda.stream(stream):
+                live.append((torch.empty(random.choice(SIZES), dtype=torch.uint8, device="cuda"), stream))
+            judge.use(live[-1][0], stream.cuda_stream, new=True)
+        elif choice < 0.75:
+            (tensor, own), other = random.choice(live), random.choice(streams)
+            judge.read_log()
+            judge.follow(other.cuda_stream, judge.clocks[own.cuda_stream])  # as other.wait_stream(own) has it
+            judge.use(tensor, other.cuda_stream)
+            tensor.record_stream(other)
+            del tensor
+        if choice >= 0.75 or len(live) > LIVE:
+            live.pop(random.randrange(len(live)))
+    print(judge.allocations, judge.unordered, judge.waits, flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+// shim_test.cpp: the shim over the host primitives and torch's native allocator over
+// a fake CUDA: every answer that needs no device. Exits with 1 at the first that is
+// not as it has to be.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "all.cpp"
+#include "fake_cuda.h"
+extern "C" {
+#include "prim_host.h"
+}
+
+#define DEMAND(what)                                                     \
+  do {                                                                   \
+    if (!(what)) {                                                       \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
+      std::exit(1);                                                      \
+    }                                                                    \
+  } while (0)
+
+// Exported by torch, and declared in none of its headers: what tells whether a
+// device is in use, which the CUDA part of torch sets.
+namespace c10::cuda::_internal {
+void setHasPrimaryContext(bool (*has)(DeviceIndex));
+}
+
+using namespace stplan;
+
+constexpr size_t kMiB = 1 << 20;
+constexpr size_t kCapacity = 256 * kMiB;
+
+static CUDAAllocator* native;
+
+static int open_host(int, sp_cuda_memory, sp_prim* prim, char*, size_t) {
+  const sp_host_options options = {uint64_t(1) << 40, kCapacity, 2 * kMiB, 1, 0};
+  return sp_host_open(&options, prim);
+}
+
+static bool is_native(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) >> 40 != 1; }
+
+static int64_t current(c10::CachingAllocator::StatArray& stat, int kind = 0) { return stat[kind].current; }
+
+// A request that goes to the native allocator, as a capture's do.
+static DataPtr in_pool(size_t size) {
+  installed->createOrIncrefPool(0, {0, 7}, nullptr);
+  installed->beginAllocateToPool(0, {0, 7}, [](cudaStream_t) { return true; });
+  DataPtr data = installed->allocate(size);
+  installed->endAllocateToPool(0, {0, 7});
+  return data;
+}
+
+static void drop_pool() {
+  installed->releasePool(0, {0, 7});
+  installed->emptyCache({0, 0});
+}
+
+static void blocks_are_counted() {
+  DataPtr small = installed->allocate(513), large = installed->allocate(3 * kMiB + 1);
+  DEMAND(!is_native(small.get()) && !is_native(large.get()) && small.get() != large.get());
+  DEMAND(small.get_context() == small.get() && small.get_deleter() == installed->raw_deleter());
+  DeviceStats s = installed->getDeviceStats(0);
+  DEMAND(current(s.allocated_bytes) == 1024 + 3 * int64_t(kMiB) + 512 && current(s.requested_bytes) == 514 + 3 * int64_t(kMiB));
+  DEMAND(current(s.allocated_bytes, kSmall) == 1024 && current(s.allocation, kLarge) == 1 && current(s.active) == 2);
+  DEMAND(current(s.reserved_bytes) >= current(s.allocated_bytes) && current(s.segment) >= 1);
+  large.clear();
+  small.clear();
+  s = installed->getDeviceStats(0);
+  DEMAND(current(s.allocated_bytes) == 0 && s.allocated_bytes[0].peak == 1024 + 3 * int64_t(kMiB) + 512);
+  DEMAND(s.allocation[0].allocated == 2 && s.allocation[0].freed == 2);
+  DataPtr nothing = installed->allocate(0);
+  DEMAND(nothing.get() == nullptr && installed->raw_alloc(0) == nullptr);
+  installed->resetAccumulatedStats(0);
+  installed->resetPeakStats(0);
+  s = installed->getDeviceStats(0);
+  DEMAND(s.allocated_bytes[0].peak == 0 && s.allocation[0].allocated == 0 && s.allocation[0].freed == 0);
+}
+
+static void pools_are_the_native_allocators() {
+  DataPtr ours = installed->allocate(2 * kMiB), theirs = in_pool(4 * kMiB);
+  DEMAND(!is_native(ours.get()) && is_native(theirs.get()));
+  DEMAND(theirs.get_deleter() == installed->raw_deleter());
+  DeviceStats s = installed->getDeviceStats(0);
+  DEMAND(current(s.allocated_bytes) == 6 * int64_t(kMiB) && s.allocated_bytes[0].peak == 6 * int64_t(kMiB));
+  DEMAND(static_cast<size_t>(current(s.reserved_bytes)) >= fake_cuda_used() + 2 * kMiB);
+  installed->recordStream(theirs, c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(0x98), 0));
+  const int waits = fake_cuda_waits();
+  theirs.clear();
+  DEMAND(fake_cuda_waits() > waits); // the native allocator knows of the stream
+  ours.clear();
+  drop_pool();
+  s = installed->getDeviceStats(0);
+  DEMAND(current(s.allocated_bytes) == 0 && s.allocated_bytes[0].peak == 6 * int64_t(kMiB));
+}
+
+static void foreign_pointers_are_refused() {
+  int refused = 0;
+  try {
+    installed->raw_delete(reinterpret_cast<void*>(0x1234));
+  } catch (const c10::Error&) {
+    refused++;
+  }
+  void* pointer = installed->raw_alloc(100);
+  installed->raw_delete(pointer);
+  try {
+    installed->raw_delete(pointer);
+  } catch (const c10::Error&) {
+    refused++;
+  }
+  DEMAND(refused == 2);
+}
+
+static void exhaustion_is_torchs_exception() {
+  int observed = 0;
+  installed->attachOutOfMemoryObserver([&](int64_t, size_t size, size_t, size_t) { observed += size == kCapacity + 1; });
+  DataPtr kept = installed->allocate(kMiB);
+  for (int i = 0; i < 2; i++) {
+    std::string said;
+    try {
+      installed->allocate(kCapacity + 1);
+    } catch (const c10::OutOfMemoryError& error) {
+      said = error.what_without_backtrace();
+    }
+    DEMAND(said.rfind("CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 512.00 MiB", 0) == 0);
+  }
+  const DeviceStats s = installed->getDeviceStats(0);
+  DEMAND(observed == 2 && s.num_ooms == 2 && s.num_alloc_retries == 2);
+  DEMAND(installed->allocate(kMiB).get() != nullptr);
+}
+
+static void limits_hold_for_both() {
+  DataPtr theirs = in_pool(20 * kMiB);
+  installed->emptyCache({0, 0});
+  installed->setMemoryFraction(0.25, 0); // 128 MiB
+  DEMAND(installed->getMemoryFraction(0) == 0.25);
+  DEMAND(installed->allocate(100 * kMiB).get() != nullptr);
+  bool refused = false;
+  try {
+    installed->allocate(110 * kMiB);
+  } catch (const c10::OutOfMemoryError& error) {
+    refused = std::string(error.what_without_backtrace()).find("128.00 MiB allowed") != std::string::npos;
+  }
+  DEMAND(refused);
+  installed->setMemoryFraction(1.0, 0);
+  DEMAND(installed->allocate(120 * kMiB).get() != nullptr);
+  theirs.clear();
+  drop_pool();
+}
+
+struct Named : c10::GatheredContext {};
+static std::shared_ptr<c10::GatheredContext> named() { return std::make_shared<Named>(); }
+
+static void history_is_told_in_order() {
+  installed->emptyCache({0, 0});
+  installed->recordHistory(true, named, 8, RecordContext::ALL, false, {});
+  DEMAND(installed->isHistoryEnabled());
+  std::string region = "region";
+  installed->pushCompileContext(region);
+  DataPtr first = installed->allocate(30 * kMiB);
+  installed->popCompileContext();
+  const auto address = reinterpret_cast<uintptr_t>(first.get());
+  first.clear();
+  DataPtr second = installed->allocate(10 * kMiB), theirs = in_pool(kMiB);
+  cca::SnapshotInfo info = installed->snapshot({0, 0}, true);
+  std::vector<TraceEntry> ours;
+  for (const auto& entry : info.device_traces.at(0))
+    if (entry.addr_ >> 40 == 1)
+      ours.push_back(entry);
+  const TraceEntry::Action expected[] = {TraceEntry::SEGMENT_MAP, TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED,
+                                         TraceEntry::FREE_COMPLETED, TraceEntry::ALLOC};
+  DEMAND(ours.size() == 5);
+  for (size_t i = 0; i < ours.size(); i++)
+    DEMAND(ours[i].action_ == expected[i] && ours[i].context_ != nullptr && ours[i].time_.t_ > 1600000000000000);
+  DEMAND(ours[1].addr_ == address && ours[1].size_ == 30 * kMiB && ours[1].compile_context_ == "region");
+  DEMAND(ours[4].compile_context_ == "N/A");
+  for (size_t i = 1; i < info.device_traces[0].size(); i++)
+    DEMAND(info.device_traces[0][i - 1].time_.t_ <= info.device_traces[0][i].time_.t_);
+  size_t reserved = 0, allocated = 0, with_context = 0;
+  for (const auto& segment : info.segments) {
+    size_t size = 0;
+    for (const auto& block : segment.blocks) {
+      size += block.size;
+      with_context += block.allocated && block.context_when_allocated != nullptr;
+    }
+    DEMAND(size == segment.total_size);
+    reserved += segment.total_size;
+    allocated += segment.allocated_size;
+  }
+  DeviceStats s = installed->getDeviceStats(0);
+  DEMAND(reserved == static_cast<size_t>(current(s.reserved_bytes)));
+  DEMAND(allocated == static_cast<size_t>(current(s.allocated_bytes)) && with_context == 2);
+  for (int i = 0; i < 20; i++)
+    installed->allocate(512);
+  info = installed->snapshot({0, 0}, true);
+  DEMAND(info.device_traces.at(0).size() == 8); // the latest
+  installed->recordHistory(false, nullptr, 1, RecordContext::NEVER, false, {});
+  DEMAND(installed->snapshot({0, 0}, true).device_traces.at(0).empty());
+  second.clear();
+  theirs.clear();
+  drop_pool();
+}
+
+static void many_streams_are_served() {
+  std::vector<DataPtr> blocks;
+  for (uintptr_t i = 0; i < 80; i++)
+    blocks.emplace_back(nullptr, installed->raw_alloc_with_stream(kMiB, reinterpret_cast<cudaStream_t>(0x1000 + i)),
+                        installed->raw_deleter(), c10::Device(c10::DeviceType::CUDA, 0));
+  size_t delegated = 0;
+  for (auto& block : blocks)
+    delegated += is_native(block.get_context());
+  DEMAND(delegated >= 80 - 64 && delegated < 80);
+  blocks.clear();
+  DataPtr shared = installed->allocate(kMiB);
+  DEMAND(!is_native(shared.get()));
+  installed->recordStream(shared, c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(0x5000), 0));
+  const int waits = fake_cuda_waits();
+  shared.clear();
+  DEMAND(fake_cuda_waits() == waits + 1); // there was no room to note it: its free has waited
+}
+
+static void memory_is_shared() {
+  DataPtr data = installed->allocate(kMiB);
+  size_t size = 0;
+  void* base = installed->getBaseAllocation(data.get(), &size);
+  DEMAND(base <= data.get() && size >= kMiB);
+  size_t largest = 1;
+  installed->cacheInfo(0, &largest);
+  DEMAND(largest > 1);
+}
+
+static void a_forked_child_frees_nothing() {
+  DataPtr data = installed->allocate(kMiB);
+  const pid_t child = fork();
+  if (child == 0) {
+    data.clear();
+    _exit(installed->getDeviceStats(0).num_ooms < 0);
+  }
+  int status = 1;
+  DEMAND(waitpid(child, &status, 0) == child && status == 0);
+  DEMAND(!is_native(data.get()));
+}
+
+static void measure() {
+  constexpr int kTimes = 1000000;
+  for (CUDAAllocator* allocator : {native, static_cast<CUDAAllocator*>(installed)}) {
+    DataPtr kept = allocator->allocate(3000);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; i++)
+      allocator->allocate(4096);
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    std::printf("%s: %.0f ns for an allocation and its free\n", allocator == native ? "native" : "stplan", took.count() / kTimes);
+  }
+}
+
+int main() {
+  char error[256];
+  native = cca::get();
+  c10::cuda::_internal::setHasPrimaryContext([](DeviceIndex) { return true; });
+  const stplan_settings settings = {nullptr, nullptr, SP_CUDA_AUTO};
+  DEMAND(stplan_start_on(open_host, &settings, error, sizeof error) == STPLAN_OK);
+  installed = new Allocator(native, false);
+  pthread_atfork(nullptr, nullptr, in_child);
+  cca::allocator.store(installed);
+  DEMAND(!installed->initialized());
+  installed->init(1);
+  DEMAND(installed->initialized() && installed->name() == "native");
+  blocks_are_counted();
+  pools_are_the_native_allocators();
+  foreign_pointers_are_refused();
+  exhaustion_is_torchs_exception();
+  limits_hold_for_both();
+  history_is_told_in_order();
+  a_forked_child_frees_nothing();
+  memory_is_shared();
+  measure();
+  many_streams_are_served(); // last: it leaves no stream unused
+  std::printf("as it has to be\n");
+  return 0;
+}

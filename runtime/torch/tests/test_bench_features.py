@@ -1,0 +1,112 @@
+"""The benches' own logic: what counts as passed, and how choices are searched."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, List
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+features = load("features")
+ballast = load("ballast")
+
+
+def test_every_script_is_run_and_none_knows_of_stplan() -> None:
+    scripts = {path.name: path.read_text() for path in (BENCH / "features").glob("*.py")}
+    assert {f.script for f in features.FEATURES} == scripts.keys() - {"job.py"}
+    assert [name for name, text in scripts.items() if "stplan" in text] == []
+
+
+def summary(**changes: Any) -> Dict[str, Any]:
+    device = {"allocations": 200, "planned_allocations": 150, "refused_frees": 0}
+    process = {"backend": "shim", "error": None, "devices": [{**device, **changes}]}
+    return {"processes": [process]}
+
+
+@pytest.mark.parametrize(
+    "found, planned, problem",
+    [
+        (summary(), True, ""),
+        (summary(planned_allocations=0), False, ""),
+        (summary(planned_allocations=0), True, "nothing was served from the script's own plan"),
+        (summary(refused_frees=3), True, "3 frees were refused"),
+        (summary(allocations=0), False, "not served: no allocation was counted"),
+        ({"processes": []}, False, "not served: no allocation was counted"),
+        ({"processes": [{"backend": None, "error": "no compiler", "devices": []}]}, False, "not served: no compiler"),
+    ],
+)
+def test_a_script_passes_only_where_it_was_served(found: Dict[str, Any], planned: bool, problem: str) -> None:
+    result = features.judged(1.0, found, "its last lines", planned)
+    assert result.problem.split("\n")[0] == problem
+    assert result.note == ("" if problem else f"{100 * found['processes'][0]['devices'][0]['planned_allocations'] // 200} % of 200")
+
+
+JOB = """
+import json, sys
+print("ready", flush=True)
+choice = sys.stdin.readline().split()
+micro, recomputed = int(choice[1]), int(choice[3])
+if recomputed < 31:
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory.")
+if micro > 2:
+    sys.exit("TypeError: a mistake")
+print(json.dumps({"step_s": 0.5, "retries": 0, "peak_allocated_bytes": 1 << 30, "peak_reserved_bytes": 1 << 31}))
+"""
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    (tmp_path / "finetune.py").write_text(JOB)
+    monkeypatch.setattr(ballast, "HERE", tmp_path)
+    made = ballast.Bench("stplan", "gpt2-xl", 10, tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_least_recomputation_that_trains_is_found(bench: Any) -> None:
+    bench.prepare("native")
+    bench.settle()
+    assert bench.least_recomputed("native", 1, 48, 3, -1) == 30
+    tried = {run.choice.recomputed: run.figures is not None for run in bench.runs}
+    assert tried[33] and not tried[30] and tried[36]
+    assert len(bench.runs) <= 7, "each is tried once, and few are"
+    bench.runs.clear()
+    assert bench.least_recomputed("native", 1, 48, 3, 24) == 30
+    assert min(run.choice.recomputed for run in bench.runs) > 24, "what is known to fail is not tried"
+
+
+def test_a_row_says_what_became_of_a_choice(bench: Any) -> None:
+    bench.prepare("expandable")
+    assert bench.go("expandable", ballast.Choice(2, 48)).row() == "| expandable | 2 | 48 | 500.0 | 1.000 | 2.000 | 0 |"
+    short = bench.go("expandable", ballast.Choice(2, 0, release=True))
+    assert short.row() == "| expandable, cache emptied each step | 2 | 0 | out of memory |  |  |  |"
+    assert (short.speed(), bench.runs[0].speed()) == (0, 2)
+
+
+def test_a_mistake_is_not_taken_for_too_little_memory(bench: Any) -> None:
+    bench.prepare("native")
+    with pytest.raises(RuntimeError, match="native, .*exit code 1\n.*a mistake"):
+        bench.go("native", ballast.Choice(4, 48))
+
+
+def test_a_script_that_hangs_ends_with_its_children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f"import subprocess, sys; p = subprocess.Popen(['sleep', '60']); open({str(pid)!r}, 'w').write(str(p.pid)); p.wait()"
+    monkeypatch.setattr(features, "TIMEOUT", 1)
+    done = features.run([sys.executable, "-c", script])
+    assert (done.returncode, done.stderr.strip()) == (124, "still running after 1 s")
+    state = Path(f"/proc/{pid.read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z", "the child still runs"

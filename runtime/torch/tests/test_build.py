@@ -1,0 +1,121 @@
+"""The cache of what is built, and the compilers it is built with."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+from stplan import _build
+
+SOURCE = Path(_build.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "stplan"
+
+
+def writer(text: str, calls: List[str]) -> Callable[[str], None]:
+    def build(path: str) -> None:
+        calls.append(path)
+        Path(path).write_text(text)
+
+    return build
+
+
+def test_a_file_is_built_once_for_each_key(cache: Path) -> None:
+    calls: List[str] = []
+    first = _build.cached("a.so", [b"1", b"2"], writer("one", calls))
+    assert _build.cached("a.so", [b"1", b"2"], writer("two", calls)) == first
+    assert Path(first).read_text() == "one"
+    assert Path(first).parent == cache and first.endswith(".so")
+    # Where a part ends belongs to the key.
+    assert _build.cached("a.so", [b"12"], writer("three", calls)) != first
+    assert len(calls) == 2
+
+
+def test_a_build_that_fails_leaves_nothing(cache: Path) -> None:
+    def build(path: str) -> None:
+        Path(path).write_text("half")
+        raise _build.BuildError("no")
+
+    with pytest.raises(_build.BuildError):
+        _build.cached("a.so", [b"1"], build)
+    assert [p.suffix for p in cache.iterdir()] == [".lock"]
+    assert Path(_build.cached("a.so", [b"1"], writer("whole", []))).read_text() == "whole"
+
+
+def test_many_processes_build_once(cache: Path, tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys, time
+        from stplan import _build
+        def build(path):
+            open(os.path.join(sys.argv[1], f"built-{os.getpid()}"), "w").close()
+            time.sleep(0.3)
+            with open(path, "w") as f:
+                f.write("whole")
+        print(open(_build.cached("a.so", [b"1"], build)).read())
+        """
+    )
+    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    jobs = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [job.communicate(timeout=60)[0] for job in jobs] == ["whole\n"] * 4
+    assert len(list(tmp_path.glob("built-*"))) == 1
+
+
+def test_an_unwritable_cache_gives_way_to_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    calls: List[str] = []
+    path = Path(_build.cached("a.so", [b"1"], writer("one", calls)))
+    assert path.parent == tmp_path / f"stplan-{os.getuid()}"
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert _build.cached("a.so", [b"1"], writer("two", calls)) == str(path)
+    assert len(calls) == 1
+    # A folder that others may write into is not trusted.
+    path.parent.chmod(0o777)
+    elsewhere = Path(_build.cached("a.so", [b"1"], writer("three", calls)))
+    assert elsewhere.parent != path.parent and elsewhere.read_text() == "three"
+
+
+def test_the_compiler_is_the_named_one_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "c++"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    assert _build.compiler("c++") == [str(program)]
+    assert _build.compiler("c") is None
+    monkeypatch.setenv("CC", "c++ -m64")
+    assert _build.compiler("c") == [str(program), "-m64"]
+    monkeypatch.setenv("CXX", "none")
+    assert _build.compiler("c++") is None
+
+
+def test_what_a_compiler_says_is_cut_to_its_first_lines(tmp_path: Path) -> None:
+    program = tmp_path / "cc"
+    program.write_text("#!/bin/sh\nfor i in 1 2 3 4 5 6 7; do echo; echo error $i; done\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(_build.BuildError) as caught:
+        _build.execute([str(program)], "x.so")
+    lines = "\n".join(f"error {i}" for i in range(1, 6))
+    assert str(caught.value) == f"cannot build x.so: {program} exited with status 3:\n{lines}"
+    program.unlink()
+    with pytest.raises(_build.BuildError, match="No such file"):
+        _build.execute([str(program)], "x.so")

@@ -1,0 +1,148 @@
+"""Which way a process is served, and what the public functions answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, List, Tuple
+
+import pytest
+
+import stplan
+from stplan import _build, _pluggable, _public, _serving, _shim
+from stplan._runtime import Counters, RuntimeFailure
+from stplan._settings import RUN_ENVIRONMENT
+
+Call = Tuple[Any, ...]
+
+
+class Ways:
+    """Both ways of serving, replaced: what is asked of them, and how they fail."""
+
+    def __init__(self) -> None:
+        self.asked: List[Tuple[str, Call]] = []
+        self.shim_fails: Exception | None = None
+        self.pluggable_fails: Exception | None = None
+
+    def shim(self, torch: Any, *rest: Any) -> None:
+        self.asked.append(("shim", rest))
+        if self.shim_fails is not None:
+            raise self.shim_fails
+
+    def pluggable(self, torch: Any, *rest: Any) -> None:
+        self.asked.append(("pluggable", rest))
+        if self.pluggable_fails is not None:
+            raise self.pluggable_fails
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    made = Ways()
+    monkeypatch.setattr(_shim, "install", made.shim)
+    monkeypatch.setattr(_pluggable, "install", made.pluggable)
+    monkeypatch.setattr(_serving, "_backend", None)
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.delenv(RUN_ENVIRONMENT, raising=False)
+    return made
+
+
+def test_the_shim_comes_first(ways: Ways) -> None:
+    assert _serving.install("/a/plan.bin", "plain", "/c/counters") == "shim"
+    assert ways.asked == [("shim", ("/a/plan.bin", "plain", "/c/counters"))]
+    with pytest.raises(stplan.ServingError, match="serves this process already"):
+        _serving.install(None)
+
+
+@pytest.mark.parametrize("error", [_build.BuildError("cannot build the shim: no C++ compiler"), OSError("it does not load")])
+def test_without_the_shim_torchs_c_interface_serves(
+    ways: Ways, capfd: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    ways.shim_fails = error
+    assert _serving.install(None) == "pluggable"
+    assert [way for way, _ in ways.asked] == ["shim", "pluggable"]
+    assert capfd.readouterr().err == f"stplan: {error}; torch is served through its C interface, with what that leaves out\n"
+
+
+def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
+    ways.shim_fails = RuntimeFailure("plan.bin: cannot read")
+    with pytest.raises(stplan.ServingError, match="^plan.bin: cannot read$"):
+        _serving.install("plan.bin")
+    assert [way for way, _ in ways.asked] == ["shim"]
+    assert _serving.backend() is None
+
+
+def test_where_neither_way_goes_torch_stays(ways: Ways) -> None:
+    ways.shim_fails = _build.BuildError("cannot build the shim: no C++ compiler")
+    ways.pluggable_fails = _build.BuildError("cannot build the C runtime: no C compiler")
+    with pytest.raises(stplan.ServingError, match="^cannot build the C runtime: no C compiler$"):
+        _serving.install(None)
+
+
+def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(stplan.ServingError, match="memory: expected one of auto, plain, virtual, found 'paged'"):
+        _serving.install(None, "paged")
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(stplan.ServingError, match="torch is not imported"):
+        _serving.install(None)
+    assert ways.asked == []
+
+
+def test_enable_takes_a_relative_path(ways: Ways, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    stplan.enable("plan.bin", memory="virtual")
+    assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None))]
+
+
+def test_a_launcher_comes_before_the_script(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUN_ENVIRONMENT, "{}")
+    stplan.enable("plan.bin")
+    assert ways.asked == []
+
+
+class Served:
+    """An installed backend."""
+
+    def __init__(self) -> None:
+        self.marks = 0
+
+    def counters(self, device: int) -> Counters:
+        return Counters(state=2, allocations=100 + device)
+
+    def mark(self) -> None:
+        self.marks += 1
+
+
+@pytest.mark.parametrize("way", [_shim, _pluggable])
+def test_what_a_served_process_answers(monkeypatch: pytest.MonkeyPatch, way: ModuleType) -> None:
+    served = Served()
+    monkeypatch.setattr(way, "_installed", served)
+    monkeypatch.setattr(_serving, "_backend", "shim")
+    read = stplan.stats(3)
+    assert (read["backend"], read["state"], read["allocations"]) == ("shim", "body", 103)
+    stplan.mark()
+    assert served.marks == 1
+
+
+def test_what_another_process_answers() -> None:
+    read = stplan.stats(0)
+    assert read.pop("backend") is None and read.pop("state") == "no plan"
+    assert set(read.values()) == {0}
+    assert set(read) == {name for name, _ in Counters._fields_} - {"fields", "state"}
+    stplan.mark()
+
+
+def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Device:
+        def __init__(self, name: str) -> None:
+            self.index = int(name[5:]) if ":" in name else None
+
+    torch: Any = ModuleType("torch")
+    torch.device = Device
+    torch.cuda = ModuleType("torch.cuda")
+    torch.cuda.is_initialized = lambda: True
+    torch.cuda.current_device = lambda: 2
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert [_public._ordinal(d) for d in (5, "cuda:3", "cuda", None)] == [5, 3, 2, 2]
+    torch.cuda.is_initialized = lambda: False
+    assert _public._ordinal(None) == 0

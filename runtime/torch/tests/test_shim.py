@@ -1,0 +1,301 @@
+"""The shim's compilation, and, where torch with CUDA's headers is installed, the
+shim itself: against the real torch, without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from stplan import _build, _library, _shim
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = Path(_shim.__file__).resolve().parents[1]
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None or None in (_build.compiler("c"), _build.compiler("c++")),
+    reason="torch is not installed, or there is no compiler",
+)
+
+
+def headers(folder: Path, version: int) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "cuda.h").write_text("")
+    (folder / "cuda_runtime_api.h").write_text(f"/* */\n#define CUDART_VERSION  {version}\n")
+    return folder
+
+
+def test_headers_have_to_be_of_torchs_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    old = headers(tmp_path / "toolkit" / "include", 12040)
+    with pytest.raises(_build.BuildError) as caught:
+        _shim._cuda_headers("99.1")
+    assert "no headers of CUDA 99 (cuda_runtime_api.h and cuda.h)" in str(caught.value)
+    assert f"; those in {old} are of 12.4" in str(caught.value)
+    assert _shim._cuda_headers("12.8") == str(old)
+    packaged = headers(tmp_path / "site" / "nvidia" / "cu99" / "include", 99000)
+    assert _shim._cuda_headers("99.1") == str(packaged)
+    (packaged / "cuda.h").unlink()
+    with pytest.raises(_build.BuildError):
+        _shim._cuda_headers("99.1")
+
+
+@pytest.mark.parametrize(
+    "kind, variable, problem",
+    [("C++", "CXX", "no C++ compiler (c++, g++ or clang++ on PATH"), ("C", "CC", "no C compiler (cc, gcc or clang on PATH")],
+)
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, variable: str, problem: str) -> None:
+    monkeypatch.setenv(variable, "/nowhere/compiler")
+    with pytest.raises(_build.BuildError) as caught:
+        _shim._compiler(kind.lower())
+    assert problem in str(caught.value)
+
+
+def test_the_sources_are_complete() -> None:
+    names = {Path(path).name for path in _shim.sources()}
+    included = (Path(_shim.SOURCES) / "all.cpp").read_text()
+    assert {name for name in names if name.endswith(".cpp")} - {"all.cpp"} == {
+        line.split('"')[1] for line in included.splitlines() if line.startswith("#include")
+    }
+    assert {"cuda_runtime.h", "host_defines.h", "allocator.h"} <= names
+
+
+def job(source: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")]), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=600,
+        close_fds=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@needs_torch
+def test_ranks_that_start_together_compile_once(tmp_path: Path, cache: Path) -> None:
+    compiler = _build.compiler("c++")
+    assert compiler is not None
+    wrapper, log = tmp_path / "compiler", tmp_path / "log"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {compiler[0]} "$@"\n')
+    wrapper.chmod(0o755)
+    script = """
+        import torch
+        from stplan import _serving
+        print(_serving.install(None), torch.cuda.memory.get_allocator_backend(), torch.cuda.is_initialized())
+        """
+    environment = {"XDG_CACHE_HOME": str(cache), "CXX": str(wrapper)}
+    with ThreadPoolExecutor(3) as pool:
+        ranks = list(pool.map(lambda _: job(script, **environment), range(3)))
+    for done in ranks:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "shim native False\n", "")
+    compiled = log.read_text().splitlines()
+    assert len(compiled) == 1 and "all.cpp" in compiled[0]
+
+
+@needs_torch
+def test_a_process_is_served_once(cache: Path) -> None:
+    done = job(
+        """
+        import torch, stplan
+        stplan.enable()
+        for _ in range(2):
+            try:
+                stplan.enable()
+            except stplan.ServingError as error:
+                print(error)
+        print(stplan.stats()["backend"], stplan.stats(0)["allocations"])
+        stplan.mark()
+        """,
+        XDG_CACHE_HOME=str(cache),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "stplan serves this process already\n" * 2 + "shim 0\n"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "setting, problem",
+    [
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, 'torch uses its allocator "cudaMallocAsync"'),
+        ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+        ({"PLAN": "/nowhere/plan.bin"}, "/nowhere/plan.bin: cannot read"),
+    ],
+)
+def test_what_cannot_be_served_is_said(cache: Path, setting: Dict[str, str], problem: str) -> None:
+    done = job(
+        """
+        import os, torch, stplan
+        backend = torch.cuda.memory.get_allocator_backend()
+        try:
+            stplan.enable(os.environ.get("PLAN"))
+        except stplan.ServingError as error:
+            print(error)
+        assert torch.cuda.memory.get_allocator_backend() == backend
+        """,
+        XDG_CACHE_HOME=str(cache),
+        **setting,
+    )
+    assert done.returncode == 0, done.stderr
+    assert problem in done.stdout and done.stdout.count("\n") == 1
+
+
+IN_TORCH = """
+    import json, os, struct, torch, stplan
+    if "LATE" in os.environ:
+        torch.cuda.init()
+        early = torch.empty(100, device="cuda")
+        stplan.enable(memory=os.environ["MEMORY"])
+        del early
+    else:
+        stplan.enable(memory=os.environ["MEMORY"])
+    torch.cuda.memory._record_memory_history(context="all", stacks="python")
+    ours = lambda address: 1 << 45 <= address < 1 << 46  # as the fake driver has it
+    first = torch.empty(1000, device="cuda")
+    second = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
+    try:
+        torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        said = str(error)
+    snapshot = torch.cuda.memory._snapshot()
+    handle, size, offset = second.untyped_storage()._share_cuda_()[1:4]
+    again = second.untyped_storage()._share_cuda_()[1]
+    print(json.dumps({
+        "addresses": [first.data_ptr(), second.data_ptr()],
+        "allocated": torch.cuda.memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "out of memory": [said, torch.cuda.memory_stats()["num_ooms"]],
+        "segments": sum(s["total_size"] for s in snapshot["segments"] if ours(s["address"])),
+        "actions": [e["action"] for e in snapshot["device_traces"][0] if ours(e.get("addr", 0))],
+        "names": snapshot["device_traces"][0][-1]["frames"][-1]["name"],
+        "handle": [list(handle[:2]), len(handle), offset, handle == again],
+        "header": struct.unpack_from("<iiQQ", handle, 2)[2:],
+        "summary": "PyTorch CUDA memory summary" in torch.cuda.memory_summary(),
+        "stats": stplan.stats("cuda"),
+    }), flush=True)
+    os._exit(0)
+    """
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    """The environment of a process that has a fake device."""
+    torch: Any = importlib.import_module("torch")
+    folder = tmp_path_factory.mktemp("device")
+    c, cxx = _build.compiler("c"), _build.compiler("c++")
+    assert c is not None and cxx is not None
+    flags = ["-shared", "-fPIC", "-O1", "-w"]
+    _build.execute([*c, *flags, str(HERE / "shim" / "fake_driver.c"), "-o", str(folder / "libcuda.so.1")], "the driver")
+    headers = ["-I", os.path.join(_shim.SOURCES, "include", "first"), "-I", _shim._cuda_headers(torch.version.cuda)]
+    headers += ["-idirafter", os.path.join(_shim.SOURCES, "include", "last")]
+    fake = folder / "libfake.so"
+    _build.execute([*cxx, *flags, *headers, str(HERE / "shim" / "fake_cuda.cpp"), "-o", str(fake)], "the fake")
+    return {"LD_LIBRARY_PATH": str(folder), "LD_PRELOAD": str(fake)}
+
+
+@needs_torch
+@pytest.mark.parametrize("memory, blind", [("auto", False), ("plain", False), ("auto", True)])
+def test_reuse_is_ordered_on_the_device(cache: Path, device: Dict[str, str], memory: str, blind: bool) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(reading, True)
+    os.set_inheritable(writing, True)
+    environment = {"FAKE_LOG": str(writing), "FAKE_LOG_READ": str(reading), "MEMORY": memory, "XDG_CACHE_HOME": str(cache)}
+    if blind:
+        environment["IGNORE_WAITS"] = "1"
+    done = job((HERE / "shim" / "ordered.py").read_text(), **environment, **device)
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 0, done.stderr
+    allocations, unordered, waits = map(int, done.stdout.split())
+    assert allocations > 900 and waits > 900
+    assert unordered > 100 if blind else unordered == 0
+
+
+@needs_torch
+@pytest.mark.parametrize("memory, late", [("auto", {}), ("plain", {}), ("auto", {"LATE": "1"})])
+def test_torch_on_a_fake_device(cache: Path, device: Dict[str, str], memory: str, late: Dict[str, str]) -> None:
+    done = job(IN_TORCH, XDG_CACHE_HOME=str(cache), MEMORY=memory, **late, **device)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    low = 0x200000000000 if memory == "auto" else 0x300000000000
+    assert all(low <= address < low + (1 << 44) for address in told["addresses"])
+    assert told["allocated"] == 4096 + (5 << 20) == told["stats"]["allocated_bytes"]
+    assert told["segments"] == told["stats"]["reserved_bytes"] <= told["reserved"]
+    said, times = told["out of memory"]
+    assert said.startswith("CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of") and times == 1
+    taken = "segment_map" if memory == "auto" else "segment_alloc"
+    assert told["actions"] == [taken, "alloc", taken, "alloc"] and told["names"] == "<module>"
+    kind, length, offset, stable = told["handle"]
+    granules = 3  # of 2 MiB for 5
+    assert kind == [2, ord("e" if memory == "auto" else "c")] and stable
+    assert length == (2 + 24 + 4 * granules if memory == "auto" else 2 + 64) and offset == 0
+    if memory == "auto":
+        assert told["header"] == [2 << 20, granules]
+    assert told["summary"] and told["stats"]["backend"] == "shim" and told["stats"]["failed_allocations"] == 2
+
+
+LATE = """
+    import os, torch, stplan
+    early = torch.empty(1000, device="cuda")
+    stplan.enable()
+    seen = [torch.cuda.memory_allocated()]
+    late = torch.empty(1000, device="cuda")
+    seen.append(torch.cuda.memory_allocated())
+    del early
+    print(*seen, torch.cuda.memory_allocated(), stplan.stats()["allocated_bytes"], flush=True)
+    os._exit(0)
+    """
+
+
+@needs_torch
+def test_a_process_that_has_memory_already_is_served_from_then_on(cache: Path, device: Dict[str, str]) -> None:
+    done = job(LATE, XDG_CACHE_HOME=str(cache), **device)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["4096", "8192", "4096", "4096"]
+
+
+@needs_torch
+def test_the_shim_on_a_fake_device(tmp_path: Path) -> None:
+    torch: Any = importlib.import_module("torch")
+    c, cxx = _build.compiler("c"), _build.compiler("c++")
+    assert c is not None and cxx is not None
+    torch_headers, cuda_headers = Path(torch.__file__).parent / "include", Path(_shim._cuda_headers(torch.version.cuda))
+    runtime, program = tmp_path / "runtime.o", tmp_path / "shim_test"
+    _build.execute([*c, *_shim._C_FLAGS, "-r", "-nostdlib", *_library.sources((".c",)), "-o", str(runtime)], "the C runtime")
+    cudart = next((cuda_headers.parent / "lib").glob("libcudart.so.*"), None)
+    if cudart is None:
+        pytest.skip("no library of CUDA's runtime beside its headers")
+    libraries = [str(torch_headers.parent / "lib"), str(cudart.parent)]
+    _build.execute(
+        [
+            *cxx,
+            *("-std=c++17", "-O1", "-rdynamic", "-w"),
+            *("-I", os.path.join(_shim.SOURCES, "include", "first"), "-I", _shim.SOURCES, "-I", _library.SOURCES),
+            *("-I", str(torch_headers), "-I", str(cuda_headers)),
+            *("-idirafter", os.path.join(_shim.SOURCES, "include", "last")),
+            *(str(HERE / "shim" / name) for name in ("shim_test.cpp", "fake_cuda.cpp")),
+            *(str(runtime), "-o", str(program), "-L", libraries[0], "-lc10", "-lc10_cuda", str(cudart)),
+            *(f"-Wl,-rpath,{folder}" for folder in libraries),
+            *("-lpthread", "-ldl"),
+        ],
+        "the test",
+    )
+    done = subprocess.run([str(program)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=300)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
