@@ -142,9 +142,10 @@ Wherever a command takes a TRACE it takes a snapshot
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit
 not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted. record
-ends with the job's own.`,
+and run end with the job's own.`,
 		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
+  stplan run run.bin -- python train.py     # served by the plan
   stplan verify run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
 		Version:       version,
@@ -168,6 +169,7 @@ ends with the job's own.`,
 		a.replayCommand(),
 		a.packCommand(),
 		a.recordCommand(),
+		a.runCommand(),
 	)
 	demandTopics(root)
 	return root

@@ -53,7 +53,15 @@ changes hands with one, and their slack: the events between the free and the
 next allocation there. --no-reuse-pending waits for the recorded completion
 instead, --no-cross-stream gives each stream its own part of the arena. Both
 usually take more memory; "cost" (cost_bytes in --json) is what the plan takes
-above the lower bound that holds without them.
+above the lower bound that holds without them. The pool below would make such waits,
+so what follows is left out.
+
+A build with the runtime also serves the recording, with the plan and from one pool
+without. Where data decides what an iteration allocates, as in mixtures of experts,
+a plan made without the last iteration has to pay as well. A plan that reserves
+more than the pool alone, by more than 0.5 % or without sparing half of what the pool
+gives back and takes again, is written, but says so, and is not served ("judged" in
+--json).
 
 The same recording and options give the same bytes, whatever the machine. Only
 --time-limit can change that, and says so when it did.`,

@@ -108,6 +108,7 @@ type inspectedDevice struct {
 	Rank                 *int32   `json:"rank"`
 	Mode                 string   `json:"mode"`
 	End                  string   `json:"buffers_end"`
+	Advice               string   `json:"advice,omitempty"`
 	Fingerprint          string   `json:"fingerprint"`
 	Events               uint64   `json:"events"`
 	Alignment            uint64   `json:"alignment_bytes"`
@@ -147,7 +148,7 @@ func inspectPlan(p *planfile.Plan, name string, devices []planfile.Device) *insp
 
 func inspectDevice(d *planfile.Device) inspectedDevice {
 	row := inspectedDevice{
-		Device: d.Ordinal, Mode: d.Mode.String(), End: d.End.String(), Fingerprint: fmt.Sprintf("%x", d.Fingerprint),
+		Device: d.Ordinal, Mode: d.Mode.String(), End: d.End.String(), Advice: d.Advice.String(), Fingerprint: fmt.Sprintf("%x", d.Fingerprint),
 		Events: d.Events, Alignment: d.Alignment, PlanBytes: d.ArenaBytes,
 		LowerBound: d.Certificate.LowerBound, GapBytes: d.Certificate.Gap,
 		PeakAllocated: d.PeakAllocated, PeakActive: d.PeakActive, RecordedPeakReserved: d.RecordedPeakReserved,
@@ -191,6 +192,9 @@ func (d *inspectedDevice) write(w io.Writer) {
 	row := func(label, value string) { fmt.Fprintf(w, "  %-27s%s\n", label, value) }
 	row("mode", d.Mode)
 	row("buffers end at", d.End)
+	if d.Advice != "" {
+		row("advice", d.Advice)
+	}
 	row("plan", report.Count(d.PlanBytes)+" B")
 	if d.LowerBoundAt != nil {
 		row("lower bound, as claimed", fmt.Sprintf("%s B at event %s", report.Count(d.LowerBound), report.Count(*d.LowerBoundAt)))

@@ -26,6 +26,7 @@ type planOptions struct {
 	timeLimit time.Duration
 
 	noCrossStream bool
+	noAdvice      bool // the plan is one that advice is worked out with
 }
 
 // plan turns a recording into a plan: the pipeline of docs/architecture.md,
@@ -109,6 +110,9 @@ func (a *app) planDevice(ctx context.Context, name string, d *trace.Device, opt 
 		describeSteadyState(&row, dev, tl, per, c.end)
 	}
 	forbid(&row, opt, tl, it)
+	if row.Judged, err = a.advise(ctx, name, d, tl, per, dev, opt); err != nil {
+		return nil, none, err
+	}
 	return dev, row, nil
 }
 

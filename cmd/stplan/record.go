@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/stplan/stplan/runtime/torch"
 )
 
 type recordFlags struct {
@@ -86,64 +83,24 @@ func (a *app) runRecord(command []string, f recordFlags) error {
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "stplan-record-")
-	if err != nil {
-		return fmt.Errorf("cannot make a temporary folder: %w", cause(err))
-	}
-	defer os.RemoveAll(work)
-	env, reports, err := recordEnvironment(work, dir, f, a.quiet)
-	if err != nil {
-		return err
-	}
-	code, err := a.runJob(command, env)
-	if err != nil {
-		return err
-	}
-	recorded, err := readReports(reports)
-	if err != nil {
-		return err
-	}
-	return a.tellRecorded(recorded, dir, f, code)
+	settings := func(reports string) any { return recordSettings{dir, reports, f.steps, f.stacks, a.quiet} }
+	return a.launch(command, recordVariable, settings, func(reports string, code int) error {
+		recorded, err := readReports[recordReport](reports)
+		if err != nil {
+			return err
+		}
+		return a.tellRecorded(recorded, dir, f, code)
+	})
 }
 
-// outputFolder makes the folder where there is none and proves, before the job
-// starts, that files can be written there. It returns the absolute path.
+// outputFolder makes the folder where there is none, writable. It returns the
+// absolute path.
 func outputFolder(path string) (string, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return "", fmt.Errorf("%s: expected a folder for the traces: %w", path, cause(err))
 	}
-	probe, err := os.CreateTemp(path, ".stplan-record.*.tmp")
-	if err != nil {
-		return "", fmt.Errorf("%s: cannot write: %w", path, cause(err))
-	}
-	probe.Close()
-	if err := os.Remove(probe.Name()); err != nil {
-		return "", fmt.Errorf("%s: cannot remove a file: %w", path, cause(err))
+	if err := demandWritable(path); err != nil {
+		return "", err
 	}
 	return filepath.Abs(path)
-}
-
-// recordEnvironment installs the Python package in the folder work and returns
-// the job's environment and the folder where its processes will report.
-func recordEnvironment(work, dir string, f recordFlags, quiet bool) (env []string, reports string, err error) {
-	python, reports := filepath.Join(work, "python"), filepath.Join(work, "reports")
-	for _, d := range []string{python, reports} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", d, cause(err))
-		}
-	}
-	bootstrap, err := torch.Install(python)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: cannot install the recorder: %w", python, cause(err))
-	}
-	settings, err := json.Marshal(recordSettings{dir, reports, f.steps, f.stacks, quiet})
-	if err != nil {
-		return nil, "", err
-	}
-	path := bootstrap
-	if old := os.Getenv("PYTHONPATH"); old != "" {
-		path += string(os.PathListSeparator) + old
-	}
-	// Of a variable that stands there twice, the last value counts.
-	return append(os.Environ(), "PYTHONPATH="+path, recordVariable+"="+string(settings)), reports, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,31 +31,6 @@ const (
 	stateEmpty     = "empty"
 	stateFailed    = "failed"
 )
-
-// readReports reads every process's report, in the order of their traces'
-// names. A process that was killed while it wrote the first one is left out.
-func readReports(dir string) ([]recordReport, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var all []recordReport
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, cause(err))
-		}
-		if len(data) == 0 {
-			continue
-		}
-		var r recordReport
-		if err := json.Unmarshal(data, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, r)
-	}
-	return all, nil
-}
 
 // tellRecorded lists the traces and what went wrong, and says what to do next.
 // The result is the job's exit code, or a negative where a trace is missing.

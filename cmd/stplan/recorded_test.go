@@ -20,7 +20,7 @@ func TestReadReports(t *testing.T) {
 	write("a.json", `{"state": "recording", "pid": 1, "trace": "a.pickle.gz"}`)
 	write("c.json", "")        // claimed, and then killed
 	write("d.json.tmp", `{"s`) // killed while it wrote
-	all, err := readReports(dir)
+	all, err := readReports[recordReport](dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestReadReports(t *testing.T) {
 		t.Errorf("found %+v, want the reports of process 1 and 2", all)
 	}
 	write("e.json", `{"s`)
-	if _, err := readReports(dir); err == nil || !strings.Contains(err.Error(), "e.json") {
+	if _, err := readReports[recordReport](dir); err == nil || !strings.Contains(err.Error(), "e.json") {
 		t.Errorf("error %v, want one that names e.json", err)
 	}
 }

@@ -41,6 +41,9 @@ Each address that is handed out is judged by a checker that shares no code with
 the runtime: no memory may be in use, nor used before by a stream that has not
 been waited for. Exit code 1 where one is.
 
+A plan of which compile found that it does not pay says so, and the runtime then
+serves without it: so does replay.
+
 --inject disturbs the program: at that rate, allocations with their frees are
 left out, added, doubled or swapped with their successor. Figures of what is on
 plan then count what is left of the recording.
@@ -92,6 +95,7 @@ type replayed struct {
 	Resyncs            uint64  `json:"resyncs"`
 	Clashes            uint64  `json:"clashes"`
 	Waits              uint64  `json:"waits"`
+	Moved              uint64  `json:"moved_bytes"`
 	Overlaps           int     `json:"overlaps"`
 }
 
@@ -222,6 +226,9 @@ func (a *app) planFor(p *planfile.Plan, d *trace.Device, name string) (int, erro
 			return 0, err
 		}
 	}
+	if of.Advice != planfile.AdviceNone {
+		a.note("%s: its advice is followed: %s", name, of.Advice)
+	}
 	if of.Fingerprint != d.Fingerprint() {
 		a.note("%s: the plan was made from another recording", name)
 	}
@@ -231,7 +238,8 @@ func (a *app) planFor(p *planfile.Plan, d *trace.Device, name string) (int, erro
 func (r *replayed) fill(p *replay.Program, result *replay.Result, c cuda.Counters) {
 	r.PeakAllocated, r.PeakReserved = c.PeakAllocated, c.PeakReserved
 	r.Efficiency = report.Account{PeakAllocated: int64(c.PeakAllocated), PeakReserved: int64(c.PeakReserved)}.Efficiency()
-	r.DriftEvents, r.Resyncs, r.Clashes, r.Waits = c.DriftEvents, c.Resyncs, c.Clashes, c.Waits
+	r.DriftEvents, r.Resyncs, r.Clashes = c.DriftEvents, c.Resyncs, c.Clashes
+	r.Waits, r.Moved = c.Waits, c.MovedBytes
 	r.Overlaps = result.Overlaps
 	var all, planned trace.Bytes
 	for _, at := range result.Placements {
@@ -273,6 +281,7 @@ func (r *replayed) print(w io.Writer, asJSON bool) error {
 		report.Count(r.PlannedAllocations), report.Percent(r.PlannedFraction), report.Percent(r.PlannedBytes), report.Count(r.FromGaps), report.Count(r.FromGrowth)))
 	row("drift", fmt.Sprintf("left the plan's sequence %s times, found again elsewhere %s times, %s places taken", report.Count(r.DriftEvents), report.Count(r.Resyncs), report.Count(r.Clashes)))
 	row("waits", report.Count(r.Waits))
+	row("moved", report.Count(r.Moved)+" B of idle memory, to where it was needed")
 	row("overlaps", report.Count(r.Overlaps))
 	return out.Flush()
 }

@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("VECTORS", root+"/../../internal/planfile/testdata/vectors")
 			env.Setenv("PYTHON", python())
 			env.Setenv("FAKE_TORCH", filepath.Join(root, "../../runtime/torch/tests/fake"))
+			env.Setenv("FAKE_SERVING", filepath.Join(root, "../../runtime/torch/tests/serving"))
 			return err
 		},
 		Condition: func(cond string) (bool, error) {

@@ -48,6 +48,7 @@ type verified struct {
 	Buffers    int                `json:"buffers"`
 	Waits      int                `json:"waits"`
 	TraceMatch *bool              `json:"trace_match"`
+	Advice     []string           `json:"advice,omitempty"` // of devices that have one
 	Violations []verify.Violation `json:"violations"`
 }
 
@@ -87,6 +88,9 @@ func (a *app) checkPlan(p *planfile.Plan, res *verified) {
 	for i := range p.Devices {
 		res.Buffers += allocations(&p.Devices[i])
 		res.Waits += len(p.Devices[i].Waits)
+		if advice := p.Devices[i].Advice.String(); advice != "" {
+			res.Advice = append(res.Advice, fmt.Sprintf("device %d: %s", p.Devices[i].Ordinal, advice))
+		}
 	}
 }
 
@@ -100,6 +104,9 @@ func (a *app) printVerified(res verified, asJSON bool) error {
 		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s waits; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.Count(res.Waits))
 		if res.TraceMatch != nil {
 			fmt.Fprint(a.stdout, "; it is the plan of this trace")
+		}
+		for _, advice := range res.Advice {
+			fmt.Fprint(a.stdout, "; ", advice)
 		}
 		fmt.Fprintln(a.stdout)
 	}

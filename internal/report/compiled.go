@@ -41,7 +41,33 @@ type CompiledDevice struct {
 	TimeLimitHit   bool    `json:"time_limit_hit"`
 	Seconds        float64 `json:"seconds"`
 
+	Judged *Judged      `json:"judged,omitempty"`       // where the build has the runtime
 	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
+}
+
+// Judged is what the runtime reserved when it served the recording, in bytes:
+// with the plan, and from one pool without. Unseen says that the plan was made
+// without the last iteration, which it then met for the first time.
+type Judged struct {
+	Planned int64 `json:"planned_reserved_bytes"`
+	Pool    int64 `json:"pool_reserved_bytes"`
+
+	// Bytes given back and taken again to reserve no more than that.
+	PlannedMoved int64 `json:"planned_moved_bytes"`
+	PoolMoved    int64 `json:"pool_moved_bytes"`
+
+	Unseen bool `json:"unseen_iteration"`
+	Pays   bool `json:"pays"`
+}
+
+// line says why a plan does not pay.
+func (s *Judged) line() string {
+	what := "this plan"
+	if s.Unseen {
+		what = "a plan of all iterations but the last"
+	}
+	return fmt.Sprintf("the plan does not pay, and is served without: %s reserves %s and moves %s to serve the recording, the pool alone %s and %s",
+		what, Bytes(s.Planned), Bytes(s.PlannedMoved), Bytes(s.Pool), Bytes(s.PoolMoved))
 }
 
 // Write prints the summary for people.
@@ -82,6 +108,9 @@ func (d *CompiledDevice) write(w io.Writer) error {
 		}
 	}
 	_, err := fmt.Fprintf(w, "  gap to the lower bound: %s\n  stream-ordered waits: %s\n", Gap(d.PlanBytes, d.LowerBound), d.Waits.Line())
+	if err == nil && d.Judged != nil && !d.Judged.Pays {
+		_, err = fmt.Fprintf(w, "  %s\n", d.Judged.line())
+	}
 	return err
 }
 

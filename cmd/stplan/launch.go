@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/stplan/stplan/runtime/torch"
+)
+
+// launch runs a command of the user's, with the Python package at work in each
+// of its Python processes: what settings returns is in the environment variable
+// there, as JSON. reports is a folder where the processes report, each in a
+// .json file of its own; it lasts until tell, which gets the job's exit code,
+// has returned.
+func (a *app) launch(command []string, variable string, settings func(reports string) any, tell func(reports string, code int) error) error {
+	work, err := os.MkdirTemp("", "stplan-")
+	if err != nil {
+		return fmt.Errorf("cannot make a temporary folder: %w", cause(err))
+	}
+	defer os.RemoveAll(work)
+	python, reports := filepath.Join(work, "python"), filepath.Join(work, "reports")
+	for _, d := range []string{python, reports} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			return fmt.Errorf("%s: %w", d, cause(err))
+		}
+	}
+	bootstrap, err := torch.Install(python)
+	if err != nil {
+		return fmt.Errorf("%s: cannot install the Python package: %w", python, cause(err))
+	}
+	value, err := json.Marshal(settings(reports))
+	if err != nil {
+		return &bug{err}
+	}
+	path := bootstrap
+	if old := os.Getenv("PYTHONPATH"); old != "" {
+		path += string(os.PathListSeparator) + old
+	}
+	// Of a variable that stands there twice, the last value counts.
+	code, err := a.runJob(command, append(os.Environ(), "PYTHONPATH="+path, variable+"="+string(value)))
+	if err != nil {
+		return err
+	}
+	return tell(reports, code)
+}
+
+// readReports reads what every process reported, in the order of the files'
+// names. A process that was killed while it wrote the first one is left out.
+func readReports[T any](dir string) ([]T, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, cause(err))
+		}
+		if len(data) == 0 {
+			continue
+		}
+		var r T
+		if err := json.Unmarshal(data, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// demandWritable proves, before a job starts, that files can be written in a
+// folder.
+func demandWritable(folder string) error {
+	probe, err := os.CreateTemp(folder, ".stplan.*.tmp")
+	if err != nil {
+		return fmt.Errorf("%s: cannot write: %w", folder, cause(err))
+	}
+	probe.Close()
+	if err := os.Remove(probe.Name()); err != nil {
+		return fmt.Errorf("%s: cannot remove a file: %w", folder, cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+//go:build cgo
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stplan/stplan/internal/synth"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+// act is an allocation of a synthetic iteration, or its free.
+type act struct {
+	buffer int
+	free   bool
+}
+
+// acts are those of the buffers from the first on, one for each tick. All of them
+// end before the first ones do.
+func acts(buffers []synth.Buffer, first int) []act {
+	out := make([]act, 2*(len(buffers)-first))
+	origin := buffers[first].Start
+	for i := first; i < len(buffers); i++ {
+		out[buffers[i].Start-origin] = act{i, false}
+		out[buffers[i].End-origin] = act{i, true}
+	}
+	return out
+}
+
+// TestARunThatRepeatsStopsMoving serves one iteration again and again without a plan.
+// With as much memory as it allocates its memory would have to move in each; it has to
+// settle with a little more.
+func TestARunThatRepeatsStopsMoving(t *testing.T) {
+	const iterations, settled, scale = 25, 15, 32
+	spec := synth.Pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 8, Iterations: 1, PerLayer: 6, Recompute: true, Varied: true, Optimizer: 8}
+	weights := 2 * spec.Layers
+	for _, seed := range []uint64{2, 4} {
+		device, err := cuda.Open(nil, 0, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true, Silent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buffers := synth.Generate(spec, seed)
+		address := make([]uint64, len(buffers))
+		malloc := func(b int, size int64) {
+			if address[b], _, err = device.Malloc(uint64(size), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for b := range weights {
+			malloc(b, buffers[b].Size)
+		}
+		var moved [iterations]uint64
+		for i := range moved {
+			for _, a := range acts(buffers, weights) {
+				if !a.free {
+					malloc(a.buffer, scale*buffers[a.buffer].Size)
+				} else if err := device.Free(address[a.buffer], 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			moved[i] = device.Counters().MovedBytes
+		}
+		c := device.Counters()
+		device.Close()
+		if moved[0] == 0 || moved[settled] != moved[iterations-1] {
+			t.Errorf("seed %d: bytes moved, after each iteration: %d; expected some, and none after iteration %d", seed, moved, settled)
+		}
+		if c.PeakReserved > c.PeakAllocated+c.PeakAllocated/8 {
+			t.Errorf("seed %d: %d B reserved for %d B", seed, c.PeakReserved, c.PeakAllocated)
+		}
+	}
+}

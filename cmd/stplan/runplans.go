@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// jobPlans are the plans for the processes of a job: one for all of them, or
+// one for each rank.
+type jobPlans struct {
+	path   string // of the one plan; by rank, what comes before "0.bin" in that of rank 0; absolute
+	byRank bool
+	facts  map[string][]planFacts // of each plan, by absolute path
+}
+
+// planFacts is what a summary needs of one device of a plan.
+type planFacts struct {
+	ordinal                      int
+	arenaBytes, recordedReserved int64
+}
+
+// readJobPlans finds and reads the plans that path means: a plan, a folder with
+// the plans of one job's ranks, or such a folder and the job's NAME in it.
+func (a *app) readJobPlans(path string) (*jobPlans, error) {
+	files, prefix, err := findPlans(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &jobPlans{path: files[0], byRank: prefix != "", facts: map[string][]planFacts{}}
+	if p.byRank {
+		p.path = prefix
+	}
+	if p.path, err = filepath.Abs(p.path); err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		a.outputs.read(file)
+		plan, err := a.readPlan(file)
+		if err != nil {
+			return nil, err
+		}
+		p.facts[filepath.Join(filepath.Dir(p.path), filepath.Base(file))] = factsOf(plan)
+	}
+	return p, nil
+}
+
+func factsOf(p *planfile.Plan) []planFacts {
+	var all []planFacts
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		all = append(all, planFacts{int(d.Ordinal), int64(d.ArenaBytes), int64(d.RecordedPeakReserved)})
+	}
+	return all
+}
+
+// findPlans lists the files that path means, at least one. prefix is empty where
+// that is one plan for all processes, and otherwise what the files' paths begin
+// with, up to the rank.
+func findPlans(path string) (files []string, prefix string, err error) {
+	if path == "-" {
+		return nil, "", fmt.Errorf("PLAN.bin: expected a file, found -: standard input is the job's")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.IsDir():
+		return []string{path}, "", nil
+	case err == nil:
+		folder, err := readPlanFolder(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("%s: cannot read: %w", path, cause(err))
+		}
+		return folder.onlyJob()
+	}
+	if folder, unread := readPlanFolder(filepath.Dir(path)); unread == nil {
+		job := filepath.Base(path)
+		if files := folder.jobs[job]; files != nil {
+			return files, folder.prefix(job), nil
+		}
+	}
+	return nil, "", fmt.Errorf("%s: cannot read: %w", path, cause(err))
+}
+
+// planFolder is what a folder holds in .bin files.
+type planFolder struct {
+	path   string
+	all    []string
+	jobs   map[string][]string // plans NAME-rankR.bin, by NAME
+	others []string            // plans of other names
+}
+
+// rankPlan is the name that "compile" gives the plan of a rank's trace. A second
+// process of the same rank has its id in the name: its plan serves nobody, as a
+// rank does not tell the two apart.
+var rankPlan = regexp.MustCompile(`^(.+)-rank(0|[1-9][0-9]*)(-pid[0-9]+)?\.bin$`)
+
+func readPlanFolder(path string) (*planFolder, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &planFolder{path: path, jobs: map[string][]string{}}
+	for _, e := range entries {
+		if e.IsDir() || filepath.Ext(e.Name()) != ".bin" {
+			continue
+		}
+		file := filepath.Join(path, e.Name())
+		f.all = append(f.all, file)
+		name := rankPlan.FindStringSubmatch(e.Name())
+		switch {
+		case name == nil:
+			f.others = append(f.others, e.Name())
+		case name[3] == "":
+			f.jobs[name[1]] = append(f.jobs[name[1]], file)
+		}
+	}
+	return f, nil
+}
+
+// prefix is what the paths of a job's plans begin with, up to the rank.
+func (f *planFolder) prefix(job string) string { return filepath.Join(f.path, job) + "-rank" }
+
+// onlyJob is the folder's only plan, whatever its name, or the plans of its only
+// job.
+func (f *planFolder) onlyJob() (files []string, prefix string, err error) {
+	jobs := slices.Sorted(maps.Keys(f.jobs))
+	switch {
+	case len(f.all) == 1:
+		return f.all, "", nil
+	case len(f.all) == 0:
+		return nil, "", fmt.Errorf("%s: expected a plan, or plans NAME-rankR.bin, found no .bin file", f.path)
+	case len(f.others) > 0 || len(jobs) == 0:
+		others := append(f.others, filepath.Base(f.all[0]))
+		return nil, "", fmt.Errorf("%s: expected plans NAME-rankR.bin, found %s", f.path, others[0])
+	case len(jobs) > 1:
+		for i, job := range jobs {
+			jobs[i] = filepath.Join(f.path, job)
+		}
+		return nil, "", &hinted{fmt.Errorf("%s: expected the plans of one job, found those of %d", f.path, len(jobs)),
+			"name one in place of the folder: " + strings.Join(jobs, ", ")}
+	}
+	return f.jobs[jobs[0]], f.prefix(jobs[0]), nil
+}
+
+// of finds what a plan says of one device of a process. A plan with one device
+// serves whichever the process uses.
+func (p *jobPlans) of(path string, ordinal int) (planFacts, bool) {
+	all := p.facts[path]
+	if len(all) == 1 {
+		return all[0], true
+	}
+	for _, f := range all {
+		if f.ordinal == ordinal {
+			return f, true
+		}
+	}
+	return planFacts{}, false
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+// runReport is what one process of a served job says of itself: the Python
+// package writes it, first when CUDA is about to be initialised. The counters of
+// device N are in the file NAME.deviceN beside it.
+type runReport struct {
+	State   string  `json:"state"`
+	PID     int     `json:"pid"`
+	Name    string  `json:"name"`
+	Plan    *string `json:"plan"`
+	Without string  `json:"without"` // why it has no plan, where the job has
+	Backend string  `json:"backend"`
+	Error   string  `json:"error"`
+}
+
+// States of a runReport. In the first the process was killed meanwhile.
+const (
+	stateInstalling = "installing"
+	stateServing    = "serving"
+	stateNotServed  = "failed"
+)
+
+// planStates are the states of the runtime, as --summary names them.
+var planStates = map[cuda.State]string{
+	cuda.NoPlan: "no plan", cuda.Prologue: "prologue", cuda.Body: "body", cuda.Ended: "ended", cuda.Off: "off", cuda.Declined: "declined",
+}
+
+// planState is a state's name; a runtime may have one that is newer than this.
+func planState(s cuda.State) string {
+	if name, ok := planStates[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("state %d", int(s))
+}
+
+// tellServed prints the summary and what the reader should know of it, and writes
+// it to the file summary unless that is "". The result is the job's exit code.
+func (a *app) tellServed(reports string, plans *jobPlans, summary string, code int) error {
+	all, err := readReports[runReport](reports)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(x, y runReport) int { return byRankThenName(x.Name, y.Name) })
+	served := report.Served{ExitCode: code, Processes: []report.ServedProcess{}}
+	var said remarks
+	for _, r := range all {
+		p, err := r.process(reports, plans, &said)
+		if err != nil {
+			return err
+		}
+		served.Processes = append(served.Processes, p)
+	}
+	said.print(a)
+	if len(all) == 0 {
+		a.note("no process of the job used CUDA through PyTorch, so none was served; docs/running.md says what keeps stplan out")
+	}
+	isServed := func(p report.ServedProcess) bool { return p.Backend != nil }
+	if slices.ContainsFunc(served.Processes, isServed) && !served.Allocated() {
+		a.note("no process allocated GPU memory through stplan")
+	}
+	if !a.quiet {
+		err = served.Write(a.stderr)
+	}
+	if summary != "" {
+		err = errors.Join(err, a.writeOutput(summary, func(w io.Writer) error { return report.WriteJSON(w, served) }))
+	}
+	if code == 0 {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(a.stderr, "stplan: %v\n", err)
+	}
+	return &jobExit{code}
+}
+
+// process is the report with the counters that the process left behind.
+func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.ServedProcess, error) {
+	p := report.ServedProcess{Name: r.Name, PID: r.PID, Plan: r.Plan, Devices: []report.ServedDevice{}}
+	switch r.State {
+	case stateServing:
+		p.Backend = &r.Backend
+	case stateNotServed:
+		p.Error = &r.Error
+		said.problem(r.Name, "not served, PyTorch's own allocator ran: "+r.Error)
+		return p, nil
+	case stateInstalling:
+		ended := "ended while its allocator was put in place: killed, or crashed in native code"
+		p.Error = &ended
+		said.problem(r.Name, ended)
+		return p, nil
+	default:
+		return p, fmt.Errorf("process %d (%s) reported %q, which is not a state", r.PID, r.Name, r.State)
+	}
+	if r.Without != "" {
+		said.note(r.Name, "served from the pool alone: "+r.Without)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, r.Name+".device*"))
+	if err != nil {
+		return p, err
+	}
+	for _, file := range files {
+		d, err := readServedDevice(file)
+		if err != nil {
+			return p, err
+		}
+		if r.Plan != nil && d.PlanState != planStates[cuda.NoPlan] {
+			if facts, ok := plans.of(*r.Plan, d.Device); ok {
+				d.PlanBytes, d.RecordedPeakReserved = &facts.arenaBytes, &facts.recordedReserved
+			}
+		}
+		said.ofDevice(r.Name, d)
+		p.Devices = append(p.Devices, d)
+	}
+	slices.SortFunc(p.Devices, func(x, y report.ServedDevice) int { return cmp.Compare(x.Device, y.Device) })
+	return p, nil
+}
+
+// readServedDevice reads one device's counters; its name ends with the ordinal.
+func readServedDevice(file string) (report.ServedDevice, error) {
+	ordinal, err := strconv.Atoi(filepath.Ext(file)[len(".device"):])
+	if err != nil {
+		return report.ServedDevice{}, fmt.Errorf("%s: expected a name that ends with a device's number", file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return report.ServedDevice{}, fmt.Errorf("%s: %w", file, cause(err))
+	}
+	c, err := cuda.ReadCounters(data)
+	if err != nil {
+		return report.ServedDevice{}, fmt.Errorf("%s: %w", file, err)
+	}
+	d := report.ServedDevice{
+		Device: ordinal, PlanState: planState(c.State),
+		Allocations: int64(c.Allocations), AllocationBytes: int64(c.AllocationBytes),
+		PlannedAllocations: int64(c.PlannedAllocations), PlannedBytes: int64(c.PlannedBytes),
+		PeakAllocated: int64(c.PeakAllocated), PeakReserved: int64(c.PeakReserved),
+		DriftEvents: int64(c.DriftEvents), Resyncs: int64(c.Resyncs), Clashes: int64(c.Clashes),
+		Waits: int64(c.Waits), Growths: int64(c.Growths),
+		FailedAllocations: int64(c.Failed), RefusedFrees: int64(c.RefusedFrees),
+	}
+	d.Derive()
+	return d, nil
+}
+
+// remarks are what is to be said of several processes at once, in the order in
+// which each was said first.
+type remarks struct {
+	texts []string
+	of    map[string][]string // names of processes, by text
+	grave map[string]bool     // it went wrong
+}
+
+func (m *remarks) note(name, text string) {
+	if m.of == nil {
+		m.of, m.grave = map[string][]string{}, map[string]bool{}
+	}
+	if m.of[text] == nil {
+		m.texts = append(m.texts, text)
+	}
+	m.of[text] = append(m.of[text], name)
+}
+
+func (m *remarks) problem(name, text string) {
+	m.note(name, text)
+	m.grave[text] = true
+}
+
+func (m *remarks) ofDevice(name string, d report.ServedDevice) {
+	switch {
+	case d.PlanState != planStates[cuda.Off]:
+	case d.PlannedAllocations == 0:
+		m.note(name, "the plan was given up: its memory was not to be had, or nothing fitted; served from the pool")
+	default:
+		m.note(name, "the plan was suspended at the end: it does not fit this run; served from the pool then")
+	}
+	if d.RefusedFrees > 0 {
+		m.note(name, "freed memory that was not allocated; refused and counted (refused_frees of --summary)")
+	}
+}
+
+func (m *remarks) print(a *app) {
+	for _, text := range m.texts {
+		line := report.Names(m.of[text]) + ": " + text
+		if m.grave[text] {
+			fmt.Fprintf(a.stderr, "stplan: %s\n", line)
+		} else {
+			a.note("%s", line)
+		}
+	}
+}
+
+var rankInName = regexp.MustCompile(`-rank([0-9]+)`)
+
+// byRankThenName puts rank 10 behind rank 9.
+func byRankThenName(x, y string) int {
+	return cmp.Or(cmp.Compare(rankOf(x), rankOf(y)), cmp.Compare(x, y))
+}
+
+func rankOf(name string) int {
+	m := rankInName.FindStringSubmatch(name)
+	if m == nil {
+		return -1
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return -1 // More digits than a rank has.
+	}
+	return n
+}
