@@ -1,0 +1,288 @@
+"""A job for which another process leaves too little memory: what trains at all, and
+how fast the best of it is.
+
+    python runtime/torch/bench/ballast.py bin/stplan > docs/results/ballast.md
+
+The job is finetune.py. Its faster choice is recorded, compiled and run under
+`stplan run` once, alone; a ballast process then takes the card's memory but for
+what that run used. The same choice is tried on PyTorch's own allocators, then
+the choices that need less, and everything that trains is timed, one process at a
+time. Needs torch, transformers and one CUDA device with nothing else on it. Exit
+code 1 where stplan does not train, or another allocator trains the same choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+HERE = Path(__file__).resolve().parent
+
+# What a process may use more than the first run of the plan did: pages and
+# kernels that were loaded elsewhere. Every process gets it.
+SLACK = 48 << 20
+
+TIMEOUT = 60  # seconds for one run
+
+SETTINGS = {"expandable": "expandable_segments:True", "native": ""}
+
+# What is advised against fragmentation; tried with the faster choice only.
+ADVISED = {
+    "native, max_split_size_mb:64": "max_split_size_mb:64",
+    "expandable, large_segment_size_mb:12": "expandable_segments:True,large_segment_size_mb:12",
+}
+
+OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+
+
+class Choice(NamedTuple):
+    """How to fit the job: sequences in a micro-batch, layers computed twice, and
+    whether torch's cache is emptied before each optimizer step."""
+
+    micro: int
+    recomputed: int
+    release: bool = False
+
+    def arguments(self) -> str:
+        return f"--micro {self.micro} --recomputed {self.recomputed}{' --release' if self.release else ''}"
+
+
+class Run(NamedTuple):
+    """What became of a choice. figures are finetune.py's, None where it ran out of memory."""
+
+    allocator: str
+    choice: Choice
+    figures: Optional[Dict[str, Any]]
+
+    def speed(self) -> float:
+        """Optimizer steps in a second; 0 where it does not train."""
+        return 1 / self.figures["step_s"] if self.figures else 0.0
+
+    def row(self) -> str:
+        micro, recomputed, release = self.choice
+        cells = [self.allocator + (", cache emptied each step" if release else ""), str(micro), str(recomputed)]
+        if self.figures is None:
+            return "| " + " | ".join([*cells, "out of memory", "", "", ""]) + " |"
+        sizes = (gib(self.figures[f"peak_{kind}_bytes"]) for kind in ("allocated", "reserved"))
+        return "| " + " | ".join([*cells, f"{1000 * self.figures['step_s']:.1f}", *sizes, str(self.figures["retries"])]) + " |"
+
+
+class Waiting:
+    """A process that has imported everything and used no GPU yet."""
+
+    def __init__(self, allocator: str, prefix: List[str], model: str, folder: Path) -> None:
+        self.allocator = allocator
+        env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": {**SETTINGS, **ADVISED}.get(allocator, "")}
+        self.errors = tempfile.TemporaryFile("w+", dir=folder)
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, str(HERE / "finetune.py"), "--model", model, "--gate"],
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
+        )
+
+    def ready(self) -> None:
+        """Waits until it has imported what it needs."""
+        assert self.process.stdout
+        self.process.stdout.readline()
+
+    def go(self, choice: Choice, steps: int) -> Run:
+        """Runs the choice to its end."""
+        try:
+            said, _ = self.process.communicate(f"{choice.arguments()} --steps {steps}\n", timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.drop()
+            raise RuntimeError(f"{self.allocator}, {choice}: still running after {TIMEOUT} s") from None
+        if self.process.returncode == 0:
+            return Run(self.allocator, choice, json.loads(said.splitlines()[-1]))
+        self.errors.seek(0)
+        errors = self.errors.read()
+        if not any(sign in errors for sign in OUT_OF_MEMORY):
+            raise RuntimeError(f"{self.allocator}, {choice}: exit code {self.process.returncode}\n{errors[-2000:]}")
+        return Run(self.allocator, choice, None)
+
+    def drop(self) -> None:
+        """Ends it with all that it started."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Ballast:
+    """The other process, which holds memory by a plain torch.empty."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.free = self.ask(0)  # bytes, with this process's own context
+
+    def ask(self, size: int) -> int:
+        """Takes so many bytes more; the bytes that are free then."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(f"{size}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def hold() -> None:
+    import torch
+
+    held = []
+    for line in sys.stdin:
+        held.append(torch.empty(int(line), dtype=torch.uint8, device="cuda"))
+        print(torch.cuda.mem_get_info()[0], flush=True)
+
+
+class Bench:
+    def __init__(self, stplan: str, model: str, steps: int, folder: Path) -> None:
+        self.stplan, self.model, self.steps, self.folder = stplan, model, steps, folder
+        self.waiting: Dict[str, List[Waiting]] = {}
+        self.runs: List[Run] = []
+
+    def prepare(self, allocator: str, *prefix: str) -> None:
+        self.waiting.setdefault(allocator, []).append(Waiting(allocator, list(prefix), self.model, self.folder))
+
+    def settle(self) -> None:
+        """Waits for all that imports: what is timed runs on a quiet machine."""
+        for processes in self.waiting.values():
+            for process in processes:
+                process.ready()
+
+    def go(self, allocator: str, choice: Choice, steps: int = 0) -> Run:
+        if not self.waiting.get(allocator):
+            self.prepare(allocator)
+        run = self.waiting[allocator].pop(0).go(choice, steps or self.steps)
+        self.runs.append(run)
+        return run
+
+    def plan(self, choice: Choice) -> Path:
+        """The choice recorded under the native allocator, compiled."""
+        traces, plan = self.folder / "traces", self.folder / "plan.bin"
+        self.prepare("recorded", self.stplan, "record", "--steps", "4", "-o", str(traces), "--")
+        if self.go("recorded", choice, 5).figures is None:
+            raise RuntimeError("out of memory while it was recorded alone")
+        compiled = [self.stplan, "-q", "compile", *map(str, traces.iterdir()), "-o", str(plan)]
+        subprocess.run(compiled, check=True, stdout=sys.stderr)
+        return plan
+
+    def least_recomputed(self, allocator: str, micro: int, layers: int, grain: int, most_failed: int) -> int:
+        """Looks for the fewest recomputed layers with which it trains, in steps of
+        grain, above a number that is known to fail or negative, and runs one step
+        more too, which may be faster where memory is scarce. The result is the
+        largest number that failed."""
+        tried: Dict[int, bool] = {}
+
+        def trains(parts: int) -> bool:
+            if parts not in tried:
+                tried[parts] = shown(self.go(allocator, Choice(micro, parts * grain))).figures is not None
+            return tried[parts]
+
+        low, high = most_failed // grain, layers // grain
+        if not trains(high):
+            return layers
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if trains(middle) else (middle, high)
+        if high < layers // grain:
+            trains(high + 1)
+        return low * grain
+
+    def close(self) -> None:
+        for processes in self.waiting.values():
+            for process in processes:
+                process.drop()
+
+
+def gib(size: float) -> str:
+    return f"{size / 2**30:.3f}"
+
+
+def shown(run: Run) -> Run:
+    print(run.row(), flush=True)
+    return run
+
+
+# Processes that are likely to be needed of each, for the search and before it.
+PROCESSES = {"expandable": 8, "native": 6, **dict.fromkeys(ADVISED, 1)}
+
+
+def measure(bench: Bench, micro: int, layers: int, grain: int) -> int:
+    target = Choice(micro, layers)
+    for allocator, number in PROCESSES.items():
+        for _ in range(number):
+            bench.prepare(allocator)
+    ballast = Ballast()
+    card = ballast.free
+    plan = bench.plan(target)
+    for _ in range(2):
+        bench.prepare("stplan", bench.stplan, "run", str(plan), "--")
+    bench.settle()
+    alone = bench.go("stplan", target)
+    if alone.figures is None:
+        raise RuntimeError("stplan: out of memory without a ballast")
+    footprint = card - alone.figures["free_bytes"]
+    left = ballast.ask(card - footprint - SLACK)
+    print(f"Alone, the process used {gib(footprint)} GiB under stplan, its CUDA context included; the ballast")
+    print(f"leaves {gib(left)} GiB of the card's {gib(card)} GiB.\n")
+    print("| allocator | micro-batch | layers recomputed | ms/step | peak allocated GiB | peak reserved GiB | retries |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    bench.runs.clear()
+
+    served = shown(bench.go("stplan", target))
+    same = [shown(bench.go(a, target._replace(release=release))) for a in SETTINGS for release in (False, True)]
+    for allocator in ADVISED:
+        shown(bench.go(allocator, target))
+    failed = -1
+    for allocator in SETTINGS:  # native needs no less than expandable
+        failed = bench.least_recomputed(allocator, micro // 2, layers, grain, failed)
+    ballast.end()
+
+    best = max((r for r in bench.runs if r.allocator != "stplan"), key=Run.speed)
+    if served.figures is None:
+        print("\nstplan does not train it.")
+        return 1
+    if best.figures is None:
+        print("\nNothing trains without stplan.")
+    else:
+        gain = served.speed() / best.speed() - 1
+        print(f"\nThroughput that stplan buys against the best of the others: {100 * gain:+.1f} %.")
+    return 1 if any(run.figures for run in same) else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stplan", nargs="?")
+    parser.add_argument("--model", default="gpt2-xl")
+    parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch of the faster choice")
+    parser.add_argument("--layers", type=int, default=48, help="layers of the model")
+    parser.add_argument("--grain", type=int, default=3, help="layers by which recomputation is varied")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--hold", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.hold:
+        hold()
+        return 0
+    print("# Training where another process leaves too little memory\n")
+    print(f"Written by `runtime/torch/bench/ballast.py`: {chosen.model}, full fine-tuning in bf16 by `finetune.py`,")
+    print(f"micro-batch {chosen.micro} with every layer recomputed, against what fits without stplan; every choice")
+    print("takes the same sequences in an optimizer step.\n")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(os.path.abspath(chosen.stplan), chosen.model, chosen.steps, Path(folder))
+        try:
+            return measure(bench, chosen.micro, chosen.layers, chosen.grain)
+        finally:
+            bench.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What the peers of a fake process group send. torch leaves the receiver's memory
+as it was: no two runs would see the same numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed
+
+
+def pipeline_peers(p2p: Any) -> None:
+    """Megatron-LM's p2p_communication: what other stages send is drawn from a
+    generator of its own."""
+    generator = torch.Generator("cuda").manual_seed(1)
+
+    def filled(operations: Any) -> Any:
+        def run(**tensors: Any) -> Any:
+            requests = operations(**tensors)
+            for name in ("tensor_recv_prev", "tensor_recv_next"):
+                if tensors[name] is not None:
+                    with torch.no_grad():
+                        tensors[name].normal_(0, 0.02, generator=generator)
+            return requests
+
+        return run
+
+    for name in ("_batched_p2p_ops", "_p2p_ops"):
+        setattr(p2p, name, filled(getattr(p2p, name)))
+
+
+def sharded_peers() -> None:
+    """Reductions that are scattered: the others' gradients are this rank's, which
+    is the first."""
+    reduce_scatter = torch.distributed.reduce_scatter_tensor
+
+    def run(output: torch.Tensor, input: torch.Tensor, *positional: Any, **named: Any) -> Any:
+        work = reduce_scatter(output, input, *positional, **named)
+        output.view(-1).copy_(input.view(-1)[: output.numel()])
+        return work
+
+    torch.distributed.reduce_scatter_tensor = run

@@ -1,0 +1,245 @@
+"""Runs what training scripts do beside training, natively and under `stplan run`,
+with a plan and without one, and prints what passed as Markdown.
+
+    python runtime/torch/bench/features.py bin/stplan > docs/results/features.md
+
+The scripts are in features/ and know nothing of stplan; each asserts its own
+success. A plan is made from a recording of the very script, or, where a script
+is no training job, of features/job.py. Needs torch and one CUDA device. Exit
+code 1 where anything fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+SCRIPTS = Path(__file__).resolve().parent / "features"
+
+# Processes at a time: most of each is torch's import, and the card has to hold all.
+TOGETHER = 6
+
+TIMEOUT = 75  # seconds for one process
+
+RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+class Feature(NamedTuple):
+    """A script. With own it is served a plan of itself, else one of job.py;
+    options are those of `stplan run`."""
+
+    title: str
+    script: str
+    arguments: Tuple[str, ...] = ()
+    own: bool = False
+    launcher: Tuple[str, ...] = ()
+    options: Tuple[str, ...] = ()
+
+    def command(self) -> List[str]:
+        return [sys.executable, *self.launcher, str(SCRIPTS / self.script), *self.arguments]
+
+
+# The slowest first.
+FEATURES = [
+    Feature("torch.compile, reduce-overhead", "compiled.py", ("reduce-overhead",)),
+    Feature("torch.compile", "compiled.py", own=True),
+    Feature("fuzz: sizes, streams, lifetimes", "fuzz.py", own=True),
+    Feature("DDP over gloo, 2 ranks on one GPU", "ddp.py", own=True, launcher=RANKS),
+    Feature("CUDA IPC, torch.multiprocessing", "ipc.py", options=("--memory", "plain")),
+    Feature("DataLoader: forked workers, pinned", "dataloader.py", own=True),
+    Feature("OutOfMemoryError survived", "oom.py"),
+    Feature("CUDA graphs", "graphs.py"),
+    Feature("CUDA graphs of training steps", "graphed_training.py"),
+    Feature("record_stream", "record_stream.py", own=True),
+    Feature("160 streams", "many_streams.py"),
+    Feature("16 threads, frees across them", "threads.py", own=True),
+    Feature("checkpoint saved and loaded", "checkpoint.py", own=True),
+    Feature("evaluation between steps", "evaluation.py", own=True),
+    Feature("activation checkpointing", "recompute.py", own=True),
+    Feature("cudnn.benchmark", "cudnn.py", own=True),
+    Feature("pinned memory, asynchronous copies", "pinned.py"),
+    Feature("memory statistics", "counted.py"),
+    Feature("memory fraction, empty_cache", "limits.py"),
+    Feature("memory snapshot and history", "snapshot.py"),
+    Feature("MemPool", "mempool.py"),
+    Feature("caching_allocator_alloc", "raw.py"),
+    Feature("forked children", "fork.py", own=True),
+    Feature("exit with everything alive", "leaving.py"),
+]
+
+
+class Result(NamedTuple):
+    """One run of a script: seconds, what `stplan run` counted, and what failed."""
+
+    seconds: float
+    problem: str = ""
+    note: str = ""
+
+
+class Failure(Exception):
+    """A command of stplan's that did not do what it should."""
+
+
+class Bench:
+    def __init__(self, stplan: str, folder: Path) -> None:
+        self.stplan = stplan
+        self.folder = folder
+
+    def plan(self, name: str, command: List[str]) -> Path:
+        """A plan of the command, which is recorded to its end; a folder where it has ranks."""
+        traces = self.folder / name / "traces"
+        self.must([self.stplan, "record", "--steps", "0", "-o", str(traces), "--", *command])
+        plans = self.folder / name / "plans"
+        plans.mkdir()
+        found = sorted(traces.iterdir())
+        if len(found) == 1:
+            plans /= "plan.bin"
+        self.must([self.stplan, "-q", "compile", *map(str, found), "-o", str(plans)])
+        return plans
+
+    def must(self, command: List[str]) -> None:
+        done = run(command)
+        if done.returncode != 0:
+            raise Failure(f"{' '.join(command[:3])}: exit code {done.returncode}\n{last(done)}")
+
+    def served(self, feature: Feature, name: str, plan: Optional[Path]) -> Result:
+        summary = self.folder / f"{name}.json"
+        how = ["--no-plan"] if plan is None else [str(plan)]
+        options = [*feature.options, "--summary", str(summary)]
+        begin = time.monotonic()
+        done = run([self.stplan, "run", *options, *how, "--", *feature.command()])
+        seconds = time.monotonic() - begin
+        if done.returncode != 0:
+            return Result(seconds, problem(done))
+        return judged(seconds, json.loads(summary.read_text()), last(done), plan is not None and feature.own)
+
+
+def native(feature: Feature) -> Result:
+    begin = time.monotonic()
+    done = run(feature.command())
+    return Result(time.monotonic() - begin, problem(done))
+
+
+def judged(seconds: float, summary: Dict[str, Any], said: str, planned: bool) -> Result:
+    """A script that passed has passed under stplan only where stplan served it."""
+    native = [p["error"] for p in summary["processes"] if p["backend"] is None]
+    devices = [d for p in summary["processes"] for d in p["devices"]]
+    total = sum(d["allocations"] for d in devices)
+    on_plan = sum(d["planned_allocations"] for d in devices)
+    refused = sum(d["refused_frees"] for d in devices)
+    if native or total == 0:
+        return Result(seconds, f"not served: {'; '.join(map(str, native)) or 'no allocation was counted'}\n{said}")
+    if refused:
+        return Result(seconds, f"{refused} frees were refused\n{said}")
+    if planned and on_plan == 0:
+        return Result(seconds, f"nothing was served from the script's own plan\n{said}")
+    return Result(seconds, note=f"{100 * on_plan / total:.0f} % of {total:,}")
+
+
+def run(command: List[str]) -> "subprocess.CompletedProcess[str]":
+    """Runs it in a session of its own, so that all that it started ends with it."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=SCRIPTS, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=TIMEOUT)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(command, 124, out, f"{err}\nstill running after {TIMEOUT} s")
+
+
+def problem(done: "subprocess.CompletedProcess[str]") -> str:
+    return "" if done.returncode == 0 else f"exit code {done.returncode}\n{last(done)}"
+
+
+def last(done: "subprocess.CompletedProcess[str]") -> str:
+    return "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+
+
+def cell(result: Optional[Result]) -> str:
+    if result is None:
+        return ""
+    note = f"; {result.note}" if result.note else ""
+    return f"{'FAILED' if result.problem else 'passed'} ({result.seconds:.0f} s{note})"
+
+
+def outcome(future: "Future[Result]") -> Result:
+    try:
+        return future.result()
+    except (Failure, OSError, KeyError, ValueError) as error:
+        return Result(0.0, f"{type(error).__name__}: {error}")
+
+
+def about() -> str:
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no device"
+    return f"torch {torch.__version__}, {device}, Python {sys.version.split()[0]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stplan", nargs="?", help="the binary; without one the scripts only run natively")
+    parser.add_argument("--only", default="", help="a regular expression: scripts to run")
+    parser.add_argument("--together", type=int, default=TOGETHER, help="processes at a time")
+    options = parser.parse_args()
+    features = [f for f in FEATURES if re.search(options.only, f"{f.script} {' '.join(f.arguments)}")]
+
+    print("# What training scripts do beside training\n")
+    print(f"Written by `runtime/torch/bench/features.py` on {about()}.")
+    print("Each script asserts its own success and knows nothing of stplan. In brackets the")
+    print("seconds of the whole process, torch's import included, beside others on the same")
+    print("card; and which share of its allocations came from the plan, of all.\n")
+    print("| | script | native | with a plan | of | without a plan |\n| --- | --- | --- | --- | --- | --- |")
+    problems: List[str] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.together) as pool:
+        bench = Bench(str(Path(options.stplan).resolve()), Path(folder)) if options.stplan else None
+        for feature, futures in submit(pool, features, bench):
+            results = {mode: outcome(future) for mode, future in futures.items()}
+            cells = [cell(results.get(mode)) for mode in ("native", "plan", "no plan")]
+            script = " ".join([feature.script, *feature.arguments])
+            plan = "its own" if feature.own else "job.py's"
+            print(f"| {feature.title} | {script} | {cells[0]} | {cells[1]} | {plan} | {cells[2]} |", flush=True)
+            failed = [f"{script}, {mode}: {r.problem}" for mode, r in results.items() if r.problem]
+            print("\n".join(failed), end="\n" * bool(failed), file=sys.stderr, flush=True)
+            problems += failed
+    print(f"\n{len(features)} scripts, {len(problems)} failures.")
+    for text in problems:
+        print("\n" + "\n".join("    " + line for line in text.splitlines()))
+    return 1 if problems else 0
+
+
+def submit(
+    pool: ThreadPoolExecutor, features: List[Feature], bench: Optional[Bench]
+) -> "List[Tuple[Feature, Dict[str, Future[Result]]]]":
+    """Starts everything; the shared plan first, for which others wait."""
+    shared = pool.submit(bench.plan, "job", [sys.executable, str(SCRIPTS / "job.py")]) if bench else None
+    rows = []
+    for number, feature in enumerate(features):
+        futures = {"native": pool.submit(native, feature)}
+        if bench and shared:
+            futures["no plan"] = pool.submit(bench.served, feature, f"{number}-no-plan", None)
+            futures["plan"] = pool.submit(with_plan, bench, feature, str(number), shared)
+        rows.append((feature, futures))
+    return rows
+
+
+def with_plan(bench: Bench, feature: Feature, name: str, shared: "Future[Path]") -> Result:
+    plan = bench.plan(name, feature.command()) if feature.own else shared.result()
+    return bench.served(feature, f"{name}-plan", plan)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
