@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Serve every recording of a folder with the runtime; print a Markdown table.
 
-    replay.py STPLAN FOLDER [--only SUBSTRING] [--pair A:B ...] [--compile ARG ...]
+    replay.py STPLAN FOLDER [--only SUBSTRING] [--seeds N] [--pair A:B ...] [--compile ARG ...]
 
 For each recording: `compile`, then `replay` without a plan, with its own plan,
-and with one request in a thousand disturbed. With --pair A:B, B is served with
+and with one request in a thousand disturbed. With --seeds N, a second table has
+the disturbances of the seeds 1 to N. With --pair A:B, B is served with
 the plan of A as well. The exit code is 1 if anything overlaps. Needs nothing but
 Python 3.
 """
@@ -56,14 +57,24 @@ def share(got):
     return f"{100 * got['planned_fraction']:.2f}"
 
 
+def moved(got):
+    return f"{got['moved_bytes'] / got['peak_reserved_bytes']:.2f}"
+
+
 def own_row(bench, name):
     none = bench.replay(name, "--no-plan")
     own = bench.replay(name, bench.plan(name))
     disturbed = bench.replay(name, bench.plan(name), "--inject", "0.001", "--seed", "1")
     peak = none["peak_allocated_bytes"]
     native, expandable = bench.baselines(name)
-    return [name, f"{own['allocations']:,}", f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), str(none["waits"]),
-            ratio(own), share(own), str(own["waits"]), ratio(disturbed), share(disturbed)]
+    return [name, f"{own['allocations']:,}", f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), moved(none), str(none["waits"]),
+            ratio(own), share(own), str(own["waits"]), ratio(disturbed), share(disturbed), moved(disturbed)]
+
+
+def seeds_row(bench, name):
+    got = [bench.replay(name, bench.plan(name), "--inject", "0.001", "--seed", str(s + 1)) for s in range(bench.args.seeds)]
+    worst = max(got, key=lambda g: g["peak_reserved_bytes"] / g["peak_allocated_bytes"])
+    return [name, *map(share, got), ratio(worst)]
 
 
 def pair_row(bench, pair):
@@ -72,7 +83,7 @@ def pair_row(bench, pair):
     other = bench.replay(b, bench.plan(a))
     native, expandable = bench.baselines(b)
     peak = none["peak_allocated_bytes"]
-    return [a, b, f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), ratio(other), share(other), str(other["drift_events"]), str(other["clashes"])]
+    return [a, b, f"{native / peak:.4f}", f"{expandable / peak:.4f}", ratio(none), ratio(other), share(other), str(other["drift_events"]), str(other["clashes"]), moved(other)]
 
 
 def table(head, rows):
@@ -88,16 +99,20 @@ def main():
     p.add_argument("stplan")
     p.add_argument("folder")
     p.add_argument("--only", default="", help="recordings whose name has this")
+    p.add_argument("--seeds", type=int, default=0, metavar="N", help="disturbances of so many seeds")
     p.add_argument("--pair", action="append", default=[], metavar="A:B")
     p.add_argument("--compile", action="append", default=[], metavar="ARG", help="one more argument of compile")
     args = p.parse_args()
     names = sorted(f.name[: -len(".pickle.gz")] for f in pathlib.Path(args.folder).glob("*.pickle.gz") if args.only in f.name)
     with tempfile.TemporaryDirectory() as plans:
         bench = Bench(args, plans)
-        table(["recording", "allocations", "native", "expandable", "no plan", "waits", "own plan", "% on plan", "waits", "disturbed", "% on plan"],
+        table(["recording", "allocations", "native", "expandable", "no plan", "moved", "waits", "own plan", "% on plan", "waits", "disturbed", "% on plan", "moved"],
               (own_row(bench, n) for n in names))
+        if args.seeds:
+            seeds = [f"seed {s + 1}" for s in range(args.seeds)]
+            table(["disturbed recording, % on plan", *seeds, "largest reserved"], (seeds_row(bench, n) for n in names))
         if args.pair:
-            table(["plan of", "serves", "native", "expandable", "no plan", "that plan", "% on plan", "drift", "places taken"],
+            table(["plan of", "serves", "native", "expandable", "no plan", "that plan", "% on plan", "drift", "places taken", "moved"],
                   (pair_row(bench, pair) for pair in args.pair))
         print(f"{len(names)} recordings, {bench.overlaps} overlaps")
     return 1 if bench.overlaps or not names else 0
