@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -146,3 +147,11 @@ def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) 
     assert [_public._ordinal(d) for d in (5, "cuda:3", "cuda", None)] == [5, 3, 2, 2]
     torch.cuda.is_initialized = lambda: False
     assert _public._ordinal(None) == 0
+
+
+def test_a_process_that_is_not_served_loads_nothing_that_serves() -> None:
+    heavy = ("ctypes", "subprocess", "stplan._serving", "stplan._shim", "stplan._pluggable")
+    source = f"import sys, stplan; print(*(name for name in {heavy} if name in sys.modules))"
+    environment = {"PYTHONPATH": str(Path(stplan.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-S", "-c", source], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 
+from stplan._errors import ServingError
 from stplan._public import enable, mark, stats
 from stplan._recorder import arm
-from stplan._serving import ServingError
 from stplan._settings import STACKS, Settings, SettingsError
 
 __all__ = ["STACKS", "ServingError", "SettingsError", "enable", "mark", "record", "stats"]

@@ -1,4 +1,5 @@
-"""stplan.enable, stplan.stats and stplan.mark."""
+"""stplan.enable, stplan.stats and stplan.mark. What serves is imported where it is
+first needed: every Python process of a job that is recorded or served imports this."""
 
 from __future__ import annotations
 
@@ -6,8 +7,6 @@ import importlib
 import os
 from typing import Any, Dict, Optional
 
-from stplan import _pluggable, _serving, _shim
-from stplan._runtime import Counters
 from stplan._settings import RUN_ENVIRONMENT
 
 _STATES = ("no plan", "prologue", "body", "ended", "off", "declined")
@@ -31,6 +30,8 @@ def enable(plan: Optional[str] = None, memory: str = "auto") -> None:
     if RUN_ENVIRONMENT in os.environ:
         return
     importlib.import_module("torch")
+    from stplan import _serving
+
     _serving.install(None if plan is None else os.path.abspath(plan), memory)
 
 
@@ -43,7 +44,10 @@ def stats(device: Any = None) -> Dict[str, Any]:
     "state" is "no plan", "prologue", "body", "ended", "off" or "declined"; the others are the
     counters of stplan.h by their names, 0 before the first allocation.
     """
-    served = _shim.installed() or _pluggable.installed()
+    from stplan import _serving
+    from stplan._runtime import Counters
+
+    served = _installed()
     counters = Counters() if served is None else served.counters(_ordinal(device))
     read = counters.as_dict()
     return {"backend": _serving.backend(), **read, "state": _STATES[read["state"]]}
@@ -53,9 +57,16 @@ def mark() -> None:
     """Say that a step of the program begins here. It is never needed: after
     drift the place in the plan is found sooner. Without effect in a process that
     is not served."""
-    served = _shim.installed() or _pluggable.installed()
+    served = _installed()
     if served is not None:
         served.mark()
+
+
+def _installed() -> Any:
+    """What serves this process, None where nothing does."""
+    from stplan import _pluggable, _shim
+
+    return _shim.installed() or _pluggable.installed()
 
 
 def _ordinal(device: Any) -> int:

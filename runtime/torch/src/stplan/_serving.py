@@ -6,12 +6,9 @@ import sys
 from typing import Any, Optional
 
 from stplan import _build, _pluggable, _shim
+from stplan._errors import ServingError as ServingError
 from stplan._process import say
 from stplan._runtime import MEMORY, RuntimeFailure
-
-
-class ServingError(RuntimeError):
-    """torch's own allocator stays; the text says why, in one sentence."""
 
 
 _backend: Optional[str] = None
