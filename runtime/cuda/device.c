@@ -156,7 +156,8 @@ int sp_device_over(const stplan_device *d, uint64_t taken, uint64_t more, sp_sla
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)
     most = c->allocated_bytes + more;
-  return c->reserved_bytes + taken > most + most / slack + SP_ZONES * d->prim.granularity;
+  uint64_t share = slack == SP_SLACK_ENDS && fitting ? SP_SLACK_FITS : slack;
+  return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
 }
 
 void stplan_set_limit(stplan_device *d, uint64_t bytes) {

@@ -25,8 +25,10 @@ enum { SP_SMALL = 64 << 10 };
 enum { SP_WATCH = 2048, SP_FITTING = 75 };
 
 /* How much more may be reserved than has been allocated, in shares of it: so much
- * before idle memory of the plan moves, and so much before the plan ends. */
-typedef enum { SP_SLACK_LENDS = 300, SP_SLACK_ENDS = 100 } sp_slack;
+ * before idle memory of the plan moves, so much before the plan ends, and so much
+ * before one ends that fits: what it asks for beside its places for a while is less
+ * than what the pool would in the long run. */
+typedef enum { SP_SLACK_LENDS = 300, SP_SLACK_ENDS = 100, SP_SLACK_FITS = 33 } sp_slack;
 
 /* The largest request; far above any device, and no sum of a few overflows. */
 #define SP_LARGEST (UINT64_C(1) << 48)
