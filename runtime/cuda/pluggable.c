@@ -20,15 +20,6 @@ typedef struct pool {
 
 enum { MESSAGE = 512 };
 
-/* Of the requests that a plan does not serve, one in so many looks whether it is
- * suspended. */
-enum { ASK_EVERY = 1024 };
-
-static struct {
-  _Atomic(uint32_t) elsewhere; /* requests not served by the plan */
-  _Atomic(int) told;
-} notices[STPLAN_DEVICES];
-
 static _Atomic(pool *) pools;
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of pools, and what devices are told of them */
 static stplan_pluggable_throw *throw = sp_throw;
@@ -184,18 +175,6 @@ static void fail(stplan_device *d, int device, size_t size, stplan_status status
   throw(SP_THROW_OUT_OF_MEMORY, message);
 }
 
-/* notice_elsewhere says once that a plan is not served, which costs memory that
- * the user counts on. */
-static void notice_elsewhere(stplan_device *d, int device) {
-  stplan_counters now;
-  if (atomic_fetch_add_explicit(&notices[device].elsewhere, 1, memory_order_relaxed) % ASK_EVERY != 0)
-    return;
-  stplan_read(d, &now);
-  if (now.state == STPLAN_OFF && !atomic_exchange(&notices[device].told, 1))
-    stplan_say("cuda:%d: the plan does not fit this run (%llu of %llu allocations were served by it); memory comes from the pool until it does",
-               device, (unsigned long long)now.planned_allocations, (unsigned long long)now.allocations);
-}
-
 void *stplan_pluggable_malloc(size_t size, int device, void *stream) {
   const stplan_stream handle = (uintptr_t)stream;
   if (size == 0)
@@ -214,7 +193,7 @@ void *stplan_pluggable_malloc(size_t size, int device, void *stream) {
     stplan_source source;
     address = stplan_malloc(d, size, handle, &source, &status);
     if (address != 0 && source != STPLAN_FROM_PLAN && d->plan != NULL)
-      notice_elsewhere(d, device);
+      stplan_off_plan(device);
   } else {
     const pool *p = pool_of(d, device, capture);
     if (p != NULL)

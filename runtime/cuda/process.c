@@ -26,7 +26,13 @@ static struct {
   _Atomic int state;
   stplan_device *device;
   int planned;
+  _Atomic(uint32_t) off_plan; /* requests that its plan did not serve */
+  _Atomic int told;           /* that its plan is suspended */
 } devices[STPLAN_DEVICES];
+
+/* Of the requests that a plan does not serve, one in so many looks whether it is
+ * suspended. */
+enum { ASK_EVERY = 256 };
 
 void stplan_say(const char *format, ...) {
   char line[512] = "stplan: ";
@@ -132,3 +138,14 @@ stplan_device *stplan_at(int ordinal) {
 }
 
 int stplan_planned(int ordinal) { return stplan_at(ordinal) != NULL && devices[ordinal].planned; }
+
+void stplan_off_plan(int ordinal) {
+  if (atomic_fetch_add_explicit(&devices[ordinal].off_plan, 1, memory_order_relaxed) % ASK_EVERY != 0 ||
+      atomic_load_explicit(&devices[ordinal].told, memory_order_relaxed))
+    return;
+  stplan_counters now;
+  stplan_read(devices[ordinal].device, &now);
+  if (now.state == STPLAN_OFF && !atomic_exchange(&devices[ordinal].told, 1))
+    stplan_say("cuda:%d: the plan does not fit this run (%llu of %llu allocations were served by it); memory comes from the pool until it does",
+               ordinal, (unsigned long long)now.planned_allocations, (unsigned long long)now.allocations);
+}

@@ -35,6 +35,11 @@ stplan_device *stplan_at(int ordinal);
 /* stplan_planned says whether a plan was opened for the device. */
 int stplan_planned(int ordinal);
 
+/* stplan_off_plan is told of a request that the plan of a device, which has one, did
+ * not serve. Once it says that the plan is suspended, which costs memory that the
+ * user counts on. */
+void stplan_off_plan(int ordinal);
+
 /* stplan_say writes a line to standard error in one piece, "stplan: " before it. */
 void stplan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

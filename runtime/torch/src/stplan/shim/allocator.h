@@ -38,8 +38,6 @@ struct Device {
   std::mutex beside; // while the runtime is told what the native allocator holds
   std::atomic<int64_t> out_of_memory{0}, retries{0};
   std::atomic<size_t> allowed{0}; // bytes that the memory fraction allows; 0: all
-  std::atomic<uint32_t> off_plan{0};
-  std::atomic<bool> told{false}; // that its plan is not served
   Routes routes;
   History history;
   std::mutex sharing;
@@ -154,7 +152,6 @@ class Allocator final : public CUDAAllocator {
   void* exhausted(Device& device, size_t size, cudaStream_t stream);
   [[noreturn]] void out_of_memory(Device& device, size_t size, cudaStream_t stream);
   void* delegate(Device& device, size_t size, cudaStream_t stream);
-  void served_elsewhere(Device& device);
   bool release(void* pointer);
   void release_untracked(void* pointer);
   void record_free(Device& device, uint64_t address);

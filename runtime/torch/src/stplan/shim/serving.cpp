@@ -7,10 +7,6 @@ namespace stplan {
 
 using c10::CachingAllocator::format_size;
 
-// A device whose plan may have been given up is asked every so many requests that
-// the plan did not serve.
-constexpr uint32_t kAskEvery = 256;
-
 static void trace_allocation(void* pointer) {
   if (const auto* python = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(python != nullptr))
     (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
@@ -85,7 +81,7 @@ void* Allocator::serve(Device& device, size_t size, cudaStream_t stream) {
   if (C10_UNLIKELY(address == 0))
     return failed(device, size, stream, status);
   if (source != STPLAN_FROM_PLAN && device.planned)
-    served_elsewhere(device);
+    stplan_off_plan(device.index);
   return handed_out(device, address, size);
 }
 
@@ -104,21 +100,6 @@ void* Allocator::serve_watched(Device& device, stplan_device* runtime, size_t si
 // failed serves what the runtime could not.
 void* Allocator::failed(Device& device, size_t size, cudaStream_t stream, stplan_status status) {
   return status == STPLAN_NO_MEMORY ? exhausted(device, size, stream) : delegate(device, size, stream);
-}
-
-// served_elsewhere says once that a plan is not served, which costs memory that
-// the user counts on.
-void Allocator::served_elsewhere(Device& device) {
-  if (device.off_plan.fetch_add(1, std::memory_order_relaxed) % kAskEvery != 0 ||
-      device.told.load(std::memory_order_relaxed))
-    return;
-  stplan_counters now;
-  stplan_read(device.runtime.load(), &now);
-  if (now.state == STPLAN_OFF && !device.told.exchange(true))
-    stplan_say("cuda:%d: the plan does not fit this run (%llu of %llu allocations were served by it); "
-               "memory comes from the pool until it does",
-               static_cast<int>(device.index), static_cast<unsigned long long>(now.planned_allocations),
-               static_cast<unsigned long long>(now.allocations));
 }
 
 // delegate has the native allocator serve. What the runtime holds idle is given
