@@ -33,17 +33,21 @@ func (a *app) advise(ctx context.Context, name string, d *trace.Device, tl *life
 		return nil, &bug{fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)}
 	}
 	served := &report.Judged{Pool: pool.reserved, PoolMoved: pool.moved}
-	judged, err := a.withoutLast(ctx, name, d, per, dev, opt)
-	if err != nil {
-		return nil, err
-	}
 	planned, err := trial(program, dev)
-	if err == nil && judged != nil && pays(planned, pool) {
-		served.Unseen = true
-		planned, err = trial(program, judged)
-	}
 	if err != nil {
 		return nil, &bug{fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)}
+	}
+	if pays(planned, pool) {
+		judged, err := a.withoutLast(ctx, name, d, per, dev, opt)
+		if err != nil {
+			return nil, err
+		}
+		if judged != nil {
+			served.Unseen = true
+			if planned, err = trial(program, judged); err != nil {
+				return nil, &bug{fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)}
+			}
+		}
 	}
 	served.Planned, served.PlannedMoved = planned.reserved, planned.moved
 	if served.Pays = pays(planned, pool); !served.Pays {
@@ -76,7 +80,7 @@ func trial(program *replay.Program, dev *planfile.Device) (cost, error) {
 		}
 		ordinal = int(dev.Ordinal)
 	}
-	device, err := cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true, Silent: true})
+	device, err := simulate(data, ordinal, true)
 	if err != nil {
 		return cost{}, err
 	}

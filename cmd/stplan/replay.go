@@ -174,6 +174,13 @@ const replayGranularity = 2 << 20
 // replayCapacity is more memory than any device has.
 const replayCapacity = 1 << 50
 
+// simulate opens a device that is none, served by an encoded plan, or from the pool
+// where data is nil. A silent one keeps no record of what it is asked, which a judge
+// needs.
+func simulate(data []byte, ordinal int, silent bool) (*cuda.Device, error) {
+	return cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true, Silent: silent})
+}
+
 // replayOne replays one device and fills out.
 func (a *app) replayOne(d *trace.Device, p *planfile.Plan, f replayFlags, out *replayed) (*replay.Result, *replay.Program, error) {
 	tl, err := lifespan.Build(d)
@@ -194,7 +201,7 @@ func (a *app) replayOne(d *trace.Device, p *planfile.Plan, f replayFlags, out *r
 			return nil, nil, &bug{err}
 		}
 	}
-	device, err := cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true})
+	device, err := simulate(data, ordinal, false)
 	if err != nil {
 		return nil, nil, planRefused(err)
 	}
