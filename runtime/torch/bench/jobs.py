@@ -136,7 +136,8 @@ def lora_7b() -> Build:
 
 def fsdp2_3b(batch: int, fake: bool) -> Build:
     """One of 8 ranks, the others being a fake process group; or of those that a
-    launcher started."""
+    launcher started, with fewer layers where they are fewer than four, so that a
+    rank needs about as much."""
     import torch.distributed
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -149,6 +150,7 @@ def fsdp2_3b(batch: int, fake: bool) -> Build:
             fakes.sharded_peers()
         else:
             torch.distributed.init_process_group("nccl")
+            config.num_hidden_layers = min(28, 7 * torch.distributed.get_world_size())
         model = language_model(config).float()
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for layer in model.model.layers:

@@ -154,8 +154,15 @@ class Real(serve.Bench):
         return Pace(0, self.options.rounds + ranks.WARM, self.options.seconds)
 
     def groups(self, prepared: Any) -> List[List[str]]:
-        """One: all are compared with each other."""
-        return [[name for name in self.options.only if name != COMPLETED or not prepared.same()]]
+        """One: all are compared with each other. The last are left out where not
+        all fit on the devices."""
+        names = [name for name in self.options.only if name != COMPLETED or not prepared.same()]
+        used, total = self.device.memory()
+        each = max(report["peak_reserved_bytes"] for report in prepared.recorded) + serve.OUTSIDE
+        fitting = int((total - used) / each)
+        for name in names[fitting:]:
+            self.problem(f"{prepared.job.name}, {name}: not run, it does not fit on the devices beside the others")
+        return [names[:fitting]]
 
     def side_by_side(self, index: int, prepared: Any, group: List[str]) -> SideBySide:
         starts = {configuration: self.start(prepared, configuration) for configuration in group}
