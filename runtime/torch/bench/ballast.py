@@ -77,12 +77,12 @@ class Run(NamedTuple):
 class Waiting:
     """A process that has imported everything and used no GPU yet."""
 
-    def __init__(self, allocator: str, prefix: List[str], model: str, folder: Path) -> None:
+    def __init__(self, allocator: str, prefix: List[str], job: List[str], folder: Path) -> None:
         self.allocator = allocator
         env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": {**SETTINGS, **ADVISED}.get(allocator, "")}
         self.errors = tempfile.TemporaryFile("w+", dir=folder)
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, str(HERE / "finetune.py"), "--model", model, "--gate"],
+            [*prefix, sys.executable, str(HERE / "finetune.py"), *job, "--gate"],
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
         )
 
@@ -144,13 +144,14 @@ def hold() -> None:
 
 
 class Bench:
-    def __init__(self, stplan: str, model: str, steps: int, folder: Path) -> None:
-        self.stplan, self.model, self.steps, self.folder = stplan, model, steps, folder
+    def __init__(self, stplan: str, job: List[str], steps: int, folder: Path) -> None:
+        """job: what all choices have in common, as arguments of finetune.py."""
+        self.stplan, self.job, self.steps, self.folder = stplan, job, steps, folder
         self.waiting: Dict[str, List[Waiting]] = {}
         self.runs: List[Run] = []
 
     def prepare(self, allocator: str, *prefix: str) -> None:
-        self.waiting.setdefault(allocator, []).append(Waiting(allocator, list(prefix), self.model, self.folder))
+        self.waiting.setdefault(allocator, []).append(Waiting(allocator, list(prefix), self.job, self.folder))
 
     def settle(self) -> None:
         """Waits for all that imports: what is timed runs on a quiet machine."""
@@ -263,6 +264,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stplan", nargs="?")
     parser.add_argument("--model", default="gpt2-xl")
+    parser.add_argument("--sequences", type=int, default=4, help="sequences in an optimizer step, whatever the choice")
     parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch of the faster choice")
     parser.add_argument("--layers", type=int, default=48, help="layers of the model")
     parser.add_argument("--grain", type=int, default=3, help="layers by which recomputation is varied")
@@ -275,9 +277,10 @@ def main() -> int:
     print("# Training where another process leaves too little memory\n")
     print(f"Written by `runtime/torch/bench/ballast.py`: {chosen.model}, full fine-tuning in bf16 by `finetune.py`,")
     print(f"micro-batch {chosen.micro} with every layer recomputed, against what fits without stplan; every choice")
-    print("takes the same sequences in an optimizer step.\n")
+    print(f"takes {chosen.sequences} sequences in an optimizer step.\n")
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(os.path.abspath(chosen.stplan), chosen.model, chosen.steps, Path(folder))
+        job = ["--model", chosen.model, "--sequences", str(chosen.sequences)]
+        bench = Bench(os.path.abspath(chosen.stplan), job, chosen.steps, Path(folder))
         try:
             return measure(bench, chosen.micro, chosen.layers, chosen.grain)
         finally:

@@ -20,7 +20,7 @@ from typing import Any, List
 import torch
 import transformers
 
-SEQUENCES, LENGTH = 4, 1024
+LENGTH = 1024
 
 MODELS = {
     "gpt2-xl": lambda: transformers.GPT2Config(
@@ -64,6 +64,7 @@ def step(model: Any, optimizer: torch.optim.Optimizer, words: torch.Tensor, micr
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=MODELS, default="gpt2-xl")
+    parser.add_argument("--sequences", type=int, default=4, help="sequences in an optimizer step")
     parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch")
     parser.add_argument("--recomputed", type=int, default=0, help="layers that are computed again in the backward pass")
     parser.add_argument("--release", action="store_true", help="empty torch's cache before each optimizer step")
@@ -81,7 +82,7 @@ def main() -> None:
     times, losses = [], []
     for number in range(chosen.steps):
         generator = torch.Generator().manual_seed(number)
-        words = torch.randint(0, model.config.vocab_size, (SEQUENCES, LENGTH), generator=generator)
+        words = torch.randint(0, model.config.vocab_size, (chosen.sequences, LENGTH), generator=generator)
         begin = time.perf_counter()
         losses.append(torch.stack(step(model, optimizer, words, chosen.micro)).sum())
         torch.cuda.synchronize()

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping
 from side_by_side import Measured
 from table import equal, gib, line, on_plan, times
 
-PENDING, COMPLETED = "stplan", "stplan, no pending"
+PENDING, COMPLETED = "stplan", "no pending"
 
 # The first steps in turns, which are not counted: kernels are loaded and
 # communicators set up in them.

@@ -206,7 +206,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("stplan", help="the binary")
     parser.add_argument("--ranks", type=int, default=4, help="and GPUs")
     parser.add_argument("--jobs", help="names, separated by commas (default: all)")
-    parser.add_argument("--only", help=argparse.SUPPRESS, default=CONFIGURATIONS)
+    parser.add_argument("--only", help="allocators, separated by commas", default=",".join(CONFIGURATIONS))
     parser.add_argument("--recorded", type=int, default=4, help="steps that are recorded")
     parser.add_argument("--keep", help="folder that gets the traces")
     parser.add_argument("--rounds", type=int, default=12, help="timed steps of each, at most")
@@ -220,11 +220,12 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
+    options.only = options.only.split(",")
     every = {job.name: job for job in jobs(options.ranks)}
     chosen = options.jobs.split(",") if options.jobs else list(every)
-    unknown = [name for name in chosen if name not in every]
+    unknown = [name for name in chosen if name not in every] + [name for name in options.only if name not in CONFIGURATIONS]
     if unknown:
-        sys.exit(f"real.py: {', '.join(unknown)}: no such job; there are {', '.join(every)}")
+        sys.exit(f"real.py: {', '.join(unknown)}: no such job or allocator; there are {', '.join(every)}; {', '.join(CONFIGURATIONS)}")
     os.environ["MEGATRON"] = options.megatron
     able = [every[name] for name in chosen if options.megatron or every[name].script != "megatron.py"]
     with tempfile.TemporaryDirectory() as folder:

@@ -3,9 +3,10 @@ side by side on one GPU, and writes what happened as Markdown.
 
     python runtime/torch/bench/serve.py bin/stplan > docs/results/serve.md
 
-Each job is recorded, its plan compiled, and then it runs natively, with
-expandable segments, with its own plan, and with stplan but no plan. Timed steps
-are taken in turns. With --out DIR the tables are in DIR/serve.md as well, and
+Each job is recorded, its plan compiled, and then it runs natively, with its own
+plan, natively once more, which shows how much one process differs from the next,
+with expandable segments, and with stplan but no plan. Timed steps are taken in
+turns. With --out DIR the tables are in DIR/serve.md as well, and
 every figure in DIR/serve.json, as far as the run has come.
 
 Needs torch, transformers, torchvision, peft and one CUDA device; the Megatron
@@ -47,7 +48,9 @@ LEAST = 5
 # What a process holds beside torch's memory, at most: its context and kernels.
 OUTSIDE = 3 * GIB // 2
 
-CONFIGURATIONS = ("native", "expandable", "stplan", "no plan")
+# In the order in which they share the device where not all of them fit.
+CONFIGURATIONS = ("native", "stplan", "native again", "expandable", "no plan")
+SERVED = ("stplan", "no plan")
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
@@ -128,7 +131,7 @@ class Bench:
         used, total = self.device.memory()
         room = Room((total - used) // GIB)
         with ThreadPoolExecutor(len(jobs) + 1) as pool:
-            warm = pool.submit(self.warm) if {"stplan", "no plan"} & set(self.options.only) else None
+            warm = pool.submit(self.warm) if set(SERVED) & set(self.options.only) else None
             ready = [pool.submit(self.record, job, room) for job in jobs]
             for job, prepared in zip(jobs, ready):
                 try:
@@ -164,7 +167,7 @@ class Bench:
         """Jobs whose steps are alike need all of their steps natively and with
         their plan only, for the losses; their peaks show in the timed ones."""
         pace = self.pace(prepared)
-        short = prepared.job.steady and configuration in ("expandable", "no plan")
+        short = prepared.job.steady and configuration not in ("native", "stplan")
         command = self.command(prepared.job, pace.warm + pace.rounds if short else self.options.steps)
         if configuration == "stplan":
             return Start([self.stplan, "run", str(prepared.plan), "--", *command])
@@ -239,7 +242,7 @@ class Bench:
         job = prepared.job.name
         for name, m in measured.items():
             backend = (m.report["stplan"] or {}).get("backend")
-            if backend != ("shim" if name in ("stplan", "no plan") else None):
+            if backend != ("shim" if name in SERVED else None):
                 self.problem(f"{job}, {name}: stplan's backend is {backend}")
         native = measured.get("native")
         if native is None:

@@ -41,8 +41,9 @@ Written by `runtime/torch/bench/serve.py` on {about}:
 
 Each job (`runtime/torch/bench/jobs.py`, `megatron.py`) was recorded for 4 steps
 with `stplan record` and its plan compiled. Then the same job ran on deterministic
-kernels under each allocator of its rows: PyTorch's *native* one, that with
-*expandable* segments, *stplan* (`stplan run PLAN`), *no plan* (`stplan run --no-plan`).
+kernels under each allocator of its rows: PyTorch's *native* one, twice (what *native
+again* differs by, processes differ by), that with *expandable* segments, *stplan*
+(`stplan run PLAN`), *no plan* (`stplan run --no-plan`).
 *reserved* and *allocated* are torch's own peaks; under stplan they hold the arena,
 its growth and what native keeps for itself.
 *efficiency* divides the least peak allocated of its rows, the same for all, by
@@ -148,7 +149,9 @@ def wishes(name: str, job: Any) -> List[str]:
     ratios = [own / its for own, its in zip(stplan.seconds, native.seconds)] if native else []
     if native and ratios and statistics.median(ratios) > 1:
         spread = against(stplan, native, "native" in job["beside"])
-        result.append(f"{name}: a step takes longer than natively: {spread}, {len(ratios)} rounds")
+        again = measured.get("native again")
+        control = f"; the second native process {against(again, native, 'native again' in job['beside'])}" if again else ""
+        result.append(f"{name}: a step takes longer than natively: {spread}, {len(ratios)} rounds{control}")
     return result
 
 

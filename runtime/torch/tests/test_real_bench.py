@@ -70,8 +70,10 @@ if command[1] != "-c":
 
 
 class FakeDevice:
+    total = 139 * GIB
+
     def memory(self) -> Tuple[int, int]:
-        return 0, 139 * GIB
+        return 0, self.total
 
     def about(self) -> str:
         return "a fake"
@@ -114,7 +116,7 @@ def test_a_row_for_each_allocator_and_none_for_equal_plans(world: World) -> None
     (world.folder / "traces").mkdir()
     code, lines = world.run("--keep", str(world.folder / "traces"))
     rows = [cells(line) for line in lines[:7]]
-    four = ["native", "expandable", "stplan", "stplan, no pending"]
+    four = ["native", "expandable", "stplan", "no pending"]
     assert [row[:2] for row in rows] == [["dense", name] for name in four] + [["moe", name] for name in four[:3]]
     # Reserved and allocated by rank, efficiency.
     assert rows[2][2:5] == ["8.000 9.000", "8.000 8.000", "94.12 %"]
@@ -140,7 +142,7 @@ def test_losses_of_any_rank_that_differ_are_a_problem(world: World) -> None:
 
 def test_a_rank_without_its_plan_is_a_problem(world: World) -> None:
     code, lines = world.run("--jobs", "dense", behaviour="unserved completed")
-    assert code == 1 and "- dense, stplan, no pending, rank 1: stplan's backend is None" in lines
+    assert code == 1 and "- dense, no pending, rank 1: stplan's backend is None" in lines
 
 
 def test_plans_that_are_declined_are_named(world: World) -> None:
@@ -151,8 +153,21 @@ def test_plans_that_are_declined_are_named(world: World) -> None:
 
 def test_a_job_that_loses_a_rank_is_out(world: World) -> None:
     code, lines = world.run("--jobs", "dense", behaviour="die pending")
-    assert [cells(line)[1] for line in lines[:3]] == ["native", "expandable", "stplan, no pending"]
+    assert [cells(line)[1] for line in lines[:3]] == ["native", "expandable", "no pending"]
     assert code == 1 and "    out of luck" in lines and "- dense: the plans take 2.000 GiB less, all ranks together." in lines
+
+
+def test_allocators_that_do_not_fit_beside_the_others_are_left_out(world: World) -> None:
+    world.monkeypatch.setattr(FakeDevice, "total", 44 * GIB)
+    code, lines = world.run("--jobs", "dense")
+    # 13 GiB of the larger rank and what a process holds beside them, three times.
+    assert [cells(line)[1] for line in lines if line.startswith("| dense")] == ["native", "expandable", "stplan"]
+    assert code == 1 and "- dense, no pending: not run, it does not fit on the devices beside the others" in lines
+
+
+def test_unknown_names(world: World) -> None:
+    with pytest.raises(SystemExit, match="pool: no such job or allocator; there are dense, moe; native, "):
+        world.run("--only", "native,pool")
 
 
 def test_ratio_is_of_steps_in_the_same_round() -> None:
