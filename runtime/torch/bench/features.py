@@ -5,13 +5,15 @@ with a plan and without one, and prints what passed as Markdown.
 
 The scripts are in features/ and know nothing of stplan; each asserts its own
 success. A plan is made from a recording of the very script, or, where a script
-is no training job, of features/job.py. Needs torch and one CUDA device. Exit
-code 1 where anything fails.
+is no training job, of features/job.py. Needs torch and one CUDA device; with
+--devices N as many share the work, and each process still has one. Exit code 1
+where anything fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -19,14 +21,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 SCRIPTS = Path(__file__).resolve().parent / "features"
 
-# Processes at a time: most of each is torch's import, and the card has to hold all.
+# Processes at a time on a device: most of each is torch's import, and the card has
+# to hold all.
 TOGETHER = 6
 
 TIMEOUT = 75  # seconds for one process
@@ -146,10 +150,31 @@ def judged(seconds: float, summary: Dict[str, Any], said: str, planned: bool) ->
     return Result(seconds, note=f"{100 * on_plan / total:.0f} % of {total:,}")
 
 
+class Place(threading.local):
+    """Which device what this thread starts gets; any, unless workers said."""
+
+    environment: Mapping[str, str] = {}
+
+
+PLACE = Place()
+
+
+def workers(together: int, devices: int) -> ThreadPoolExecutor:
+    """So many threads for each of the first devices that are visible."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(devices)))
+    turns = itertools.cycle(visible.split(",")[:devices])
+
+    def take() -> None:
+        PLACE.environment = {"CUDA_VISIBLE_DEVICES": next(turns)}
+
+    return ThreadPoolExecutor(together * devices, initializer=take)
+
+
 def run(command: List[str]) -> "subprocess.CompletedProcess[str]":
     """Runs it in a session of its own, so that all that it started ends with it."""
+    environment = {**os.environ, **PLACE.environment}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=SCRIPTS, start_new_session=True
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=SCRIPTS, start_new_session=True
     )
     try:
         out, err = process.communicate(timeout=TIMEOUT)
@@ -193,7 +218,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stplan", nargs="?", help="the binary; without one the scripts only run natively")
     parser.add_argument("--only", default="", help="a regular expression: scripts to run")
-    parser.add_argument("--together", type=int, default=TOGETHER, help="processes at a time")
+    parser.add_argument("--together", type=int, default=TOGETHER, help="processes at a time on a device")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs")
     options = parser.parse_args()
     features = [f for f in FEATURES if re.search(options.only, f"{f.script} {' '.join(f.arguments)}")]
 
@@ -204,7 +230,7 @@ def main() -> int:
     print("card; and which share of its allocations came from the plan, of all.\n")
     print("| | script | native | with a plan | of | without a plan |\n| --- | --- | --- | --- | --- | --- |")
     problems: List[str] = []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.together) as pool:
+    with tempfile.TemporaryDirectory() as folder, workers(options.together, options.devices) as pool:
         bench = Bench(str(Path(options.stplan).resolve()), Path(folder)) if options.stplan else None
         for feature, futures in submit(pool, features, bench):
             results = {mode: outcome(future) for mode, future in futures.items()}

@@ -2,9 +2,10 @@
 
 import importlib.util
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 
@@ -54,6 +55,25 @@ def test_a_script_passes_only_where_it_was_served(found: Dict[str, Any], planned
     assert result.note == ("" if problem else f"{100 * found['processes'][0]['devices'][0]['planned_allocations'] // 200} % of 200")
 
 
+@pytest.mark.parametrize("visible, devices, expected", [(None, 2, {"0", "1"}), ("4,7,9", 2, {"4", "7"}), ("3", 1, {"3"})])
+def test_processes_are_spread_over_devices(
+    monkeypatch: pytest.MonkeyPatch, visible: Optional[str], devices: int, expected: Set[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    together = threading.Barrier(2 * devices)
+    asked = [sys.executable, "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"]
+
+    def one() -> str:
+        together.wait(60)  # so that every thread gets one
+        return str(features.run(asked).stdout.strip())
+
+    with features.workers(2, devices) as pool:
+        found = [future.result() for future in [pool.submit(one) for _ in range(2 * devices)]]
+    assert sorted(found) == sorted([*expected] * 2)
+
+
 JOB = """
 import json, sys
 print("ready", flush=True)
@@ -71,7 +91,7 @@ print(json.dumps({"step_s": 0.5, "retries": 0, "peak_allocated_bytes": 1 << 30, 
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     (tmp_path / "finetune.py").write_text(JOB)
     monkeypatch.setattr(ballast, "HERE", tmp_path)
-    made = ballast.Bench("stplan", "gpt2-xl", 10, tmp_path)
+    made = ballast.Bench("stplan", [], 10, tmp_path)
     yield made
     made.close()
 
