@@ -95,6 +95,11 @@ func (c *circle) addCells(tl *lifespan.Timeline, per *lifespan.Periodic) {
 	}
 	for i := range per.Bodies {
 		from, to := c.base[i+1], c.base[i+2]
+		if per.Bodies[i].Interlude {
+			for cell := range full {
+				full[cell] = append(full[cell], stretch{from, to})
+			}
+		}
 		for _, s := range per.Bodies[i].Entering {
 			full[s.Cell] = append(full[s.Cell], stretch{from, from + packing.Time(s.Until(c.end, per.Bodies[i].Length))})
 		}

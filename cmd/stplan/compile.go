@@ -57,11 +57,11 @@ above the lower bound that holds without them. The pool below would make such wa
 so what follows is left out.
 
 A build with the runtime also serves the recording, with the plan and from one pool
-without. Where data decides what an iteration allocates, as in mixtures of experts,
-a plan made without the last iteration has to pay as well. A plan that reserves
-more than the pool alone, by more than 0.5 % or without sparing half of what the pool
-gives back and takes again, is written, but says so, and is not served ("judged" in
---json).
+without. A plan that reserves more than the pool alone, by more than 0.5 % or without
+sparing half of what the pool gives back and takes again, is written, but says so, and
+is not served ("judged" in --json). Where data decides what an iteration allocates, as
+in mixtures of experts, it may not reserve more at all, and a plan made without the last
+iteration has to pay as well.
 
 The same recording and options give the same bytes, whatever the machine. Only
 --time-limit can change that, and says so when it did.`,
@@ -159,7 +159,7 @@ func (a *app) printAllCompiled(all []report.Compiled, asJSON bool) error {
 func compileOutputs(paths []string, f compileFlags) ([]string, error) {
 	if len(paths) == 1 && f.output != "" && !isDir(f.output) {
 		if f.output == "-" && f.json {
-			return nil, errTwoWriters
+			return nil, twoWriters("-o")
 		}
 		return []string{f.output}, nil
 	}

@@ -81,7 +81,7 @@ func (a *app) runImport(path string, f importFlags) error {
 		output = outputName(path, ".parquet")
 	}
 	if output == "-" && f.json {
-		return errTwoWriters
+		return twoWriters("-o")
 	}
 	if err := oneStdin(path, f.base, "SNAPSHOT", "--base"); err != nil {
 		return err

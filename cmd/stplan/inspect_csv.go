@@ -98,16 +98,22 @@ func (w *slotWriter) unroll(repeat int) {
 	}
 	base := uint64(0)
 	for pass := range 1 + repeat*bodies {
-		phase, next := 0, 1
+		phase := 0
 		if pass > 0 {
-			phase, next = 1+(pass-1)%bodies, 1+pass%bodies
+			phase = 1 + (pass-1)%bodies
 		}
-		// Without a next pass nothing is freed any more: what is left ends last.
+		// The next pass frees the cells that is no interlude. Without one nothing is
+		// freed any more: what is left ends last.
+		next, seam := pass, base+w.d.Phases[phase].Length
+		for next < repeat*bodies && w.d.Phases[1+next%bodies].Kind == planfile.PhaseInterlude {
+			seam += w.d.Phases[1+next%bodies].Length
+			next++
+		}
 		var freed map[uint32]uint64
-		if pass < repeat*bodies {
-			freed = frees[next]
+		if next < repeat*bodies {
+			freed = frees[1+next%bodies]
 		}
-		w.pass(phase, base, last, freed)
+		w.pass(phase, base, seam, last, freed)
 		base += w.d.Phases[phase].Length
 	}
 }
@@ -126,8 +132,8 @@ func (w *slotWriter) freed(phase int) map[uint32]uint64 {
 }
 
 // pass prints the allocations of one pass, or of the prologue, that begins at
-// base. freed tells when the next pass frees the cells; nil if there is none.
-func (w *slotWriter) pass(phase int, base, last uint64, freed map[uint32]uint64) {
+// base. freed tells when the pass at seam frees the cells; nil if there is none.
+func (w *slotWriter) pass(phase int, base, seam, last uint64, freed map[uint32]uint64) {
 	p := &w.d.Phases[phase]
 	for i := p.FirstSlot; i < p.FirstSlot+p.SlotCount; i++ {
 		s, end := &w.d.Slots[i], base+min(p.Length, w.d.SlotEnd(int(i)))
@@ -137,7 +143,7 @@ func (w *slotWriter) pass(phase int, base, last uint64, freed map[uint32]uint64)
 		case s.Flags&planfile.SlotResident != 0 || s.Flags&planfile.SlotLeaving != 0 && freed == nil:
 			end = last
 		case s.Flags&planfile.SlotLeaving != 0:
-			end = base + p.Length + freed[s.Cell]
+			end = seam + freed[s.Cell]
 		}
 		w.row(base+s.Start, end, s)
 	}

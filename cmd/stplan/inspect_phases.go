@@ -92,7 +92,7 @@ func (d *inspectedDevice) writePhases(w io.Writer, row func(label, value string)
 			fmt.Fprintln(w, "  prologue")
 			sub("events", report.Count(p.Length))
 		} else {
-			fmt.Fprintf(w, "  body %d\n", i)
+			fmt.Fprintf(w, "  %s %d\n", p.Kind, i)
 			sub("recorded passes", report.Count(p.Passes))
 			sub("entering", report.Count(p.Entering))
 		}

@@ -24,7 +24,10 @@ type outputs struct {
 
 var errAbandoned = errors.New("interrupted")
 
-var errTwoWriters = errors.New("-o - and --json both write to standard output; give -o a file")
+// twoWriters refuses a flag that has the output go where that of --json goes.
+func twoWriters(flag string) error {
+	return fmt.Errorf("%s - and --json both write to standard output; give %s a file", flag, flag)
+}
 
 // abandon removes every unfinished file; from then on none can be finished.
 func (o *outputs) abandon() {

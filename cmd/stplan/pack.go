@@ -84,7 +84,7 @@ func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 		return fmt.Errorf("--alignment: expected at least 1 byte, found %d", f.alignment)
 	}
 	if f.output == "-" && f.json {
-		return errTwoWriters
+		return twoWriters("-o")
 	}
 	ids, problem, err := a.readInstance(path)
 	if err != nil {

@@ -176,8 +176,12 @@ func (f *periodicFiller) body(phase int, body *lifespan.Body) {
 		}
 		f.dev.Slots = append(f.dev.Slots, slot)
 	}
+	kind := planfile.PhaseBody
+	if body.Interlude {
+		kind = planfile.PhaseInterlude
+	}
 	f.dev.Phases = append(f.dev.Phases, planfile.Phase{
-		Kind: planfile.PhaseBody, Occurrences: uint32(body.Occurrences), Length: uint64(body.Length),
+		Kind: kind, Occurrences: uint32(body.Occurrences), Length: uint64(body.Length),
 		FirstSlot: uint64(first), SlotCount: uint64(len(f.dev.Slots) - first),
 	})
 }
@@ -194,7 +198,8 @@ func (f *periodicFiller) bodySlot(s *lifespan.Slot) planfile.Slot {
 	return slot
 }
 
-// bounds gives every phase its bound and its makespan, residents included.
+// bounds gives every phase its bound and its makespan, residents included, and
+// in an interlude the cells, which lie filled in it.
 func bounds(dev *planfile.Device, peaks []lifespan.PhasePeak) {
 	var residents uint64
 	for i := range dev.Slots[:dev.Phases[0].SlotCount] {
@@ -202,9 +207,18 @@ func bounds(dev *planfile.Device, peaks []lifespan.PhasePeak) {
 			residents = max(residents, s.Offset+s.Size)
 		}
 	}
+	cells := uint64(0)
+	for _, s := range phaseSlots(dev, &dev.Phases[1]) {
+		if s.Flags&planfile.SlotLeaving != 0 {
+			cells = max(cells, s.Offset+s.Size)
+		}
+	}
 	for i, top := range peaks {
 		p := &dev.Phases[i]
 		p.LowerBound, p.BoundAt, p.Makespan = uint64(top.Bytes), uint64(top.At), residents
+		if p.Kind == planfile.PhaseInterlude {
+			p.Makespan = max(p.Makespan, cells)
+		}
 		for _, s := range dev.Slots[p.FirstSlot : p.FirstSlot+p.SlotCount] {
 			p.Makespan = max(p.Makespan, s.Offset+s.Size)
 		}

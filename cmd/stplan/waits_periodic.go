@@ -24,7 +24,7 @@ type unrolled struct {
 // Strays have no place and are left out.
 func unroll(d *planfile.Device, x, passes int) *unrolled {
 	u := &unrolled{problem: packing.Problem{Alignment: packing.Bytes(d.Alignment)}}
-	enters := enteringEnds(d, x, d.SlotEnd)
+	enters, interlude := enteringEnds(d, x, d.SlotEnd), d.Phases[x].Kind == planfile.PhaseInterlude
 	base, end := uint64(0), d.Phases[0].Length+uint64(passes)*d.Phases[x].Length
 	for pass := range passes + 1 {
 		phase := &d.Phases[min(pass, 1)*x]
@@ -38,14 +38,34 @@ func unroll(d *planfile.Device, x, passes int) *unrolled {
 			switch {
 			case s.Flags&planfile.SlotResident != 0:
 				until = end
+			case s.Flags&planfile.SlotLeaving != 0 && interlude:
+				until = end
 			case s.Flags&planfile.SlotLeaving != 0:
 				until = min(end, next+enters[s.Cell])
 			}
 			u.add(d, int32(i), pass, base+s.Start, until, base+s.CompletedEnd)
 		}
 		base = next
+		if pass == 0 && interlude {
+			u.addCells(d, base, end)
+		}
 	}
 	return u
+}
+
+// addCells adds the cells that the prologue left empty: before an interlude some
+// body has filled them.
+func (u *unrolled) addCells(d *planfile.Device, start, end uint64) {
+	filled := map[uint32]bool{}
+	for _, s := range phaseSlots(d, &d.Phases[0]) {
+		filled[s.Cell] = true
+	}
+	first := &d.Phases[1]
+	for i := first.FirstSlot; i < first.FirstSlot+first.SlotCount; i++ {
+		if s := &d.Slots[i]; s.Flags&planfile.SlotLeaving != 0 && !filled[s.Cell] {
+			u.add(d, int32(i), 0, start, end, end)
+		}
+	}
 }
 
 // enteringEnds says when body x frees what it finds in each cell, given the end

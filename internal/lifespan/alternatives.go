@@ -8,14 +8,14 @@ const (
 	leastEpisode = 8
 )
 
-// alternatives tells bodies apart: it returns the body of each pass. Two
-// passes are of one body unless one of them has an episode that the other lacks:
+// alternatives tells bodies apart: it returns the body of each pass. An
+// interlude has its own. Two steps are of one body unless one of them has an episode that the other lacks:
 // a long run of allocations with not one of the other's in between. An
 // evaluation is one; an expert without tokens or an extra tensor is not, and
 // makes optional slots.
 func alternatives(r *rotation) []int {
 	var leaders, bodies []int
-	for j := range r.passes() {
+	for j := range r.steps() {
 		body := 0
 		for body < len(leaders) && !alike(r.pass(leaders[body]), r.pass(j)) {
 			body++
@@ -24,6 +24,9 @@ func alternatives(r *rotation) []int {
 			leaders = append(leaders, j)
 		}
 		bodies = append(bodies, body)
+	}
+	if r.interlude {
+		bodies = append(bodies, len(leaders))
 	}
 	return bodies
 }
@@ -68,11 +71,11 @@ func longestRun(a, b []int32) int {
 // one of its body: nothing shows then what the body does with the state that
 // another pass leaves. It renumbers the bodies.
 func dropLonely(r *rotation, bodies []int) ([]int, string) {
-	for len(bodies) > 0 && only(bodies, bodies[0]) && len(bodies) > 1 {
+	for r.steps() > 1 && only(bodies, bodies[0]) {
 		r.rank = r.rank[r.first[1]-r.first[0]:]
 		r.first, bodies = r.first[1:], bodies[1:]
 	}
-	if len(bodies) < leastPasses {
+	if r.steps() < leastPasses {
 		return nil, "no two of the steady passes are of one body"
 	}
 	numbers := map[int]int{}

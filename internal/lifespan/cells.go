@@ -26,7 +26,7 @@ func (c *classifier) fillEntering() {
 			enter(0, s.Cell, &c.tl.Buffers[s.Buffer])
 		}
 	}
-	for j := range c.bodies[1:] {
+	for j := range c.r.steps() - 1 {
 		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
 			if cell := c.cells[c.r.at(b)]; cell >= 0 {
 				enter(j+1, cell, &c.tl.Buffers[b])
@@ -113,7 +113,7 @@ func (c *classifier) content(buffer int32) content {
 // is none.
 func (c *classifier) contents() []content {
 	out := make([]content, len(c.out.Cells))
-	for j := range c.bodies[1:] {
+	for j := range c.r.steps() - 1 {
 		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
 			cell := c.cells[c.r.at(b)]
 			if pass, _ := c.place(c.tl.Buffers[b].Until(c.end)); cell >= 0 && pass == j+1 && out[cell].size == 0 {

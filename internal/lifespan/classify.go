@@ -55,6 +55,7 @@ func (c *classifier) makeBodies() {
 			has[x][k] = true
 		}
 	}
+	c.out.Bodies[len(has)-1].Interlude = c.r.interlude
 	for x := range has {
 		below := make([]int32, c.r.width+1)
 		for k, yes := range has[x] {
@@ -93,7 +94,8 @@ func (c *classifier) place(t trace.Time) (pass int, rank int32) {
 
 // timeIn is a time as pass j's body knows it: up to twice its length, where
 // the second half is the next pass. What the recording does not tell any more
-// is the end of the pass.
+// is the end of the pass: what the last step leaves to an interlude may as well
+// have ended before.
 func (c *classifier) timeIn(j int, t trace.Time) int {
 	x := c.bodies[j]
 	length := c.out.Bodies[x].Length
@@ -102,7 +104,7 @@ func (c *classifier) timeIn(j int, t trace.Time) int {
 		return 0
 	case pass == j:
 		return int(c.below[x][rank+1])
-	case pass == c.r.passes() && j == pass-1:
+	case pass == c.r.passes() && j == pass-1, pass >= c.r.steps() && j == c.r.steps()-1:
 		return length
 	case pass == j+1:
 		return length + int(c.below[x][rank+1])
@@ -112,14 +114,16 @@ func (c *classifier) timeIn(j int, t trace.Time) int {
 
 // classify finds the kind of every rank. A cell has to be refilled by every
 // body, and emptied before: where the next content comes first, the two would
-// have to swap places from pass to pass. What only the last pass leaves may
-// just be freed after the end of the recording.
+// have to swap places from pass to pass. What only the last step leaves may
+// just be freed after the end of the recording. An interlude has no next pass to
+// leave anything to: what it allocates ends with it.
 func (c *classifier) classify() {
-	n := c.r.passes()
+	n := c.r.steps()
 	leaves, strays, pending := make([]bool, c.r.width), make([]bool, c.r.width), make([]bool, c.r.width)
 	for j := range n {
 		for b := c.r.first[j]; b < c.r.first[j+1]; b++ {
 			pass, freed := c.place(c.tl.Buffers[b].Until(c.end))
+			pass = min(pass, n)
 			k := c.r.at(b)
 			switch {
 			case pass-j >= 2 || pass-j == 1 && j < n-1 && freed >= k:
@@ -151,8 +155,8 @@ func (c *classifier) classify() {
 }
 
 func (c *classifier) inEveryBody(rank int) bool {
-	for _, below := range c.below {
-		if below[rank+1] == below[rank] {
+	for x, below := range c.below {
+		if !c.out.Bodies[x].Interlude && below[rank+1] == below[rank] {
 			return false
 		}
 	}

@@ -18,6 +18,16 @@ type rotation struct {
 	// rank is the place in the merged sequence, from the cut on, of each
 	// allocation of the passes.
 	rank []int32
+	// interlude says that the last pass is one.
+	interlude bool
+}
+
+// steps is how many passes are no interlude.
+func (r *rotation) steps() int {
+	if r.interlude {
+		return r.passes() - 1
+	}
+	return r.passes()
 }
 
 func (r *rotation) passes() int { return len(r.first) - 1 }
@@ -27,7 +37,9 @@ func (r *rotation) at(buffer int32) int32 { return r.rank[buffer-r.first[0]] }
 
 // chooseCut looks for the element at which the fewest bytes cross from one
 // pass to the next, among those that all iterations have, so that the cut is
-// the same place in each of them. What is live for good does not count.
+// the same place in each of them. What is live for good does not count. Where an
+// interlude follows the last iteration but no whole pass, since the cut is
+// elsewhere, the first of these elements is the cut.
 func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	c := newCuts(tl, m)
 	if len(c.at[0]) == 0 {
@@ -50,7 +62,13 @@ func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	if best < 0 {
 		return nil, fmt.Sprintf("%d steady iterations give fewer than %d whole passes", m.iterations(), leastPasses)
 	}
-	return c.rotate(best), ""
+	r = c.rotate(best)
+	if !addInterlude(tl, r) && c.passes(0) == m.iterations() {
+		if whole := c.rotate(0); addInterlude(tl, whole) {
+			r = whole
+		}
+	}
+	return r, ""
 }
 
 // eventOf is when buffer i begins; the end of the recording for one past the

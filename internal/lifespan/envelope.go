@@ -27,10 +27,17 @@ func (p *Periodic) Envelope(tl *Timeline, end End) []PhasePeak {
 		load[b.Start] += size
 		load[until] -= size
 	}
+	var kept trace.Bytes
+	for _, c := range p.Cells {
+		kept += c.Size
+	}
 	peaks := []PhasePeak{load.phasePeak()}
 	for x := range p.Bodies {
 		peak := p.Bodies[x].load(end).phasePeak()
 		peak.Bytes += resident
+		if p.Bodies[x].Interlude {
+			peak.Bytes += kept
+		}
 		peaks = append(peaks, peak)
 	}
 	return peaks

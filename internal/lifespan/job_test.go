@@ -259,6 +259,34 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// TestRecordingThatEndsInAStep: a step is whole, though its end is missing, where all
+// of its allocations are there; of several optimizers, of the last.
+func TestRecordingThatEndsInAStep(t *testing.T) {
+	for _, optimizers := range []int{1, 2} {
+		x := job{layers: 12, micro: 2, steps: 5, optimizers: optimizers}.record(0)
+		ends := slices.DeleteFunc(slices.Clone(x.d.Annotations), func(a trace.Annotation) bool { return !a.End })
+		for missing := range optimizers {
+			last := ends[len(ends)-1-missing].At
+			for _, cut := range []trace.Time{0, 20} {
+				d := &trace.Device{Events: x.d.Events[:last-cut]}
+				for _, a := range x.d.Annotations {
+					if a.At < last {
+						d.Annotations = append(d.Annotations, a)
+					}
+				}
+				want := 4
+				if missing == 0 && cut == 0 {
+					want = 5
+				}
+				it := find(t, d, build(t, d))
+				if it.Count != want || it.Starts[want] > last || want == 5 && it.Starts[5] != last {
+					t.Errorf("%d optimizers, %d without an end, %d events cut off: %d iterations, %v, expected %d", optimizers, missing+1, cut, it.Count, it.Starts, want)
+				}
+			}
+		}
+	}
+}
+
 // TestIterationsDoNotDependOnNames renames every address and stream.
 func TestIterationsDoNotDependOnNames(t *testing.T) {
 	d := jobs[6].record(1).d

@@ -28,7 +28,7 @@ type mark struct {
 // one iteration, and so do a generator's and a discriminator's; a step of
 // gradient accumulation has one mark anyhow.
 func fromOptimizer(d *trace.Device, tl *Timeline) Iterations {
-	marks := optimizerMarks(d.Annotations)
+	marks, open := optimizerMarks(d.Annotations)
 	if len(marks) == 0 {
 		return Iterations{}
 	}
@@ -39,20 +39,26 @@ func fromOptimizer(d *trace.Device, tl *Timeline) Iterations {
 		}
 	}
 	steps := chain(marks, bodies(marks, tl))
+	if last, ok := finish(open, marks, tl); ok {
+		marks = append(marks, last)
+		steps = chain(marks, bodies(marks, tl))
+	}
+	k := len(steps) - 1
+	if n := namePeriod(steps[:k]); k >= n && strings.HasPrefix(steps[k-n].name, steps[k].name+chained) {
+		steps = steps[:k] // the recording ends before the last optimizer of a step
+	}
 	n := namePeriod(steps)
 	var cuts []trace.Time
 	for i := n - 1; i < len(steps); i += n {
 		cuts = append(cuts, steps[i].end)
 	}
-	return newIterations(cuts, "annotation "+strings.Join(names, " + "))
+	return newIterations(cuts, "annotation "+strings.Join(names, chained))
 }
 
 // optimizerMarks pairs the starts and ends of optimizer steps, by end. A step
-// inside another (a wrapper's) is part of it; a start without an end is a step
-// that did not finish; an end without a start began before recording did.
-func optimizerMarks(annotations []trace.Annotation) []mark {
-	var marks []mark
-	var open []trace.Annotation
+// inside another (a wrapper's) is part of it; an end without a start began before
+// recording did. What is still open is a step that the recording does not see end.
+func optimizerMarks(annotations []trace.Annotation) (marks []mark, open []trace.Annotation) {
 	for _, a := range annotations {
 		if !strings.HasPrefix(a.Name, optimizerPrefix) {
 			continue
@@ -70,7 +76,24 @@ func optimizerMarks(annotations []trace.Annotation) []mark {
 			marks = append(marks, m)
 		}
 	}
-	return marks
+	return marks, open
+}
+
+// finish is the step that is still open, if the recording, which ends before it
+// does, has all of its allocations: as many as the last one of that name made. A
+// recorder that stops in a hook behind a step stops inside it.
+func finish(open []trace.Annotation, marks []mark, tl *Timeline) (m mark, ok bool) {
+	if len(open) == 0 {
+		return m, false
+	}
+	made := func(m mark) int { return tl.bufferAt(m.end) - tl.bufferAt(m.start) }
+	m = mark{name: open[0].Name, start: open[0].At, end: tl.Events}
+	for _, before := range slices.Backward(marks) {
+		if before.name == m.name {
+			return m, made(m) == made(before)
+		}
+	}
+	return m, false
 }
 
 func lastNamed(open []trace.Annotation, name string) int {
@@ -122,10 +145,13 @@ func chain(marks []mark, bodies []body) []mark {
 			continue
 		}
 		last := &steps[len(steps)-1]
-		*last = mark{name: last.name + " + " + marks[i].name, start: last.start, end: marks[i].end}
+		*last = mark{name: last.name + chained + marks[i].name, start: last.start, end: marks[i].end}
 	}
 	return steps
 }
+
+// chained joins the names of optimizers that step together.
+const chained = " + "
 
 // upperDecile sorts values and is 0 where there are none.
 func upperDecile(values []float64) float64 {

@@ -46,6 +46,9 @@ type PrologueSlot struct {
 type Body struct {
 	Length      int // allocation slots
 	Occurrences int // recorded passes
+	// Interlude says that the body leaves every cell as it finds it, filled
+	// throughout: it has no slots in cells. The first body is none.
+	Interlude bool
 	// Entering are the cells that are filled when the body begins, by cell.
 	Entering []Slot
 	Slots    []Slot // Slots[i] is allocation slot i

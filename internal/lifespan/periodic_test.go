@@ -258,6 +258,15 @@ func (g *judge) until(j int) trace.Time {
 	return g.p.End
 }
 
+// steps is how many passes are no interlude; only the last may be one.
+func (g *judge) steps() int {
+	n := len(g.p.Passes)
+	if g.p.Bodies[g.p.Passes[n-1].Body].Interlude {
+		n--
+	}
+	return n
+}
+
 // locate finds the buffers of each pass and reads their slots off the bits.
 func (g *judge) locate() {
 	if len(g.p.Passes) < 2 || g.p.Passes[0].First != g.p.Cut {
@@ -366,13 +375,16 @@ func (g *judge) checkLives() {
 		for i, slot := range g.slots[j] {
 			b, s := &g.tl.Buffers[g.ranges[j][0]+i], &body.Slots[slot]
 			crossed := g.passOf(b.Until(g.end)) - j
+			if j < g.steps() { // what an interlude finds may as well be freed after the end
+				crossed = min(crossed, g.steps()-j)
+			}
 			switch {
 			case s.Stray && s.Cell < 0:
 			case crossed == 1 && s.Cell < 0 && s.Occurrences == 1 && len(g.p.Bodies) == 1:
 				g.t.Errorf("pass %d, slot %d: nothing shows that it is freed in time, %+v", j, slot, *s)
-			case s.Stray, crossed > 1, crossed == 1 && s.Cell < 0 && j+1 < len(g.p.Passes):
+			case s.Stray, crossed > 1, crossed == 1 && s.Cell < 0 && j+1 < g.steps():
 				g.t.Errorf("pass %d, slot %d: crosses %d seams, %+v", j, slot, crossed, *s)
-			case crossed == 1 && j+1 < len(g.p.Passes):
+			case crossed == 1 && j+1 < g.steps():
 				g.checkEntering(j+1, s.Cell, b)
 			}
 			g.inside(j, b, s, fmt.Sprintf("pass %d, slot %d", j, slot))
@@ -420,9 +432,17 @@ func (g *judge) checkEntering(j int, cell int32, b *Buffer) {
 }
 
 // checkCells wants one leaving slot in every body and at most one entering,
-// which ends before, all of one size.
+// which ends before, all of one size. An interlude is to have none, and to be the
+// last pass and no other.
 func (g *judge) checkCells() {
 	for x, b := range g.p.Bodies {
+		if b.Interlude {
+			crosses := func(s Slot) bool { return s.Cell >= 0 || s.Stray }
+			if len(b.Entering) > 0 || slices.ContainsFunc(b.Slots, crosses) || b.Occurrences != 1 || g.p.Passes[len(g.p.Passes)-1].Body != x {
+				g.t.Errorf("interlude %d: %d enter, %d passes, or slots that cross the seam", x, len(b.Entering), b.Occurrences)
+			}
+			continue
+		}
 		leaving, filled := make([]int, len(g.p.Cells)), make([]int, len(g.p.Cells))
 		last := int32(-1)
 		for _, s := range b.Slots {
@@ -473,6 +493,11 @@ func (g *judge) checkLoad() {
 		}
 	}
 	for x, b := range g.p.Bodies {
+		for _, c := range g.p.Cells {
+			if b.Interlude {
+				phases[1+x] = append(phases[1+x], live{0, b.Length, c.Size})
+			}
+		}
 		for _, s := range append(slices.Clone(b.Slots), b.Entering...) {
 			if !s.Stray {
 				phases[1+x] = append(phases[1+x], live{s.Start, s.Until(g.end, b.Length), s.Size})

@@ -58,21 +58,32 @@ func classes(tl *Timeline, first int) []uint64 {
 
 // lifetimes gives every allocation its lifetime class.
 func lifetimes(tl *Timeline, first int) []uint64 {
+	out := make([]uint64, len(tl.Buffers)-first)
+	for i, life := range tl.lifetimes()[first:] {
+		if !tl.Buffers[first+i].Resident {
+			out[i] = lifetimeClass(life)
+		} else {
+			out[i] = forever
+		}
+	}
+	return out
+}
+
+// lifetimes is how many allocations there are from each buffer's own until its
+// free, itself included. What lived before the recording has none.
+func (tl *Timeline) lifetimes() []int {
 	// before[t] counts the allocations before event t.
 	before := make([]int32, tl.Events+1)
+	first := tl.initial()
 	for _, b := range tl.Buffers[first:] {
 		before[b.Start+1] = 1
 	}
 	for t := range before[1:] {
 		before[t+1] += before[t]
 	}
-	out := make([]uint64, len(tl.Buffers)-first)
-	for i := range out {
-		if b := &tl.Buffers[first+i]; !b.Resident {
-			out[i] = lifetimeClass(int(before[b.RequestedEnd]) - i)
-		} else {
-			out[i] = forever
-		}
+	out := make([]int, len(tl.Buffers))
+	for i := first; i < len(out); i++ {
+		out[i] = int(before[tl.Buffers[i].RequestedEnd]) - (i - first)
 	}
 	return out
 }

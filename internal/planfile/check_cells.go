@@ -1,7 +1,7 @@
 package planfile
 
-// cells checks that every cell has one place, that each body fills it once and
-// the prologue at most once, and that cells are numbered as the first body fills
+// cells checks that every cell has one place, that each body but for interludes
+// fills it once and the prologue at most once, and that cells are numbered as the first body fills
 // them.
 func (c *checker) cells() fault {
 	d := c.d

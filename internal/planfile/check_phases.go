@@ -64,8 +64,10 @@ func (c *checker) phase(i int, p *Phase, next uint64) (field, format string, arg
 	switch {
 	case i == 0 && p.Kind != PhasePrologue:
 		return bad("kind", "%d, expected 1 (prologue) of the first phase", uint32(p.Kind))
-	case i > 0 && p.Kind != PhaseBody:
-		return bad("kind", "%d, expected 2 (body)", uint32(p.Kind))
+	case i == 1 && p.Kind != PhaseBody:
+		return bad("kind", "%d, expected 2 (body) of the second phase", uint32(p.Kind))
+	case i > 1 && p.Kind != PhaseBody && p.Kind != PhaseInterlude:
+		return bad("kind", "%d, expected 2 (body) or 3 (interlude)", uint32(p.Kind))
 	case i == 0 && p.Occurrences != 1:
 		return bad("occurrences", "%d, expected 1 of the prologue", p.Occurrences)
 	case i > 0 && p.Occurrences == 0:

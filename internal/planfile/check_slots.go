@@ -28,7 +28,7 @@ func (c *checker) slots() fault {
 				allocations++
 			}
 		}
-		if phase.Kind == PhaseBody && allocations != phase.Length {
+		if phase.Kind != PhasePrologue && allocations != phase.Length {
 			return c.fault(sectionSlots, int(phase.FirstSlot+phase.SlotCount-1), "", "the last of %d allocations of a body, expected %d", allocations, phase.Length)
 		}
 	}
@@ -60,8 +60,10 @@ func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
 		return "flags", fmt.Sprintf("%#x, expected a sum of 1 (resident) and 2 (initial) in mode recorded", uint32(s.Flags))
 	case phase.Kind == PhasePrologue && (s.Flags&(SlotEntering|SlotStray) != 0 || s.Flags&(SlotResident|SlotLeaving) == SlotResident|SlotLeaving):
 		return "flags", fmt.Sprintf("%#x, expected 2 (initial) and one of 1 (resident) and 8 (leaving) at most in the prologue", uint32(s.Flags))
-	case phase.Kind == PhaseBody && (s.Flags&(SlotResident|SlotInitial) != 0 || s.Flags&(s.Flags-1) != 0):
+	case phase.Kind != PhasePrologue && (s.Flags&(SlotResident|SlotInitial) != 0 || s.Flags&(s.Flags-1) != 0):
 		return "flags", fmt.Sprintf("%#x, expected one of 4 (entering), 8 (leaving) and 16 (stray) at most in a body", uint32(s.Flags))
+	case phase.Kind == PhaseInterlude && crosses:
+		return "flags", fmt.Sprintf("%#x, expected no slot of an interlude to cross the seam", uint32(s.Flags))
 	case crosses && s.Cell == NoCell:
 		return "cell", "none, expected one of a slot that crosses the seam"
 	case !crosses && s.Cell != NoCell:
@@ -133,7 +135,7 @@ func (c *checker) slotBytes(phase *span, s *Slot) (field, problem string) {
 // order checks that s may follow the slots of its phase before it, of which so
 // many were allocations.
 func (p *span) order(before []Slot, s *Slot, allocations uint64) (field, problem string) {
-	if p.Kind == PhaseBody {
+	if p.Kind != PhasePrologue {
 		return bodyOrder(before, s, allocations)
 	}
 	if len(before) > 0 {

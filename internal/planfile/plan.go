@@ -138,10 +138,12 @@ const (
 type PhaseKind uint32
 
 // The prologue is served once and first. After it bodies follow one another for
-// ever, in any order.
+// ever, in any order. An interlude is a body that leaves all cells filled, as it
+// finds them.
 const (
-	PhasePrologue PhaseKind = 1
-	PhaseBody     PhaseKind = 2
+	PhasePrologue  PhaseKind = 1
+	PhaseBody      PhaseKind = 2
+	PhaseInterlude PhaseKind = 3
 )
 
 // String is the kind's name in reports.
@@ -151,6 +153,8 @@ func (k PhaseKind) String() string {
 		return "prologue"
 	case PhaseBody:
 		return "body"
+	case PhaseInterlude:
+		return "interlude"
 	}
 	return fmt.Sprintf("phase kind %d", uint32(k))
 }
@@ -243,7 +247,8 @@ type Wait struct {
 	Kind           WaitKind
 }
 
-// Phase is a stretch of the run: the prologue, or one kind of steady iteration.
+// Phase is a stretch of the run: the prologue, one kind of steady iteration, or
+// what the program does between them.
 type Phase struct {
 	Kind        PhaseKind
 	Occurrences uint32 // recorded passes; 1 of the prologue

@@ -33,6 +33,18 @@ func periodicCompleted() *Plan {
 	return &Plan{Producer: "stplan test", Devices: []Device{d}}
 }
 
+// periodicInterlude makes the second body of periodic an interlude: what entered
+// and left it does neither.
+func periodicInterlude() *Plan {
+	p := periodic()
+	d := &p.Devices[0]
+	d.Slots = append(d.Slots[:8], d.Slots[9:]...)
+	d.Slots[9].Flags, d.Slots[9].Cell, d.Slots[9].Offset = 0, NoCell, 0
+	d.Waits = nil
+	d.Phases[2].Kind, d.Phases[2].SlotCount = PhaseInterlude, 2
+	return p
+}
+
 // periodicWide has a body whose presence takes several words, the last of them
 // in part. One pass has every slot, the other two of them.
 func periodicWide() *Plan {
@@ -103,7 +115,9 @@ func phaseVectors() []vector {
 
 	b.phase(0, "prologue-kind", "a body before the prologue", func(p *Phase) { p.Kind = PhaseBody })
 	b.phase(1, "body-kind", "a second prologue", func(p *Phase) { p.Kind = PhasePrologue })
-	b.phase(1, "kind-unknown", "an unknown kind of phase", func(p *Phase) { p.Kind = 3 })
+	b.phase(1, "kind-unknown", "an unknown kind of phase", func(p *Phase) { p.Kind = 4 })
+	b.phase(1, "interlude-first", "an interlude as the first body", func(p *Phase) { p.Kind = PhaseInterlude })
+	b.phase(2, "interlude-cells", "an interlude with slots in cells", func(p *Phase) { p.Kind = PhaseInterlude })
 	b.phase(0, "prologue-occurrences", "a prologue recorded twice", func(p *Phase) { p.Occurrences = 2 })
 	b.phase(2, "occurrences-0", "a body that was never recorded", func(p *Phase) { p.Occurrences = 0 })
 	b.phase(1, "occurrences", "a body with fewer passes than it says", func(p *Phase) { p.Occurrences = 3 })

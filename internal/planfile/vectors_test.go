@@ -206,6 +206,7 @@ func goodVectors() []vector {
 		{"ok-modes", "a periodic device between two recorded ones", "", encode(all())},
 		{"ok-periodic-completed", "a periodic plan for completed ends, a cell freed before its body begins and completed in it, another one never seen filled", "", encode(periodicCompleted())},
 		{"ok-periodic-words", "a body of 130 allocations, so of three words a pass", "", encode(periodicWide())},
+		{"ok-periodic-interlude", "an interlude without cells behind a body that fills one", "", encode(periodicInterlude())},
 		{"ok-minimal", "one device without slots", "", encode(minimal())},
 		{"ok-advice", "a plan that does not pay", "", encode(advised())},
 		{"ok-several", "four devices, two of them without slots", "", encode(several)},

@@ -36,13 +36,11 @@ type Phase struct {
 func (s *SteadyState) write(w io.Writer) error {
 	t := Table{}
 	t.Row("  phase", "passes", "slots", "optional", "off plan", "plan", "lower bound", "gap")
-	bodies := 0
 	for i := range s.Phases {
 		p := &s.Phases[i]
 		name := p.Kind
-		if p.Kind == "body" {
-			bodies++
-			name = fmt.Sprintf("body %d", bodies)
+		if i > 0 {
+			name = fmt.Sprintf("%s %d", p.Kind, i)
 		}
 		t.Row("  "+name, Count(p.Passes), Count(p.Slots), Count(p.Optional), Count(p.Strays), Bytes(p.Makespan), Bytes(p.LowerBound), Gap(p.Makespan, p.LowerBound))
 	}

@@ -79,6 +79,10 @@ func (j *judge) streamLoads() (sum, at uint64) {
 			residents[s.Stream] = plus(residents[s.Stream], needs[i])
 		}
 	}
+	kept := make([]uint64, len(j.d.Streams))
+	for _, i := range j.keptCells() {
+		kept[j.d.Slots[i].Stream] = plus(kept[j.d.Slots[i].Stream], needs[i])
+	}
 	most, first := make([]uint64, len(j.d.Streams)), make([]uint64, len(j.d.Streams))
 	for p := range j.stages {
 		st := &j.stages[p]
@@ -86,6 +90,9 @@ func (j *judge) streamLoads() (sum, at uint64) {
 			load, when := maxLoad(own)
 			if st.body {
 				load = plus(load, residents[s]) // elsewhere they have starts
+			}
+			if st.interlude {
+				load = plus(load, kept[s])
 			}
 			if load > most[s] {
 				most[s], first[s] = load, st.base+when

@@ -8,8 +8,8 @@ import (
 )
 
 // cells checks the seam: what is live when any phase ends, residents apart, lies
-// in the same cells, each at one offset and of one size. So every body may
-// follow every phase. (That nothing else is live then is for timesIn; that the
+// in the same cells, each at one offset and of one size. Every body fills them,
+// but for interludes, which leave them filled. So every body may follow every phase. (That nothing else is live then is for timesIn; that the
 // cells do not overlap, for reuses.)
 func (j *judge) cells() {
 	first := map[uint32]int{} // the first slot of each cell
@@ -39,11 +39,24 @@ func (j *judge) cells() {
 	for _, cell := range slices.Sorted(maps.Keys(first)) {
 		for p := range j.stages {
 			st := &j.stages[p]
-			if _, fills := st.left[cell]; st.body && !fills {
+			if _, fills := st.left[cell]; st.body && !st.interlude && !fills {
 				j.violated(RuleCell, first[cell], none, "%s ends with cell %d empty, which slot %d is in", st.name, cell, first[cell])
 			}
 		}
 	}
+}
+
+// keptCells are the cells, each as the slot of the first body that fills it: what is
+// live throughout an interlude beside its own slots and residents.
+func (j *judge) keptCells() (slots []int) {
+	if len(j.stages) < 2 {
+		return nil // mode recorded
+	}
+	left := j.stages[1].left
+	for _, cell := range slices.Sorted(maps.Keys(left)) {
+		slots = append(slots, left[cell])
+	}
+	return slots
 }
 
 // needs is what every slot takes in the account: what its request does, in a

@@ -22,7 +22,11 @@ func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 	}
 	j.phase(d, planfile.PhasePrologue, nil, j.prologue)
 	for x := range j.bodies {
-		j.phase(d, planfile.PhaseBody, j.bodies[x].entering(j, x), j.bodies[x].slots)
+		kind := planfile.PhaseBody
+		if j.bodies[x].interlude {
+			kind = planfile.PhaseInterlude
+		}
+		j.phase(d, kind, j.bodies[x].entering(j, x), j.bodies[x].slots)
 	}
 	placeAll(r, d)
 	naiveFigures(d)
@@ -50,7 +54,7 @@ func (b *jobBody) entering(j *job, x int) (all []*jobSlot) {
 // phase adds one, its slots without places.
 func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots []*jobSlot) {
 	p := planfile.Phase{Kind: kind, Occurrences: 1, Length: j.cut, FirstSlot: uint64(len(d.Slots)), SlotCount: uint64(len(entering) + len(slots))}
-	if kind == planfile.PhaseBody {
+	if kind != planfile.PhasePrologue {
 		p.Length, p.Occurrences = uint64(len(slots)), 0
 		for _, pass := range j.passes {
 			if pass.Phase == uint32(len(d.Phases)) {
@@ -81,7 +85,7 @@ func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots
 // bar is where a place is taken: a phase, and the times of it.
 type bar struct{ phase, start, end uint64 }
 
-// barsOf are those of slot i, which are not those of its cell.
+// barsOf are those of slot i, which are not those of its cell but in interludes.
 func barsOf(d *planfile.Device, i int) (bars []bar) {
 	s := &d.Slots[i]
 	for p := range d.Phases {
@@ -92,6 +96,8 @@ func barsOf(d *planfile.Device, i int) (bars []bar) {
 			bars = append(bars, bar{uint64(p), s.Start, min(ph.Length, d.SlotEnd(i))})
 		case p > 0 && s.Flags&planfile.SlotResident != 0:
 			bars = append(bars, bar{uint64(p), 0, ph.Length})
+		case ph.Kind == planfile.PhaseInterlude && s.Flags&planfile.SlotLeaving != 0 && uint64(i) >= d.Phases[1].FirstSlot && uint64(i) < d.Phases[1].FirstSlot+d.Phases[1].SlotCount:
+			bars = append(bars, bar{uint64(p), 0, ph.Length}) // the cell, once
 		}
 	}
 	return bars

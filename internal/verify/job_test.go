@@ -34,9 +34,10 @@ type job struct {
 
 // jobBody is what its passes have in common.
 type jobBody struct {
-	slots  []*jobSlot // its allocations
-	enters []*jobSlot // by cell
-	frees  []int      // cell k is freed before slot frees[k], at the latest
+	interlude bool       // without cells, which stay as they are
+	slots     []*jobSlot // its allocations
+	enters    []*jobSlot // by cell
+	frees     []int      // cell k is freed before slot frees[k], at the latest
 }
 
 // jobSlot is a slot and how its buffers behave.
@@ -63,7 +64,12 @@ func newJob(r *rand.Rand) *job {
 	j := &job{r: r, end: planfile.EndKind(1 + r.IntN(2)), due: map[[2]int][]jobFree{}, pass: -1}
 	cells := r.IntN(4)
 	for i := range 1 + r.IntN(3) {
-		j.bodies = append(j.bodies, j.body(cells))
+		if interlude := i > 0 && r.IntN(3) == 0; interlude {
+			j.bodies = append(j.bodies, j.body(0))
+			j.bodies[i].interlude = cells > 0 // without cells it would be a body like others
+		} else {
+			j.bodies = append(j.bodies, j.body(cells))
+		}
 		j.sequence = append(j.sequence, i)
 	}
 	for range r.IntN(4) {
@@ -105,6 +111,13 @@ func (j *job) body(cells int) jobBody {
 
 func (j *job) bodyOf(pass int) *jobBody { return &j.bodies[j.sequence[pass]] }
 func (j *job) length(pass int) int      { return len(j.bodyOf(pass).slots) }
+
+// heir is the pass that finds what a pass leaves in cells.
+func (j *job) heir(pass int) int {
+	for pass++; pass < len(j.sequence) && j.bodyOf(pass).interlude; pass++ {
+	}
+	return pass
+}
 
 // run goes through the whole program.
 func (j *job) run() {
@@ -197,7 +210,7 @@ func (j *job) prologueSlot(step int, flags planfile.SlotFlags) {
 // bodySlot allocates slot k of a body.
 func (j *job) bodySlot(s *jobSlot, k int) {
 	f := j.open(s, s.largest-j.r.Uint64N(s.largest/2+1), false)
-	length, next := j.length(j.pass), j.pass+1
+	length, next := j.length(j.pass), j.heir(j.pass)
 	own := k + 1 + j.r.IntN(length-k)
 	if s.Flags == 0 {
 		own = k + 1 + j.r.IntN(s.latest-k)
@@ -211,6 +224,8 @@ func (j *job) bodySlot(s *jobSlot, k int) {
 			j.extend(s, completed, j.told(j.pass, len(j.sequence)))
 			j.extend(s, requested, uint64(length))
 		}
+	case s.Flags == planfile.SlotLeaving && next > j.pass+1 && j.r.IntN(4) == 0:
+		j.ends(f, own, j.pass+1, j.r.IntN(5)) // in the interlude
 	case s.Flags == planfile.SlotLeaving && next < len(j.sequence) && j.r.IntN(8) > 0:
 		f.enters = j.bodyOf(next).enters[s.Cell]
 		f.enters.takes(uint64(f.event.Size))
@@ -300,7 +315,7 @@ func (j *job) free(step int) {
 		j.live[which] -= inUnits(uint64(f.event.Size))
 		j.extend(f.slot, f.action, j.told(f.from, j.pass))
 		if f.enters != nil {
-			j.extend(f.enters, f.action, j.told(f.from+1, j.pass))
+			j.extend(f.enters, f.action, j.told(j.heir(f.from), j.pass))
 		}
 		f.event.Action = f.action
 		j.d.Events = append(j.d.Events, f.event)
@@ -326,8 +341,8 @@ func (j *job) told(pass, now int) uint64 {
 		return 0
 	case now == pass:
 		return j.time
-	case now >= passes && pass == passes-1:
-		return length
+	case j.heir(pass) == passes:
+		return length // nothing but interludes follows
 	case now == pass+1:
 		return length + min(length, j.time) // of another body, any time will do
 	}

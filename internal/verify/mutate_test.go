@@ -79,6 +79,8 @@ func harmless(path string, d *planfile.Device, t *trace.Trace) bool {
 	switch name {
 	case "Rank", "Iterations", "Advice":
 		return true
+	case "Kind": // without cells an interlude is a body
+		return strings.HasPrefix(path, ".Phases") && !slices.ContainsFunc(d.Slots, func(s planfile.Slot) bool { return s.Cell != planfile.NoCell })
 	case "Offset", "Size", "Alignment", "ArenaBytes":
 		return naiveRight(d)
 	case "BoundAt":

@@ -24,6 +24,11 @@ func (j *judge) phaseLoads() {
 		if !st.body {
 			always = 0 // there they have starts
 		}
+		if st.interlude {
+			for _, i := range j.keptCells() {
+				always = plus(always, needs[i])
+			}
+		}
 		most, first, there := j.loadOf(st, needs, always, claimed.BoundAt)
 		if claimed.LowerBound != most {
 			j.violated(RuleCertificate, none, none, "lower bound of %s of %d B, but the most that is live is %d B, at %d", st.name, claimed.LowerBound, most, first)

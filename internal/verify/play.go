@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -15,7 +16,7 @@ type play struct {
 	st   *stage
 	pass int
 	// until is, by cell, where what lies in it when the pass begins ends: the
-	// end of the entering slot, 0 where the body has none.
+	// end of the entering slot, 0 where the body has none, never in an interlude.
 	until    map[uint32]uint64
 	had      []piece // room for take
 	kept     []reuse // and for ended
@@ -41,9 +42,22 @@ func (j *judge) reuses(progress func(slots int)) {
 		for i := p.st.first; i < p.st.first+p.st.entering; i++ {
 			p.until[j.d.Slots[i].Cell] = j.d.SlotEnd(i)
 		}
+		if p.st.interlude {
+			p.fill()
+		}
 		p.body(func(i int, reused []reuse) { waits = j.compare(i, reused, waits) })
 	}
 	j.compare(len(j.d.Slots), nil, waits)
+}
+
+// fill gives every cell its bytes before an interlude: the prologue may have left
+// some empty, and other bodies have not.
+func (p *play) fill() {
+	for _, i := range p.keptCells() {
+		s := &p.d.Slots[i]
+		p.until[s.Cell] = math.MaxUint64
+		p.had = p.o.take(i, s.Offset, s.Size, p.had[:0])
+	}
 }
 
 // body plays two passes and gives the reuses of both: those from the prologue,

@@ -13,6 +13,7 @@ import (
 type stage struct {
 	name       string
 	body       bool
+	interlude  bool   // a body that leaves every cell as it finds it
 	first, end int    // its slots
 	entering   int    // how many of them enter
 	length     uint64 // its times are [0, length)
@@ -50,6 +51,9 @@ func (j *judge) divide() bool {
 		want := planfile.PhasePrologue
 		if p > 0 {
 			st.name, st.body, want = fmt.Sprintf("body %d", p), true, planfile.PhaseBody
+		}
+		if p > 1 && ph.Kind == planfile.PhaseInterlude {
+			st.interlude, want = true, planfile.PhaseInterlude
 		}
 		switch {
 		case ph.Kind != want:
@@ -106,6 +110,9 @@ func (j *judge) kindOf(st *stage, i int) {
 	exclusive := s.Flags &^ planfile.SlotInitial
 	if st.body {
 		allowed = planfile.SlotEntering | planfile.SlotLeaving | planfile.SlotStray
+	}
+	if st.interlude {
+		allowed = planfile.SlotStray
 	}
 	crosses := s.Flags&(planfile.SlotEntering|planfile.SlotLeaving) != 0
 	switch {

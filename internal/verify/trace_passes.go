@@ -89,6 +89,14 @@ func (p *passage) place() bool {
 	return p.found == before
 }
 
+// heir is the pass that finds what pass i leaves in cells: the next that is no
+// interlude.
+func (p *passage) heir(i int) int {
+	for i++; i < p.after() && p.stageOfPass(i).interlude; i++ {
+	}
+	return i
+}
+
 // passOf is the pass that a time lies in: behind its first event, up to the first
 // of the next. What the recording does not see end ends behind the last.
 func (p *passage) passOf(t int64) int {
@@ -125,6 +133,8 @@ func (p *passage) timeIn(i int, t int64) (least, most uint64) {
 		return least, least
 	case of == p.after() && i == of-1:
 		return st.length, st.length
+	case i >= 0 && p.heir(i) > i+1 && of <= p.heir(i):
+		return st.length, st.length + st.carry // how long an interlude takes is not told in the body's time
 	case of > i+1:
 		return st.length + st.carry, st.length + st.carry
 	case i >= 0 && p.d.Passes[i].Phase != p.d.Passes[of].Phase:
@@ -194,14 +204,14 @@ func (p *passage) allocate(pass int) {
 		p.observe(i, pass, b)
 		s, freed := &p.d.Slots[i], p.passOf(p.end(b))
 		switch {
-		case freed == pass || pass == p.after()-1 || s.Flags&planfile.SlotStray != 0:
-			// What outlives the last pass may die as it should.
+		case freed == pass || p.heir(pass) == p.after() || s.Flags&planfile.SlotStray != 0:
+			// What outlives the last body may die as it should.
 		case s.Flags&planfile.SlotLeaving == 0:
 			p.differs(i, b, "ordinary, freed", fmt.Sprintf("in pass %d", pass), at(p.end(b)))
-		case freed > pass+1:
-			p.differs(i, b, inCell(s.Cell), fmt.Sprintf("in pass %d", pass+1), at(p.end(b)))
-		default:
-			p.enters[pass+1][s.Cell] = b
+		case freed > p.heir(pass):
+			p.differs(i, b, inCell(s.Cell), fmt.Sprintf("in pass %d", p.heir(pass)), at(p.end(b)))
+		case freed == p.heir(pass):
+			p.enters[freed][s.Cell] = b
 		}
 	}
 }

@@ -169,8 +169,15 @@ func (j *judge) makespan() {
 			residents = max(residents, s.Offset+s.Size)
 		}
 	}
+	cells := uint64(0)
+	for _, i := range j.keptCells() {
+		cells = max(cells, j.d.Slots[i].Offset+j.d.Slots[i].Size)
+	}
 	for p := range j.d.Phases {
 		used := residents
+		if j.stages[p].interlude {
+			used = max(used, cells)
+		}
 		for _, s := range j.d.Slots[j.stages[p].first:j.stages[p].end] {
 			used = max(used, s.Offset+s.Size)
 		}

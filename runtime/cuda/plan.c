@@ -2,11 +2,11 @@
  * records in place. docs/planfile.md is the authority. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,36 +189,53 @@ stplan_status stplan_plan_parse(const void *data, size_t length, stplan_plan **p
   return STPLAN_OK;
 }
 
+/* read_all reads a file, of what is no plan at all only the beginning, whose length it
+ * then sets. An error number where it cannot; EIO where the file became shorter. */
+static int read_all(int file, uint8_t *data, size_t *length) {
+  for (size_t at = 0; at < *length;) {
+    ssize_t got = read(file, data + at, at < sizeof magic && *length > sizeof magic ? sizeof magic - at : *length - at);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return got < 0 ? errno : EIO;
+    at += (size_t)got;
+    if (at == sizeof magic && memcmp(data, magic, sizeof magic) != 0)
+      *length = at;
+  }
+  return 0;
+}
+
 stplan_status stplan_plan_open(const char *path, stplan_plan **plan, char *error, size_t size) {
   *plan = NULL;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat info;
   if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-    snprintf(error, size, "%s: cannot read", path);
+    snprintf(error, size, "cannot read: %s", file < 0 ? strerror(errno) : "expected a file");
     if (file >= 0)
       close(file);
     return STPLAN_FAILED;
   }
   size_t length = (size_t)info.st_size;
-  void *data = length == 0 ? NULL : mmap(NULL, length, PROT_READ, MAP_PRIVATE, file, 0);
+  uint8_t *data = malloc(length > 0 ? length : 1);
+  int failed = data == NULL ? ENOMEM : read_all(file, data, &length);
   close(file);
-  if (data == MAP_FAILED) {
-    snprintf(error, size, "%s: cannot map", path);
+  if (failed) {
+    snprintf(error, size, "cannot read: %s", strerror(failed));
+    free(data);
     return STPLAN_FAILED;
   }
   stplan_status status = stplan_plan_parse(data, length, plan, error, size);
   if (status == STPLAN_OK)
-    (*plan)->mapped = 1;
-  else if (data != NULL)
-    munmap(data, length);
+    (*plan)->own = data;
+  else
+    free(data);
   return status;
 }
 
 void stplan_plan_close(stplan_plan *plan) {
   if (plan == NULL)
     return;
-  if (plan->mapped)
-    munmap((void *)plan->data, plan->length);
+  free(plan->own);
   free(plan->devices);
   free(plan);
 }

@@ -12,7 +12,7 @@
 enum { SP_MODE_RECORDED = 1, SP_MODE_PERIODIC = 2 };
 enum { SP_ADVICE_POOL = 1 }; /* it costs less without the plan */
 enum { SP_END_REQUESTED = 1, SP_END_COMPLETED = 2 };
-enum { SP_PROLOGUE = 1, SP_BODY = 2 };
+enum { SP_PROLOGUE = 1, SP_BODY = 2, SP_INTERLUDE = 3 };
 enum {
   SP_SLOT_RESIDENT = 1,
   SP_SLOT_INITIAL = 2,
@@ -47,7 +47,7 @@ typedef struct {
 struct stplan_plan {
   const uint8_t *data;
   size_t length;
-  int mapped;
+  uint8_t *own; /* data, where it was read from a file; NULL otherwise */
   uint32_t device_count;
   sp_plan_device *devices;
 };

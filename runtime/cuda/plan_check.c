@@ -123,8 +123,8 @@ static sp_fault check_streams(const sp_plan_device *d) {
 
 /* phase checks phase i alone, whose slots have to start at next. */
 static const char *phase(const sp_plan_device *d, uint64_t i, const sp_phase *p, uint64_t next) {
-  if (p->kind != (i == 0 ? SP_PROLOGUE : SP_BODY))
-    return "of the wrong kind: expected the prologue first, then bodies";
+  if (p->kind != (i == 0 ? SP_PROLOGUE : SP_BODY) && (i < 2 || p->kind != SP_INTERLUDE))
+    return "of the wrong kind: expected the prologue first, then a body, then bodies and interludes";
   if (i == 0 ? p->occurrences != 1 : p->occurrences == 0)
     return "with an impossible number of occurrences";
   if (p->length == 0 || (i == 0 && p->length != d->steady_start))

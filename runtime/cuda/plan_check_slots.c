@@ -39,8 +39,10 @@ static const char *slot_kind(const sp_plan_device *d, const span *in, const sp_s
       ((flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) != 0 ||
        (flags & (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)) == (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)))
     return "with flags that a prologue has not";
-  if (in->phase.kind == SP_BODY && ((flags & (SP_SLOT_RESIDENT | SP_SLOT_INITIAL)) != 0 || (flags & (flags - 1)) != 0))
+  if (in->phase.kind != SP_PROLOGUE && ((flags & (SP_SLOT_RESIDENT | SP_SLOT_INITIAL)) != 0 || (flags & (flags - 1)) != 0))
     return "with flags that a body has not";
+  if (in->phase.kind == SP_INTERLUDE && (flags & CROSSES) != 0)
+    return "that crosses the seam of an interlude";
   if (((flags & CROSSES) != 0) != (s->cell != SP_NO_CELL))
     return "that crosses the seam without a cell, or has one and does not";
   if (s->occurrences > in->phase.occurrences || (s->occurrences == 0 && (flags & SP_SLOT_ENTERING) == 0))
@@ -96,7 +98,7 @@ static const char *slot_bytes(const sp_plan_device *d, const span *in, const sp_
  * `allocations` did not enter. before is NULL of the first. */
 static const char *slot_order(const span *in, const sp_slot *before, const sp_slot *s, uint64_t allocations) {
   int entering = (s->flags & SP_SLOT_ENTERING) != 0;
-  if (in->phase.kind == SP_BODY) {
+  if (in->phase.kind != SP_PROLOGUE) {
     if (entering && allocations > 0)
       return "that enters, after an allocation";
     if (entering && before != NULL && s->cell <= before->cell)
@@ -131,7 +133,7 @@ static sp_fault check_phase_slots(const sp_plan_device *d, const span *in, uint6
     allocations += (s.flags & SP_SLOT_ENTERING) == 0;
     before = s;
   }
-  if (in->phase.kind == SP_BODY && allocations != in->phase.length)
+  if (in->phase.kind != SP_PROLOGUE && allocations != in->phase.length)
     return FAULT("slot", end - 1, "is the last of another number of allocations than the body's length");
   return NO_FAULT;
 }
@@ -181,7 +183,7 @@ static sp_fault check_phase_cells(const sp_plan_device *d, uint64_t phase, cell 
     if (problem != NULL)
       return FAULT("slot", i, problem);
   }
-  return phase > 0 && leaving != count ? FAULT("phase", phase, "does not fill every cell") : NO_FAULT;
+  return p.kind == SP_BODY && leaving != count ? FAULT("phase", phase, "does not fill every cell") : NO_FAULT;
 }
 
 sp_fault sp_check_cells(const sp_plan_device *d) {

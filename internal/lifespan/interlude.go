@@ -1,0 +1,118 @@
+package lifespan
+
+// An interlude is what a program does between two steps, such as an evaluation:
+// it may come after any of them, or never again. One that recurs among the
+// steady iterations is part of these. What is left is one that follows the last
+// of them, where a recording often ends.
+type interlude struct {
+	tl    *Timeline
+	r     *rotation
+	lives []int // of every allocation: how many there are from it until its free
+}
+
+// addInterlude takes what follows the last pass of r as one more, if that is no
+// further step: it returns whether it did. The new pass ends where another step
+// begins, or with the recording.
+func addInterlude(tl *Timeline, r *rotation) bool {
+	n := r.passes()
+	f := &interlude{tl: tl, r: r}
+	from, to := r.first[n], int32(len(tl.Buffers))
+	if to-from <= f.least() {
+		return false
+	}
+	f.lives = tl.lifetimes()
+	if f.isStep(from, to) {
+		return false
+	}
+	to = f.nextStep(from, to)
+	for at := from; at < to; at++ {
+		r.rank = append(r.rank, int32(r.width))
+		r.width++
+	}
+	r.first = append(r.first, to)
+	r.end, r.interlude = tl.eventOf(to), true
+	return true
+}
+
+// least is how many allocations an interlude exceeds: what an episode does.
+func (f *interlude) least() int32 {
+	shortest := f.r.first[1] - f.r.first[0]
+	for j := range f.r.passes() {
+		shortest = min(shortest, f.r.first[j+1]-f.r.first[j])
+	}
+	return max(leastEpisode, int32(episodeShare*float64(shortest)))
+}
+
+// isStep says whether the allocations [from, to) are what some pass begins with,
+// or the whole of it, as far as both go: whether they share most grams. The
+// recording may end anywhere, so what outlives the shorter of the two counts as
+// never freed in both.
+func (f *interlude) isStep(from, to int32) bool {
+	for j := range f.r.passes() {
+		first := f.r.first[j]
+		n := min(to-from, f.r.first[j+1]-first)
+		if f.alike(f.grams(first, n), f.grams(from, n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextStep is where in [from, to) another step begins, after at least as much as
+// an interlude needs; to if nowhere.
+func (f *interlude) nextStep(from, to int32) int32 {
+	begins := map[uint64]bool{}
+	for j := range f.r.passes() {
+		begins[f.opening(f.r.first[j])] = true
+	}
+	for at := from + f.least(); at+maxGram <= to; at++ {
+		if begins[f.opening(at)] && f.isStep(at, to) {
+			return at
+		}
+	}
+	return to
+}
+
+// opening is a hash of the first allocations from one on. It tells apart only
+// lifetimes that are too short for the end of the recording to change them.
+func (f *interlude) opening(from int32) uint64 {
+	tokens := make([]uint64, 0, maxGram)
+	for at := from; at < min(from+maxGram, int32(len(f.tl.Buffers))); at++ {
+		class := uint64(forever)
+		if f.lives[at] <= exactClasses {
+			class = lifetimeClass(f.lives[at])
+		}
+		tokens = append(tokens, mix(f.tl.Buffers[at].Stream*classCount+class))
+	}
+	return rolling(tokens, len(tokens))[0]
+}
+
+// grams are hashes of the runs of allocations among the n from one on, as a
+// recording that ends behind them has them.
+func (f *interlude) grams(from, n int32) []uint64 {
+	tokens := make([]uint64, n)
+	for i := range tokens {
+		class := uint64(forever)
+		if life := f.lives[from+int32(i)]; i+life < int(n) {
+			class = lifetimeClass(life)
+		}
+		tokens[i] = mix(f.tl.Buffers[from+int32(i)].Stream*classCount + class)
+	}
+	return rolling(tokens, min(maxGram, int(n)))
+}
+
+// alike says whether b has most of the grams of a.
+func (f *interlude) alike(a, b []uint64) bool {
+	count := map[uint64]int{}
+	for _, g := range a {
+		count[g]++
+	}
+	shared := 0
+	for _, g := range b {
+		if count[g] > 0 {
+			count[g]--
+			shared++
+		}
+	}
+	return 2*shared >= len(a)
+}
