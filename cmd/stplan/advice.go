@@ -18,7 +18,7 @@ import (
 // advise serves the recording with the plan and without, and writes into the plan
 // whether it pays. Where data decides what an iteration allocates, a plan that
 // knows all iterations says little: there one that was made without the last one has
-// to pay as well. Where the options forbid waits nothing is said, since the pool
+// to pay as well, and neither may reserve more than the pool. Where the options forbid waits nothing is said, since the pool
 // makes what they forbid; nor by a build without the runtime.
 func (a *app) advise(ctx context.Context, name string, d *trace.Device, tl *lifespan.Timeline, per *lifespan.Periodic, dev *planfile.Device, opt planOptions) (*report.Judged, error) {
 	if opt.noAdvice || opt.noCrossStream || opt.end != planfile.EndRequested {
@@ -37,7 +37,11 @@ func (a *app) advise(ctx context.Context, name string, d *trace.Device, tl *life
 	if err != nil {
 		return nil, &bug{fmt.Errorf("%s: device %d: %w", name, d.Ordinal, err)}
 	}
-	if pays(planned, pool) {
+	slack := pool.reserved / paysWithin
+	if differ(dev) {
+		slack = 0 // what the next iterations add is not known
+	}
+	if pays(planned, pool, slack) {
 		judged, err := a.withoutLast(ctx, name, d, per, dev, opt)
 		if err != nil {
 			return nil, err
@@ -50,7 +54,7 @@ func (a *app) advise(ctx context.Context, name string, d *trace.Device, tl *life
 		}
 	}
 	served.Planned, served.PlannedMoved = planned.reserved, planned.moved
-	if served.Pays = pays(planned, pool); !served.Pays {
+	if served.Pays = pays(planned, pool, slack); !served.Pays {
 		dev.Advice = planfile.AdvicePool
 	}
 	return served, nil
@@ -60,13 +64,15 @@ func (a *app) advise(ctx context.Context, name string, d *trace.Device, tl *life
 // what is given back and taken again to keep that low, for which the host waits.
 type cost struct{ reserved, moved int64 }
 
-// paysWithin: a plan may reserve so much of the pool's bytes more, where it spares
-// half of what the pool moves.
+// paysWithin is the share of the pool's bytes, as a divisor, that a plan may reserve
+// more where data does not decide what an iteration allocates.
 const paysWithin = 200
 
-func pays(planned, pool cost) bool {
+// pays says whether a plan reserves no more than the pool, or so many bytes more at
+// most while it spares half of what the pool moves.
+func pays(planned, pool cost, slack int64) bool {
 	return planned.reserved <= pool.reserved ||
-		planned.reserved <= pool.reserved+pool.reserved/paysWithin && planned.moved < pool.moved/2
+		planned.reserved <= pool.reserved+slack && planned.moved < pool.moved/2
 }
 
 // trial serves a program by a plan, or without where dev is nil.

@@ -114,15 +114,18 @@ func TestPays(t *testing.T) {
 	pool := cost{reserved: 1000, moved: 100}
 	for _, c := range []struct {
 		planned cost
+		slack   int64
 		want    bool
 	}{
-		{cost{1000, 500}, true},
-		{cost{1005, 49}, true},
-		{cost{1005, 50}, false},
-		{cost{1006, 0}, false},
+		{cost{1000, 500}, 0, true},
+		{cost{1000, 500}, 5, true},
+		{cost{1001, 0}, 0, false},
+		{cost{1005, 49}, 5, true},
+		{cost{1005, 50}, 5, false},
+		{cost{1006, 0}, 5, false},
 	} {
-		if got := pays(c.planned, pool); got != c.want {
-			t.Errorf("%+v beside %+v: pays %v, expected %v", c.planned, pool, got, c.want)
+		if got := pays(c.planned, pool, c.slack); got != c.want {
+			t.Errorf("%+v beside %+v, slack %d: pays %v, expected %v", c.planned, pool, c.slack, got, c.want)
 		}
 	}
 }
