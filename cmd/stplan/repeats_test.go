@@ -29,9 +29,9 @@ func acts(buffers []synth.Buffer, first int) []act {
 
 // TestARunThatRepeatsStopsMoving serves one iteration again and again without a plan.
 // With as much memory as it allocates its memory would have to move in each; it has to
-// settle with a little more.
+// settle with a little more, and then move no more than it repays.
 func TestARunThatRepeatsStopsMoving(t *testing.T) {
-	const iterations, settled, scale = 25, 15, 32
+	const iterations, settled, scale, repaid = 40, 20, 32, 1000
 	spec := synth.Pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 8, Iterations: 1, PerLayer: 6, Recompute: true, Varied: true, Optimizer: 8}
 	weights := 2 * spec.Layers
 	for _, seed := range []uint64{2, 4} {
@@ -49,7 +49,7 @@ func TestARunThatRepeatsStopsMoving(t *testing.T) {
 		for b := range weights {
 			malloc(b, buffers[b].Size)
 		}
-		var moved [iterations]uint64
+		var moved, allocated [iterations]uint64
 		for i := range moved {
 			for _, a := range acts(buffers, weights) {
 				if !a.free {
@@ -58,12 +58,14 @@ func TestARunThatRepeatsStopsMoving(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			moved[i] = device.Counters().MovedBytes
+			c := device.Counters()
+			moved[i], allocated[i] = c.MovedBytes, c.AllocationBytes
 		}
 		c := device.Counters()
 		device.Close()
-		if moved[0] == 0 || moved[settled] != moved[iterations-1] {
-			t.Errorf("seed %d: bytes moved, after each iteration: %d; expected some, and none after iteration %d", seed, moved, settled)
+		last := iterations - 1
+		if most := (allocated[last] - allocated[settled]) / repaid; moved[0] == 0 || moved[last]-moved[settled] > most {
+			t.Errorf("seed %d: bytes moved, after each iteration: %d; expected some, and at most %d after iteration %d", seed, moved, most, settled)
 		}
 		if c.PeakReserved > c.PeakAllocated+c.PeakAllocated/8 {
 			t.Errorf("seed %d: %d B reserved for %d B", seed, c.PeakReserved, c.PeakAllocated)

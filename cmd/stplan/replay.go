@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
-	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/runtime/cuda"
 )
@@ -22,6 +20,7 @@ type replayFlags struct {
 	json      bool
 	device    int
 	inject    float64
+	repeat    int
 	seed      uint64
 }
 
@@ -48,12 +47,18 @@ serves without it: so does replay.
 left out, added, doubled or swapped with their successor. Figures of what is on
 plan then count what is left of the recording.
 
+--repeat makes the recording go on for so many iterations, each like one of its
+steady ones, in random order, and says as well what native and expandable segments
+reserve for that. Recordings are short, and an allocator may reserve more with every
+iteration.
+
 --addresses writes event,size,address,source for each allocation: the event's
 index in the device's list, bytes as requested, the address in one flat space,
 and where it came from: plan, gap (memory that was there) or grow (new memory).`,
 		Example: `  stplan replay run.bin run.pickle.gz
   stplan replay run.bin other.pickle.gz --json
-  stplan replay --no-plan run.pickle.gz --addresses out.csv`,
+  stplan replay --no-plan run.pickle.gz --addresses out.csv
+  stplan replay --no-plan run.pickle.gz --repeat 40`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.noPlan {
 				return exactArgs("TRACE")(cmd, args)
@@ -68,41 +73,27 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 		},
 	}
 	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve the recording without a plan")
-	cmd.Flags().StringVar(&f.addresses, "addresses", "", "write each allocation's address to this CSV file")
+	cmd.Flags().StringVar(&f.addresses, "addresses", "", "write each allocation's address to this CSV file, \"-\" for standard output")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
 	cmd.Flags().Float64Var(&f.inject, "inject", 0, "disturb the program at this rate, from 0 to 1")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of --inject: the same seed disturbs in the same way")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 0, "make the recording go on for so many iterations")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of --inject and --repeat: the same seed disturbs and repeats in the same way")
 	return cmd
-}
-
-// replayed is what `replay --json` prints. Bytes are of requests rounded up to
-// 512; shares are of the recording's allocations.
-type replayed struct {
-	Trace              string  `json:"trace"`
-	Plan               *string `json:"plan"`
-	Device             int     `json:"device"`
-	PeakAllocated      uint64  `json:"peak_allocated_bytes"`
-	PeakReserved       uint64  `json:"peak_reserved_bytes"`
-	Efficiency         float64 `json:"efficiency"`
-	Allocations        int     `json:"allocations"`
-	PlannedAllocations int     `json:"planned_allocations"`
-	PlannedFraction    float64 `json:"planned_fraction"`
-	PlannedBytes       float64 `json:"planned_bytes_fraction"`
-	FromGaps           int     `json:"gap_allocations"`
-	FromGrowth         int     `json:"grow_allocations"`
-	DriftEvents        uint64  `json:"drift_events"`
-	Resyncs            uint64  `json:"resyncs"`
-	Clashes            uint64  `json:"clashes"`
-	Waits              uint64  `json:"waits"`
-	Moved              uint64  `json:"moved_bytes"`
-	Overlaps           int     `json:"overlaps"`
 }
 
 func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	tracePath := args[len(args)-1]
 	if !(f.inject >= 0 && f.inject <= 1) {
 		return fmt.Errorf("--inject: expected a rate from 0 to 1, found %v", f.inject)
+	}
+	switch {
+	case f.addresses == "-" && f.json:
+		return twoWriters("--addresses")
+	case f.repeat < 0:
+		return fmt.Errorf("--repeat: expected a number of iterations, found %d", f.repeat)
+	case f.repeat > 0 && f.addresses != "":
+		return errors.New("--addresses is of the recording's events, and --repeat makes up others: choose one")
 	}
 	var p *planfile.Plan
 	var err error
@@ -128,7 +119,13 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 		name := inputName(args[0])
 		out.Plan = &name
 	}
-	result, program, err := a.replayOne(d, p, f, out)
+	played := d
+	if f.repeat > 0 {
+		if played, out.Repeated, err = a.repeat(t, d, f.repeat, f.seed); err != nil {
+			return err
+		}
+	}
+	result, program, err := a.replayOne(d, played, p, f, out)
 	if err != nil {
 		return err
 	}
@@ -137,7 +134,7 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 			return err
 		}
 	}
-	if err := out.print(a.stdout, f.json); err != nil {
+	if err := a.printReplayed(out, f); err != nil {
 		return err
 	}
 	if result.Overlaps > 0 {
@@ -181,9 +178,9 @@ func simulate(data []byte, ordinal int, silent bool) (*cuda.Device, error) {
 	return cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true, Silent: silent})
 }
 
-// replayOne replays one device and fills out.
-func (a *app) replayOne(d *trace.Device, p *planfile.Plan, f replayFlags, out *replayed) (*replay.Result, *replay.Program, error) {
-	tl, err := lifespan.Build(d)
+// replayOne replays a recorded device, or what was made of it, and fills out.
+func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags, out *replayed) (*replay.Result, *replay.Program, error) {
+	tl, err := lifespan.Build(played)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", out.Trace, err)
 	}
@@ -193,10 +190,8 @@ func (a *app) replayOne(d *trace.Device, p *planfile.Plan, f replayFlags, out *r
 	}
 	var data []byte
 	ordinal := d.Ordinal
-	if p != nil {
-		if ordinal, err = a.planFor(p, d, *out.Plan); err != nil {
-			return nil, nil, err
-		}
+	if of := a.planFor(p, d, out.Plan); of != nil {
+		ordinal = int(of.Ordinal)
 		if data, err = planfile.Encode(p); err != nil {
 			return nil, nil, &bug{err}
 		}
@@ -223,74 +218,29 @@ func planRefused(err error) error {
 	return &bug{err}
 }
 
-// planFor picks the plan's device: that of the same ordinal, or the only one.
-// Whether it was made from this recording is worth a note only.
-func (a *app) planFor(p *planfile.Plan, d *trace.Device, name string) (int, error) {
-	of := &p.Devices[0]
-	if len(p.Devices) > 1 {
-		var err error
-		if of, err = planDeviceByOrdinal(p, d.Ordinal, name); err != nil {
-			return 0, err
-		}
+// planFor picks the plan's device, as a training process does: that of the same
+// ordinal, or the only one; nil where the pool alone serves. Whether it was made
+// from this recording is worth a note only.
+func (a *app) planFor(p *planfile.Plan, d *trace.Device, name *string) *planfile.Device {
+	if p == nil {
+		return nil
+	}
+	ordinal := d.Ordinal
+	if len(p.Devices) == 1 {
+		ordinal = int(p.Devices[0].Ordinal)
+	}
+	of, err := planDeviceByOrdinal(p, ordinal, *name)
+	if err != nil {
+		a.note("%v; served without a plan", err)
+		return nil
 	}
 	if of.Advice != planfile.AdviceNone {
-		a.note("%s: its advice is followed: %s", name, of.Advice)
+		a.note("%s: its advice is followed: %s", *name, of.Advice)
 	}
 	if of.Fingerprint != d.Fingerprint() {
-		a.note("%s: the plan was made from another recording", name)
+		a.note("%s: the plan was made from another recording", *name)
 	}
-	return int(of.Ordinal), nil
-}
-
-func (r *replayed) fill(p *replay.Program, result *replay.Result, c cuda.Counters) {
-	r.PeakAllocated, r.PeakReserved = c.PeakAllocated, c.PeakReserved
-	r.Efficiency = report.Account{PeakAllocated: int64(c.PeakAllocated), PeakReserved: int64(c.PeakReserved)}.Efficiency()
-	r.DriftEvents, r.Resyncs, r.Clashes = c.DriftEvents, c.Resyncs, c.Clashes
-	r.Waits, r.Moved = c.Waits, c.MovedBytes
-	r.Overlaps = result.Overlaps
-	var all, planned trace.Bytes
-	for _, at := range result.Placements {
-		q := &p.Requests[at.Request]
-		if !q.Original {
-			continue
-		}
-		r.Allocations++
-		all += replay.Aligned(q.Requested)
-		switch cuda.Source(at.Source) {
-		case cuda.FromPlan:
-			r.PlannedAllocations++
-			planned += replay.Aligned(q.Requested)
-		case cuda.FromGap:
-			r.FromGaps++
-		case cuda.FromGrow:
-			r.FromGrowth++
-		}
-	}
-	r.PlannedFraction = float64(r.PlannedAllocations) / float64(max(1, r.Allocations))
-	r.PlannedBytes = float64(planned) / float64(max(1, all))
-}
-
-func (r *replayed) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return report.WriteJSON(w, r)
-	}
-	out := bufio.NewWriter(w)
-	how := "without a plan"
-	if r.Plan != nil {
-		how = "with " + *r.Plan
-	}
-	fmt.Fprintf(out, "%s: device %d, %s\n", r.Trace, r.Device, how)
-	row := func(label, value string) { fmt.Fprintf(out, "  %-16s%s\n", label, value) }
-	row("peak allocated", report.Count(r.PeakAllocated)+" B  "+report.Bytes(r.PeakAllocated))
-	row("peak reserved", report.Count(r.PeakReserved)+" B  "+report.Bytes(r.PeakReserved))
-	row("efficiency", report.Percent(r.Efficiency))
-	row("allocations", fmt.Sprintf("%s: %s on plan (%s, of the bytes %s), %s in gaps, %s by growing", report.Count(r.Allocations),
-		report.Count(r.PlannedAllocations), report.Percent(r.PlannedFraction), report.Percent(r.PlannedBytes), report.Count(r.FromGaps), report.Count(r.FromGrowth)))
-	row("drift", fmt.Sprintf("left the plan's sequence %s times, found again elsewhere %s times, %s places taken", report.Count(r.DriftEvents), report.Count(r.Resyncs), report.Count(r.Clashes)))
-	row("waits", report.Count(r.Waits))
-	row("moved", report.Count(r.Moved)+" B of idle memory, to where it was needed")
-	row("overlaps", report.Count(r.Overlaps))
-	return out.Flush()
+	return of
 }
 
 // runtimeAllocator is the runtime as package replay drives it.
@@ -315,17 +265,4 @@ func (r runtimeAllocator) Operations(into []replay.Operation) []replay.Operation
 		into = append(into, replay.Operation(o))
 	}
 	return into
-}
-
-// writeAddresses writes where each allocation event was served.
-func writeAddresses(w io.Writer, p *replay.Program, result *replay.Result) error {
-	names := map[cuda.Source]string{cuda.FromPlan: "plan", cuda.FromGap: "gap", cuda.FromGrow: "grow"}
-	out := bufio.NewWriterSize(w, 1<<16)
-	out.WriteString("event,size,address,source\n")
-	for _, at := range result.Placements {
-		if q := &p.Requests[at.Request]; q.Event >= 0 {
-			fmt.Fprintf(out, "%d,%d,%d,%s\n", q.Event, q.Requested, at.Address, names[cuda.Source(at.Source)])
-		}
-	}
-	return out.Flush()
 }
