@@ -15,6 +15,7 @@ import (
 //     the delay is over, or the request's stream has waited for that stream,
 //     likewise.
 //
+// Where the host has waited for the device since the free, nobody uses them.
 // What owned the bytes earlier was waited for by the last owner.
 type judge struct {
 	side     uint64
@@ -23,6 +24,7 @@ type judge struct {
 	pages    map[uint64][]piece
 	recorded map[uint64]mark           // event to what it covers
 	waited   map[uint64]map[uint64]int // stream to stream to step that it has waited for
+	settled  int                       // step of the last time the host waited for the device, -1 before
 	overlaps int
 	first    string
 	waits    int
@@ -56,12 +58,16 @@ const pageBytes = 1 << 21
 func newJudge(side uint64) *judge {
 	return &judge{
 		side: side, index: map[int]int{}, pages: map[uint64][]piece{},
-		recorded: map[uint64]mark{}, waited: map[uint64]map[uint64]int{},
+		recorded: map[uint64]mark{}, waited: map[uint64]map[uint64]int{}, settled: -1,
 	}
 }
 
 // operation notes what was asked of the device during a step.
 func (j *judge) operation(step int, o Operation) {
+	if o.Host {
+		j.settled = step
+		return
+	}
 	if !o.Wait {
 		j.recorded[o.Event] = mark{o.Stream, step}
 		return
@@ -138,6 +144,9 @@ func (j *judge) own(page uint64, p piece) int {
 func (j *judge) allows(last, next *owner) bool {
 	if last.freed < 0 {
 		return false
+	}
+	if last.freed <= j.settled {
+		return true
 	}
 	if last.stream != next.stream && !j.hasWaited(next.stream, last.stream, last.freed) {
 		return false

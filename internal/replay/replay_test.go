@@ -89,6 +89,9 @@ func TestJudge(t *testing.T) {
 			1: {{Stream: other, Event: 1}}, 2: {{Stream: 5, Event: 1, Wait: true}}}, 1, "still use"},
 		{"another stream's memory, all waited for", []uint64{0, 0, 2 * mib, 3 * mib}, map[int][]Operation{
 			1: {{Stream: other, Event: 1}, {Stream: 0, Event: 2}}, 2: {{Stream: 5, Event: 1, Wait: true}, {Stream: 5, Event: 2, Wait: true}}}, 0, ""},
+		{"memory freed before the host waited", []uint64{0, 0, 0, 3 * mib}, map[int][]Operation{2: {{Host: true}}}, 1, "which is live"},
+		{"pending memory after the host waited", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{3: {{Host: true}}}, 0, ""},
+		{"pending memory, the host waited before the free", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{0: {{Host: true}}}, 1, "still use"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,11 +17,12 @@ type Allocator interface {
 	Operations(into []Operation) []Operation
 }
 
-// Operation is an event recorded on a stream, or a stream made to wait for an
-// event; a wait is for the event as it was recorded last.
+// Operation is an event recorded on a stream, a stream made to wait for an
+// event, as it was recorded last, or the host waiting for all streams.
 type Operation struct {
 	Stream, Event uint64
 	Wait          bool
+	Host          bool // then nothing else counts
 }
 
 // Placement is where a request was served.

@@ -64,10 +64,13 @@ uint64_t stplan_largest(stplan_device *d) {
   return largest;
 }
 
+/* Who gives memory back has the growth lock: what is under way ends first. */
 void stplan_hold(stplan_device *d, int hold) {
+  pthread_mutex_lock(&d->growth);
   pthread_mutex_lock(&d->lock);
   d->held += hold ? 1 : -1;
   pthread_mutex_unlock(&d->lock);
+  pthread_mutex_unlock(&d->growth);
 }
 
 void stplan_watch(stplan_device *d, stplan_seen *seen, void *context) {

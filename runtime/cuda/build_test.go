@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -40,19 +42,55 @@ func compile(t testing.TB, sanitizer string, tests ...string) string {
 	if out, err := exec.Command(probe + ".out").CombinedOutput(); err != nil {
 		t.Skipf("-fsanitize=%s does not run here: %v: %s", sanitizer, err, out)
 	}
-	sources, err := filepath.Glob("*.c")
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("no C sources: %v", err)
-	}
-	for _, name := range tests {
-		sources = append(sources, filepath.Join("ctest", name))
-	}
 	program := filepath.Join(dir, "test")
-	args := append(append(flags, sources...), "-o", program, "-lpthread", "-ldl", "-lm")
+	args := append(flags, runtimeObject(t, cc, sanitizer, flags))
+	for _, name := range tests {
+		args = append(args, filepath.Join("ctest", name))
+	}
+	args = append(args, "-o", program, "-lpthread", "-ldl", "-lm")
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", cc, strings.Join(args, " "), err, out)
 	}
 	return program
+}
+
+// objects are the runtime's sources compiled, by sanitizer: once for all tests.
+var objects struct {
+	sync.Mutex
+	folder string
+	paths  map[string]string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(objects.folder)
+	os.Exit(code)
+}
+
+func runtimeObject(t testing.TB, cc, sanitizer string, flags []string) string {
+	t.Helper()
+	objects.Lock()
+	defer objects.Unlock()
+	if path := objects.paths[sanitizer]; path != "" {
+		return path
+	}
+	sources, err := filepath.Glob("*.c")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no C sources: %v", err)
+	}
+	if objects.paths == nil {
+		objects.paths = map[string]string{}
+		if objects.folder, err = os.MkdirTemp("", "stplan-objects-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(objects.folder, strconv.Itoa(len(objects.paths))+".o")
+	args := slices.Concat(flags, []string{"-r", "-nostdlib"}, sources, []string{"-o", path})
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", cc, strings.Join(args, " "), err, out)
+	}
+	objects.paths[sanitizer] = path
+	return path
 }
 
 func execute(t *testing.T, program string, args ...string) {

@@ -121,7 +121,7 @@ func (d *Device) Operations(into []Operation) []Operation {
 	for {
 		n := int(C.sp_host_take(&d.prim, &d.taken[0], C.size_t(len(d.taken))))
 		for _, e := range d.taken[:n] {
-			into = append(into, Operation{Stream: uint64(e.stream), Event: uint64(e.event), Wait: e.wait != 0})
+			into = append(into, Operation{Stream: uint64(e.stream), Event: uint64(e.event), Wait: e.wait != 0, Host: e.host != 0})
 		}
 		if n < len(d.taken) {
 			return into

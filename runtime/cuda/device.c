@@ -131,12 +131,13 @@ void sp_device_plan_zone(stplan_device *d, sp_zone zone) {
 
 void sp_device_suspend(stplan_device *d, int suspended) {
   d->suspended = suspended;
+  if (suspended)
+    d->moved_debt = 0; /* the pool begins with what the plan leaves behind, and owes nothing */
   sp_device_plan_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
 }
 
 void sp_device_give_up(stplan_device *d) {
   d->given_up = 1;
-  d->moved_debt = 0; /* the pool begins with what the plan leaves behind, and owes nothing */
   sp_device_suspend(d, 1);
 }
 
@@ -148,10 +149,22 @@ static uint64_t recorded(const stplan_device *d) {
   return d->plan->end == SP_END_REQUESTED ? d->plan->peak_allocated : d->plan->peak_active;
 }
 
+/* ALLOWANCE: a run has allocated as much as the recording had where it lacks no more
+ * than such a share. */
+enum { ALLOWANCE = 100 };
+
+/* follows says whether the run has allocated as much as the recording had by the time
+ * it was where the run is. If not, the plan is of a job that needs more memory. */
+static int follows(const stplan_device *d) {
+  uint64_t peak = d->counters->peak_allocated_bytes;
+  return d->recorded_bytes <= peak + peak / ALLOWANCE;
+}
+
 int sp_device_over(const stplan_device *d, uint64_t taken, uint64_t more, sp_slack slack) {
   const stplan_counters *c = d->counters;
   int fitting = d->watched < SP_WATCH || d->placed_bytes >= d->wanted_bytes / 100 * SP_FITTING;
-  uint64_t most = fitting || slack == SP_SLACK_ENDS || !d->prim.partial ? recorded(d) : 0;
+  int expected = follows(d) && (fitting || slack == SP_SLACK_ENDS);
+  uint64_t most = expected || !d->prim.partial ? recorded(d) : 0;
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)
@@ -177,7 +190,8 @@ stplan_status stplan_share(stplan_device *d, const char *path) {
   if (file < 0)
     return STPLAN_FAILED;
   void *shared = MAP_FAILED;
-  if (ftruncate(file, sizeof(stplan_counters)) == 0)
+  /* With its space taken: a full disk must not end the process at a write. */
+  if (posix_fallocate(file, 0, sizeof(stplan_counters)) == 0)
     shared = mmap(NULL, sizeof(stplan_counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (shared == MAP_FAILED)

@@ -16,9 +16,14 @@
 
 enum { SP_ALIGNMENT = 512 };
 
-/* Blocks up to here are small. Of the thresholds from 8 KiB to 4 MiB this one
- * reserves the least on average over the recordings (docs/results/replay.md). */
-enum { SP_SMALL = 64 << 10 };
+/* Blocks up to here are small. In runs of 40 iterations more mixtures of experts
+ * reserve more than expandable segments would with 64 KiB, 128 KiB and 1 MiB
+ * (docs/results/replay.md). */
+enum { SP_SMALL = 256 << 10 };
+
+/* Memory moves for needs of at least so many bytes, below which a stall costs more
+ * than it saves. Of 3, 20, 32 and 50 MiB this reserves the least over the recordings. */
+#define SP_MOVE_LEAST (UINT64_C(20) << 20)
 
 /* A plan is judged after every so many requests, and fits where so many per cent
  * of the bytes lately asked for could be served in their places. */
@@ -63,7 +68,7 @@ struct stplan_device {
    * that it has a place for, as wanted and as served there. */
   uint64_t watched, wanted_bytes, placed_bytes;
   int suspended, given_up; /* for now; for good */
-  uint64_t lent_bytes;     /* of idle memory of the plan that moved elsewhere lately */
+  uint64_t recorded_bytes; /* the most that the recording had allocated at the steps that the run had (course.h) */
 
   /* What moved and is not repaid yet, in bytes, and how much had been allocated in all
    * when that was reckoned. */
@@ -84,6 +89,10 @@ void sp_device_begin(stplan_device *d);
 /* sp_device_lock_growth takes the growth lock, which comes before the device's.
  * Lets go of the lock. Locked. */
 void sp_device_lock_growth(stplan_device *d);
+
+/* sp_device_served says whether the plan is served: neither suspended nor over.
+ * Locked. */
+int sp_device_served(const stplan_device *d);
 
 /* sp_device_may_take says whether the limit allows so many bytes more. Locked. */
 int sp_device_may_take(const stplan_device *d, uint64_t bytes);
@@ -124,8 +133,9 @@ void sp_device_give_up(stplan_device *d);
 /* sp_device_over says whether more is reserved than a `slack`th above the most that
  * has been allocated, in the recording or here, and the granules that zones begin,
  * with `taken` bytes more reserved and `more` about to be allocated. Without a
- * plan it would be about as much as has been allocated. While the plan does not
- * fit, the recording says nothing of how idle memory is to be used. Locked. */
+ * plan it would be about as much as has been allocated. The recording tells what the
+ * run is going to need only where the run has allocated as much as it had by then;
+ * and how idle memory is to be used, only while the plan fits. Locked. */
 int sp_device_over(const stplan_device *d, uint64_t taken, uint64_t more, sp_slack slack);
 
 /* sp_device_account notes that reserved bytes change. Locked. */

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stplan/stplan/internal/planfile"
 )
 
 // TestRecordedPlanIsServedOnce serves a recorded plan as it was recorded, then
@@ -74,8 +76,7 @@ func TestMarkFindsTheStep(t *testing.T) {
 				d.Mark()
 			}
 		}
-		serve(t, d, prologue)
-		serve(t, d, body)
+		hold(t, d, sizes) // as much as was recorded
 		mark()
 		serve(t, d, body[:300])
 		serve(t, d, []uint64{1, 2, 3}) // and the rest of the step never comes
@@ -157,7 +158,7 @@ func TestIdleMemoryOfThePlanMoves(t *testing.T) {
 	d := open(t, periodic([]uint64{1}, [][]uint64{append(small, large)}, []uint32{1}), Options{})
 	serve(t, d, []uint64{1})
 	pass := func() {
-		for _, at := range serve(t, d, append(small, large)) {
+		for _, at := range hold(t, d, append(small, large)) {
 			if at < 0 {
 				t.Error("a request is off plan")
 			}
@@ -225,28 +226,70 @@ func TestMemoryThatIsLentStopsMoving(t *testing.T) {
 	}
 }
 
-// TestPlanThatIsNotWorthIt keeps so much besides that there is no room for the
-// plan's place in what the recording had allocated: the plan is given up.
+// TestPlanThatIsNotWorthIt frees every second block, so that what is idle lies in
+// pieces that do not move. A place of the plan would have to come on top: the plan is
+// given up.
 func TestPlanThatIsNotWorthIt(t *testing.T) {
-	const mib = 1 << 20
-	plan := recorded([]uint64{100 * mib, 64 * mib, 128 * mib, 64 * mib})
-	plan.PeakAllocated = 200 * mib // fewer bytes than the plan takes
+	const mib, pieces = 1 << 20, 60
+	sizes := make([]uint64, pieces)
+	for i := range sizes {
+		sizes[i] = 3 * mib
+	}
+	plan := recorded(append(sizes, 100*mib, 512))
+	plan.PeakAllocated = pieces * 3 * mib // fewer bytes than the plan takes
 	plan.PeakActive = plan.PeakAllocated
 	d := open(t, plan, Options{})
-	serve(t, d, []uint64{100 * mib})
-	at, _, err := d.Malloc(64*mib, 0)
+	var blocks []uint64
+	for _, n := range sizes {
+		at, source, err := d.Malloc(n, 0)
+		if err != nil || source != FromPlan {
+			t.Fatalf("from %d, %v", source, err)
+		}
+		blocks = append(blocks, at)
+	}
+	for i := 0; i < pieces; i += 2 {
+		if err := d.Free(blocks[i], 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, source, err := d.Malloc(100*mib, 0); err != nil || source == FromPlan {
+		t.Errorf("from %d, %v", source, err)
+	}
+	serve(t, d, []uint64{512})
+	if c := d.Counters(); c.State != Off {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestPlanOfABiggerJob serves a job that asks for what was recorded, in that order, and
+// keeps nothing, where the recording kept all of it: the plan's places would cost many
+// times what the job needs, and the pool alone.
+func TestPlanOfABiggerJob(t *testing.T) {
+	const mib, granule = 1 << 20, 2 << 20
+	var sizes []uint64
+	for i := range uint64(60) {
+		sizes = append(sizes, (40+i)*mib)
+	}
+	reserved := func(d *Device) uint64 {
+		for range 100 {
+			serve(t, d, sizes)
+		}
+		return d.Counters().PeakReserved
+	}
+	options := Options{Capacity: 1 << 40, Granularity: granule, Partial: true}
+	pool, err := Open(nil, 0, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, source, err := d.Malloc(128*mib, 0); err != nil || source == FromPlan {
-		t.Errorf("from %d, %v", source, err)
-	}
-	if err := d.Free(at, 0); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, d, []uint64{64 * mib})
-	if c := d.Counters(); c.State != Off || c.PeakReserved > 202*mib || c.MovedBytes == 0 {
-		t.Errorf("%+v", c)
+	defer pool.Close()
+	least := reserved(pool)
+	for name, plan := range map[string]planfile.Device{
+		"recorded": recorded(sizes), "periodic": periodic(sizes[:30], [][]uint64{sizes[30:]}, []uint32{1}),
+	} {
+		// What zones begin is a granule each.
+		if got := reserved(open(t, plan, options)); got > least+least/100+3*granule {
+			t.Errorf("%s: %d MiB are reserved, the pool alone takes %d", name, got/mib, least/mib)
+		}
 	}
 }
 

@@ -17,12 +17,13 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes) {
   return d->limit == 0 || (reserved <= d->limit && bytes <= d->limit - reserved);
 }
 
-/* extend asks the device, without the lock. Growth lock held. Locked. */
-static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t *addr) {
+/* extend asks the device, without the lock, with `at` 0 for addresses of `room` bytes.
+ * Growth lock held. Locked. */
+static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   if (!sp_device_may_take(d, bytes))
     return 0;
   pthread_mutex_unlock(&d->lock);
-  int failed = d->prim.extend(d->prim.self, at, bytes, addr);
+  int failed = d->prim.extend(d->prim.self, at, bytes, room, addr);
   if (!failed)
     sp_device_see(d, 1, *addr, bytes);
   pthread_mutex_lock(&d->lock);
@@ -105,7 +106,7 @@ static int back(stplan_device *d, uint64_t addr, uint64_t end) {
     if (r->absent) {
       low = addr > low ? addr / d->prim.granularity * d->prim.granularity : low;
       high = least(high, round_up(end, d->prim.granularity));
-      if (!sp_device_nodes(d) || !extend(d, low, high - low, &got))
+      if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, &got))
         return 0;
       sp_arena_back(&d->arena, r, low, high - low);
     }
@@ -119,7 +120,7 @@ static int back(stplan_device *d, uint64_t addr, uint64_t end) {
 /* grow_fresh takes an extent of its own. Growth lock held. Locked. */
 static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
   uint64_t bytes = round_up(need, d->prim.granularity);
-  if (!extend(d, 0, bytes, addr))
+  if (!extend(d, 0, bytes, bytes, addr))
     return 0;
   sp_arena_add(&d->arena, *addr, bytes, zone, 0, SP_FREE);
   return 1;
@@ -131,7 +132,7 @@ static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
   if (end <= from)
     return 1;
   uint64_t bytes = round_up(end - from, d->prim.granularity);
-  if (!extend(d, from, bytes, &addr))
+  if (!extend(d, from, bytes, 0, &addr))
     return 0;
   sp_arena_add(&d->arena, from, bytes, zone, 1, SP_FREE);
   d->end[zone] = from + bytes;
@@ -141,8 +142,29 @@ static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
 /* fill takes what a window misses. Growth lock held. Locked. */
 static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) {
   uint64_t end = w->addr + need;
-  sp_device_make_room(d, round_up(w->missing, d->prim.granularity), w->addr, end);
   return sp_device_nodes(d) && back(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
+}
+
+/* clear makes room for what a window misses, and says how many bytes that is. Growth
+ * lock held. Locked. */
+static uint64_t clear(stplan_device *d, uint64_t need, const window *w) {
+  uint64_t bytes = round_up(w->missing, d->prim.granularity);
+  sp_device_make_room(d, bytes, w->addr, w->addr + need);
+  return bytes;
+}
+
+/* fill_lot gives the zone of small blocks as much at once as is worth moving, from what
+ * is idle elsewhere, if there is as much. What small blocks lack is never worth a stall,
+ * so that they would take new memory, a granule at a time, beside any that is idle. Where
+ * a plan is served it is that which says what moves. Growth lock held. Locked. */
+static int fill_lot(stplan_device *d, sp_zone zone) {
+  const stplan_counters *c = d->counters;
+  window w;
+  if (zone != SP_ZONE_SMALL || sp_device_served(d) || c->reserved_bytes + d->prim.granularity <= c->peak_reserved_bytes ||
+      !find_window(d, zone, SP_MOVE_LEAST, &w))
+    return 0;
+  uint64_t bytes = clear(d, SP_MOVE_LEAST, &w);
+  return c->reserved_bytes + bytes <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
 }
 
 /* grow_by takes so much that `need` bytes fit into the zone. Growth lock held.
@@ -150,9 +172,14 @@ static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) 
 static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
   uint64_t addr;
-  int found = d->prim.partial && find_window(d, zone, need, &w);
-  if (found && fill(d, zone, need, &w))
+  if (d->prim.partial && fill_lot(d, zone))
     return 1;
+  int found = d->prim.partial && find_window(d, zone, need, &w);
+  if (found) {
+    clear(d, need, &w);
+    if (fill(d, zone, need, &w))
+      return 1;
+  }
   if (!found)
     sp_device_make_room(d, round_up(need, d->prim.granularity), 0, 0);
   if (!sp_device_nodes(d) || !grow_fresh(d, zone, need, &addr))
@@ -182,7 +209,7 @@ void sp_device_begin(stplan_device *d) {
   sp_device_lock_growth(d);
   if (!d->begun && sp_device_nodes(d)) {
     uint64_t bytes = d->plan->arena_bytes, first = d->prim.partial ? least(bytes, d->prim.granularity) : bytes;
-    if (bytes > 0 && extend(d, 0, first, &d->plan_base)) {
+    if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, &d->plan_base)) {
       sp_arena_add(&d->arena, d->plan_base, first, SP_ZONE_PLAN, 0, SP_FREE);
       if (first < bytes)
         sp_arena_add(&d->arena, d->plan_base + first, bytes - first, SP_ZONE_PLAN, 1, SP_ABSENT);

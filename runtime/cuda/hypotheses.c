@@ -90,10 +90,12 @@ void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, cons
   raise_grams(h, pointer, recent, prologue);
 }
 
-void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, uint64_t requested) {
   sp_hypothesis *g = suppose(h, at, part, requested);
-  if (g != NULL)
-    g->fork = 1;
+  if (g == NULL)
+    return;
+  g->fork = 1;
+  g->body = body;
 }
 
 void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
@@ -102,20 +104,29 @@ void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
 }
 
 /* distance orders places by how far they are. Requests are left out more often
- * than they are repeated, so a place behind counts for one further ahead. */
-static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t at) {
-  uint64_t from = pointer == SP_NOWHERE ? h->plan->count : pointer;
-  return at >= from ? at - from : (from - at) * (AHEAD / BEHIND);
+ * than they are repeated, so a place behind counts for one further ahead. What comes
+ * after a body's end is ahead, although it is a step of smaller number. */
+static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t at) {
+  if (pointer == SP_NOWHERE)
+    return (h->plan->count - at) * (AHEAD / BEHIND);
+  if (at >= pointer)
+    return at - pointer;
+  uint64_t behind = (pointer - at) * (AHEAD / BEHIND), end = h->plan->parts[part].end;
+  uint64_t seam = sp_sequence_next(h->plan, end - 1, &part);
+  if (seam == SP_NOWHERE || at < seam || at >= h->plan->parts[part].end)
+    return behind;
+  uint64_t ahead = end - pointer + at - seam;
+  return ahead < behind ? ahead : behind;
 }
 
-const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer) {
+const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer, uint64_t part) {
   const sp_hypothesis *best = NULL;
   for (int i = 0; i < h->count; i++) {
     const sp_hypothesis *g = &h->list[i];
-    if (g->fitted < (distance(h, pointer, g->at) <= 2 * AHEAD ? CONFIRMED : CONFIRMED_FAR))
+    if (g->fitted < (distance(h, pointer, part, g->at) <= 2 * AHEAD ? CONFIRMED : CONFIRMED_FAR))
       continue;
     if (best == NULL || g->fitted > best->fitted ||
-        (g->fitted == best->fitted && distance(h, pointer, g->at) < distance(h, pointer, best->at)))
+        (g->fitted == best->fitted && distance(h, pointer, part, g->at) < distance(h, pointer, part, best->at)))
       best = g;
   }
   return best;

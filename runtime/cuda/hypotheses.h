@@ -15,6 +15,7 @@ typedef struct {
   int64_t scale; /* of the last step that has one */
   int fitted;    /* requests that it explains and the pointer did not, in a row */
   int fork;      /* the pointer could have gone there, and took the other way */
+  int body;      /* and it is another body that may have begun */
 } sp_hypothesis;
 
 typedef struct {
@@ -38,15 +39,16 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
  * prologue is one of them only where that is asked for. */
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue);
 
-/* sp_hypotheses_fork takes up the way that the pointer did not go. */
-void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested);
+/* sp_hypotheses_fork takes up the way that the pointer did not go; body says that
+ * it is the beginning of another body. */
+void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, uint64_t requested);
 
 /* sp_hypotheses_discount takes away what the pointer explained as well, the last
  * so many requests. */
 void sp_hypotheses_discount(sp_hypotheses *h, int requests);
 
 /* sp_hypotheses_best is the confirmed one that explains most, of equals the
- * nearest to the pointer; NULL where none is confirmed. */
-const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer);
+ * nearest to the pointer, which is in a part; NULL where none is confirmed. */
+const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer, uint64_t part);
 
 #endif

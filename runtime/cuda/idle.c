@@ -3,24 +3,20 @@
 
 #include "device.h"
 
-/* Memory moves for needs of at least MOVE_LEAST bytes, below which a stall costs
- * more than it saves; from free ranges of which at least three quarters can: what
- * is left beside fits nothing much; and from the rest of one that the need itself
- * takes a part of only where that rest has at least REST_LEAST. Of needs from 3, 20,
- * 32 and 50 MiB, shares of 3/4, 7/8 and 15/16 and rests from 32, 64 and 128 MiB these
- * reserve the least over the recordings; others were not tried. */
-#define MOVE_LEAST (UINT64_C(20) << 20)
+/* Memory moves from free ranges of which at least three quarters can: what is left
+ * beside fits nothing much; and from the rest of one that the need itself takes a part
+ * of only where that rest has at least REST_LEAST. Of shares of 3/4, 7/8 and 15/16 and
+ * rests from 32, 64 and 128 MiB these reserve the least over the recordings; others
+ * were not tried. */
 #define REST_LEAST (UINT64_C(64) << 20)
 
-/* Bytes that move are owed, up to a CREDITth of the most that has been reserved, and a
- * byte is repaid for every REPAID that are allocated. Beyond that memory is added:
- * without a bound a run that repeats moves as much in every iteration, for ever, where
- * a little more memory would do. docs/runtime.md says why these. */
-enum { CREDIT = 2, REPAID = 1000 };
-
-/* A plan of which more than a LENTth moves elsewhere, over about the last 4,096
- * requests, does not fit this run. */
-enum { LENT = 4 };
+/* Bytes that move are owed, up to a CREDITth of the most that has been reserved and, for
+ * each byte that would lie idle at the peak, IDLE more: the more a run has beyond what
+ * it allocates, the longer memory moves before it has more. A byte is repaid for every
+ * REPAID that are allocated. Beyond that memory is added: without a bound a run that
+ * repeats moves as much in every iteration, for ever, where a little more memory would
+ * do. docs/runtime.md says why these. */
+enum { CREDIT = 2, IDLE = 32, REPAID = 1000 };
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 static uint64_t round_down(uint64_t n, uint64_t to) { return n / to * to; }
@@ -143,42 +139,47 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
   }
 }
 
+int sp_device_served(const stplan_device *d) {
+  return d->plan != NULL && !d->suspended && d->counters->state != STPLAN_ENDED;
+}
+
 /* dear says whether the plan is served and takes more than it is worth, with `taken`
  * bytes more reserved, or less. Locked. */
 static int dear(const stplan_device *d, uint64_t taken, uint64_t more, sp_slack slack) {
-  return d->plan != NULL && !d->suspended && d->counters->state != STPLAN_ENDED && sp_device_over(d, taken, more, slack);
+  return sp_device_served(d) && sp_device_over(d, taken, more, slack);
 }
 
 /* chain_plan chains what moves from the plan's memory to make room for `bytes`:
- * idle parts, that come back when their place is asked for; or any part, as the
- * plan ends here. 0 where it does. Locked. */
+ * idle parts, that come back when their place is asked for; or, where that is not
+ * enough and more would be reserved than the plan is worth, any part, as the plan ends
+ * here. 0 where it does. Locked. */
 static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
-  uint64_t before = *found;
   chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
-  d->lent_bytes += *found - before;
-  if (!dear(d, bytes - *found, bytes, SP_SLACK_ENDS) && d->lent_bytes <= d->plan->arena_bytes / LENT)
+  if (*found >= bytes || !dear(d, bytes - *found, bytes, SP_SLACK_ENDS))
     return 1;
   sp_device_give_up(d);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, list, found);
   return 0;
 }
 
-/* affordable says whether the run may move more, with what it owes for bytes that moved
- * before, less what it has repaid since. Locked. */
-static int affordable(stplan_device *d) {
-  uint64_t allocated = d->counters->allocation_bytes, repaid = (allocated - d->repaid_at) / REPAID;
+/* affordable says whether the run may move more rather than reserve `bytes` more, with
+ * what it owes for bytes that moved before, less what it has repaid since. Locked. */
+static int affordable(stplan_device *d, uint64_t bytes) {
+  const stplan_counters *c = d->counters;
+  uint64_t repaid = (c->allocation_bytes - d->repaid_at) / REPAID, total = c->reserved_bytes + bytes;
+  uint64_t idle = total > c->peak_allocated_bytes ? total - c->peak_allocated_bytes : 0;
   d->moved_debt -= repaid < d->moved_debt ? repaid : d->moved_debt;
-  d->repaid_at = allocated;
-  return d->moved_debt <= d->counters->peak_reserved_bytes / CREDIT;
+  d->repaid_at = c->allocation_bytes;
+  return d->moved_debt <= c->peak_reserved_bytes / CREDIT + idle * IDLE;
 }
 
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
   stplan_counters *c = d->counters;
-  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < MOVE_LEAST;
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
   int may_take = sp_device_may_take(d, bytes);
   if (fits && may_take && !dear(d, bytes, bytes, SP_SLACK_LENDS))
     return 1;
-  int spent = may_take && !affordable(d);
+  int spent = may_take && !affordable(d, bytes);
   if (spent && !dear(d, bytes, bytes, SP_SLACK_ENDS))
     return 1;
   if (spent)
@@ -189,7 +190,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
   int served = !spent && (!dear(d, bytes - found, bytes, SP_SLACK_LENDS) || chain_plan(d, bytes, low, high, &list, &found));
   uint64_t moved = withdraw(d, list);
-  c->moved_bytes += moved;
+  d->counters->moved_bytes += moved; /* which may be shared by now */
   d->moved_debt += moved;
   return served;
 }

@@ -7,7 +7,6 @@
 
 enum {
   SETTLED = 64,  /* times in a row that the pointer fits before hypotheses are forgotten */
-  SKIPPED = 256, /* steps whose places are vacant when the pointer skips them, at most */
   ASTRAY = 256,  /* requests without a place after which the program may have begun anew */
   PATIENT = 32,  /* requests without a place, one after the other, that are each looked for */
   SELDOM = 64,   /* later it is one of up to so many */
@@ -26,7 +25,8 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
-  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL) {
+  m->course = sp_course_make(&m->plan, plan);
+  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->course == NULL) {
     sp_matcher_free(m);
     return NULL;
   }
@@ -48,15 +48,8 @@ void sp_matcher_free(sp_matcher *m) {
   free(m->bound);
   free(m->is_bound);
   free(m->anchors);
+  free(m->course);
   free(m);
-}
-
-/* skip notes that the steps from the pointer up to a place do not come. */
-static void skip(sp_matcher *m, const sp_way *w) {
-  if (w->part != m->part || w->at < m->at || w->at - m->at > SKIPPED)
-    return;
-  for (uint64_t i = m->at; i < w->at; i++)
-    sp_vacancies_add(&m->vacant, &m->plan, i, m->part, m->at, m->pass);
 }
 
 /* take answers with a step. */
@@ -74,8 +67,10 @@ static void take(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match 
   answer->jumped = w->jumped;
   answer->step = w->at;
   answer->placed = step->placed && !w->unsure;
+  answer->stray = !step->placed;
   answer->offset = step->offset;
   answer->size = step->size;
+  answer->allocated = m->course[w->at];
   m->adrift = 0;
   m->lost = 0;
   m->fitted++;
@@ -83,7 +78,6 @@ static void take(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match 
 
 /* serve takes a step and moves the pointer behind it. */
 static void serve(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match *answer) {
-  skip(m, w);
   take(m, w, stream, answer);
   m->part = w->part;
   m->at = sp_sequence_next(&m->plan, w->at, &m->part);
@@ -108,7 +102,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   m->adrift = 1;
   m->fitted = 0;
   m->missed++;
-  const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at);
+  const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
   if (best != NULL)
     serve(m, &(sp_way){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
   else if (looks(m))
@@ -151,32 +145,21 @@ void sp_matcher_placed(sp_matcher *m, uint64_t step) {
 }
 
 void sp_matcher_freed(sp_matcher *m, uint64_t step) {
-  uint64_t end = sp_step_at(m, step)->end, part = sp_sequence_part(&m->plan, step);
-  if (m->at == SP_NOWHERE)
-    return;
-  if (part == m->part || sp_step_at(m, step)->stays)
-    sp_vacancies_add(&m->vacant, &m->plan, step, part, m->at, m->pass);
-  if (end != SP_NOWHERE)
+  uint64_t end = sp_step_at(m, step)->end;
+  if (m->at != SP_NOWHERE && end != SP_NOWHERE)
     sp_frees_note(&m->frees, end, m->at, m->pass);
 }
 
-int sp_matcher_vacant(const sp_matcher *m, uint64_t step, uint64_t need, int *cursor, uint64_t *offset) {
-  return sp_vacancies_find(&m->vacant, need, sp_step_at(m, step)->end, m->pass, cursor, offset);
+int sp_matcher_lasting(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_vacancy *v) {
+  uint64_t end = sp_step_at(m, step)->end;
+  if (end == SP_NOWHERE)
+    return 0;
+  *v = (sp_vacancy){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
+  return 1;
 }
 
-int sp_matcher_needs(const sp_matcher *m, uint64_t offset, uint64_t size, int steps) {
-  uint64_t at = m->at, part = m->part, left = (uint64_t)steps;
-  while (left > 0 && at != SP_NOWHERE) {
-    uint64_t end = m->plan.parts[part].end;
-    if (end - at > left)
-      end = at + left;
-    left -= end - at;
-    for (const sp_step *s = &m->plan.steps[at]; s < &m->plan.steps[end]; s++)
-      if (s->offset < offset + size && offset < s->offset + s->size)
-        return 1;
-    at = sp_sequence_next(&m->plan, end - 1, &part);
-  }
-  return 0;
+void sp_matcher_passing(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_vacancy *v) {
+  *v = (sp_vacancy){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
 }
 
 void sp_matcher_mark(sp_matcher *m) {

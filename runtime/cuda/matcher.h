@@ -25,6 +25,7 @@
 #define STPLAN_MATCHER_H
 
 #include "plan.h"
+#include "vacancy.h"
 
 typedef struct sp_matcher sp_matcher;
 
@@ -32,8 +33,10 @@ typedef struct sp_matcher sp_matcher;
 typedef struct {
   uint64_t step;         /* of the plan, where matched */
   uint64_t offset, size; /* its place, where placed */
+  uint64_t allocated;    /* what the recording had allocated behind it (course.h), where matched */
   int matched;           /* it is in the plan's sequence */
   int placed;            /* the plan has a place for it */
+  int stray;             /* it is matched, and outlives all that the plan lays out */
   int drifted;           /* the run left the sequence here */
   int jumped;            /* it was found elsewhere in the sequence */
   int body;              /* the pointer is in the steady state */
@@ -53,15 +56,13 @@ sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream
 void sp_matcher_placed(sp_matcher *m, uint64_t step);
 void sp_matcher_freed(sp_matcher *m, uint64_t step);
 
-/* sp_matcher_vacant finds another place for a step whose own is taken: `need`
- * bytes of one that the plan keeps for a step that did not come, or whose block
- * is gone already, for as long as this step lives. The caller begins with 0 in
- * *cursor, and asks again where the bytes are not free after all. 0 at the end. */
-int sp_matcher_vacant(const sp_matcher *m, uint64_t step, uint64_t need, int *cursor, uint64_t *offset);
+/* sp_matcher_lasting begins a search for bytes of the plan that no step needs while
+ * this one lives, whose own place is taken. 0 where the plan does not know how long
+ * that is. */
+int sp_matcher_lasting(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_vacancy *v);
 
-/* sp_matcher_needs says whether one of the next `steps` steps has bytes of
- * [offset, offset+size). */
-int sp_matcher_needs(const sp_matcher *m, uint64_t offset, uint64_t size, int steps);
+/* sp_matcher_passing begins one for bytes that none of the next `steps` steps needs. */
+void sp_matcher_passing(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_vacancy *v);
 
 /* sp_matcher_mark says that a step of the program begins. Where one began while
  * the run was in step is where one is expected to begin again. */

@@ -3,11 +3,11 @@
 #ifndef STPLAN_MATCHER_STATE_H
 #define STPLAN_MATCHER_STATE_H
 
+#include "course.h"
 #include "frees.h"
 #include "hypotheses.h"
 #include "matcher.h"
 #include "sequence.h"
-#include "vacancy.h"
 
 /* One, of shares; and of those, how often scales have to agree to decide anything. */
 enum { SP_ONE = 1024, SP_LENGTH = SP_ONE / 10 * 9 };
@@ -25,6 +25,7 @@ typedef struct {
 
 struct sp_matcher {
   sp_sequence plan;
+  uint64_t *course;
   uint64_t at; /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;
   uint64_t pass; /* parts that the pointer has left */
@@ -42,8 +43,7 @@ struct sp_matcher {
   stplan_stream *bound; /* the run's stream for each of the plan's */
   uint8_t *is_bound;
   uint64_t *anchors; /* of each part: the step where a mark is expected, SP_NOWHERE before one is known */
-  sp_hypotheses others;
-  sp_vacancies vacant; /* after what every request looks at: that is few lines of the cache */
+  sp_hypotheses others; /* after what every request looks at: that is few lines of the cache */
 };
 
 static inline const sp_step *sp_step_at(const sp_matcher *m, uint64_t at) { return &m->plan.steps[at]; }

@@ -39,7 +39,7 @@ type modelGuess struct {
 	at, fitted int
 	scale      float64
 	scaled     bool
-	fork       bool
+	fork, body bool // another way was taken there; another body may have begun there
 }
 
 type doubtKind int
@@ -227,6 +227,21 @@ func (m *matchModel) free(step int) {
 	}
 }
 
+// inTheWay is a step that needs bytes of [offset, offset+size) while the given one
+// lives, or the step itself where the plan does not know how long that is; nowhere
+// where there is none.
+func (m *matchModel) inTheWay(step int, offset, size int64) int {
+	if m.steps[step].end == nowhere {
+		return step
+	}
+	for k := step + 1; k < m.steps[step].end; k++ {
+		if s := &m.steps[k]; s.offset < offset+size && offset < s.offset+int64(up(s.most)) {
+			return k
+		}
+	}
+	return nowhere
+}
+
 // ahead is the last step, one or two ahead, that a free belongs to; it also counts
 // the frees' merits.
 func (m *matchModel) ahead() int {
@@ -298,6 +313,10 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 			return at, false, false
 		}
 	}
+	if at = m.otherBody(n, stream); at != nowhere && !fit && !m.adrift {
+		m.noteBodies(at, n, stream)
+		return at, false, false
+	}
 	after := m.next(m.at)
 	if before == otherScale && after != nowhere && (m.steps[after].fits(n) || m.steps[after].mayFit(n)) {
 		if scale, ok := m.steps[after].scale(n); ok && m.agree(scale, true, m.doubtedScale, true) {
@@ -353,6 +372,9 @@ func (m *matchModel) beyond(n, stream uint64) int {
 
 func (m *matchModel) choose(n, stream uint64) int {
 	at, other := m.at, m.beyond(n, stream)
+	if m.begins() {
+		m.noteBodies(m.at, n, stream)
+	}
 	if other == nowhere {
 		return at
 	}
@@ -361,15 +383,39 @@ func (m *matchModel) choose(n, stream uint64) int {
 	}
 	m.fitted = 0
 	if i := m.suppose(other, n); i >= 0 {
-		m.guesses[i].fork = true
+		m.guesses[i].fork, m.guesses[i].body = true, false
 	}
 	return at
+}
+
+func (m *matchModel) begins() bool { return m.part() > 0 && m.at == m.first[m.part()] }
+
+// otherBody is the beginning of the first body that fits, at that of another.
+func (m *matchModel) otherBody(n, stream uint64) int {
+	for part := 1; part < len(m.follower) && m.begins(); part++ {
+		if m.fits(m.first[part], n, stream) {
+			return m.first[part]
+		}
+	}
+	return nowhere
+}
+
+// noteBodies remembers the bodies that may begin instead of the one at a step.
+func (m *matchModel) noteBodies(at int, n, stream uint64) {
+	for part := 1; part < len(m.follower); part++ {
+		if first := m.first[part]; first != at && m.fits(first, n, stream) {
+			m.fitted = 0
+			if i := m.suppose(first, n); i >= 0 {
+				m.guesses[i].fork, m.guesses[i].body = true, true
+			}
+		}
+	}
 }
 
 func (m *matchModel) fork() int {
 	at, most := nowhere, 1
 	for _, g := range m.guesses {
-		if g.fork && g.fitted > most && m.steps[g.at].part == m.part() && m.dueAt(g.at) == 0 {
+		if g.fork && g.fitted > most && (g.body || m.steps[g.at].part == m.part()) && m.dueAt(g.at) == 0 {
 			at, most = g.at, g.fitted
 		}
 	}
@@ -451,7 +497,13 @@ func (m *matchModel) distance(at int) int {
 	if at >= m.at {
 		return at - m.at
 	}
-	return 8 * (m.at - at)
+	d := 8 * (m.at - at)
+	// Or beyond the seam.
+	end := m.first[m.part()+1]
+	if seam := m.next(end - 1); seam != nowhere && at >= seam && at < m.first[m.steps[seam].part+1] {
+		d = min(d, end-m.at+at-seam)
+	}
+	return d
 }
 
 func (m *matchModel) suppose(at int, n uint64) int {

@@ -159,7 +159,7 @@ static amount in_units(uint64_t bytes) {
 static void fail(stplan_device *d, int device, size_t size, stplan_status status) {
   char message[MESSAGE];
   if (status == STPLAN_BAD_STREAM) {
-    snprintf(message, sizeof message, "stplan: more than %d streams use memory of cuda:%d; without the shim no more are served", SP_STREAMS, device);
+    snprintf(message, sizeof message, "stplan: more than %d streams use memory of cuda:%d, or one of another device; without the shim no more are served", SP_STREAMS, device);
     throw(SP_THROW_ERROR, message);
     return;
   }

@@ -26,14 +26,16 @@ typedef struct sp_prim {
 
   /* extend obtains `bytes`, a multiple of 512, of device memory, also while
    * graphs are captured; what a device has to give beyond that to the next
-   * granule comes and goes with them. With `at` 0 they lie anywhere, with room
-   * behind them for all the memory that the device has. Otherwise they begin at
-   * `at`, the start of a granule in such room that has none, where some other of
-   * its granules has; it is refused elsewhere. Fails where the device has no
-   * memory left. */
-  int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t *addr);
+   * granule comes and goes with them. With `at` 0 they lie anywhere, in a room of
+   * addresses for all the memory that the device has, and for `room` bytes at
+   * least. Otherwise they begin at `at`, the start of a granule in such a room that
+   * has none, where some other of its granules has; it is refused elsewhere, and so
+   * at the end of a room: no two touch. Fails where the device has no memory left.
+   * room counts only with `at` 0, and only where `partial` is set. */
+  int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 
-  /* give_back returns memory that no stream uses any more. */
+  /* give_back returns memory that no stream uses any more. A granule that the
+   * device does not take is lost to both, unless it takes none: then it fails. */
   int (*give_back)(void *self, uint64_t addr, uint64_t bytes);
 
   /* synchronize returns when the device is done with all that was enqueued. */

@@ -76,7 +76,10 @@ typedef struct {
   FUNCTIONS(DECLARE)
 } driver;
 
-/* A region is a range of addresses that memory is mapped into. Each granule is memory of its own, so that any can be given back. */
+/* A region is a range of addresses that memory is mapped into. Each granule is memory
+ * of its own, so that any can be given back. One behind the last is reserved and never
+ * used: where one region ends no other begins, so that an address tells which is
+ * meant. */
 typedef struct region {
   struct region *next;
   uint64_t start, end;
@@ -110,7 +113,7 @@ static inline int sp_cuda_leave(const cuda *c, int failed) {
 }
 
 /* The memory functions of sp_prim, and the end of them. */
-int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr);
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
 int sp_cuda_export_granule(void *self, uint64_t addr, int *file);

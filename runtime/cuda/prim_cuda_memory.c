@@ -3,12 +3,14 @@
 
 #include "prim_cuda_driver.h"
 
-/* unmap_granules undoes map_granules for the first bytes of a range. */
-static int unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
-  int failed = 0;
+/* unmap_granules undoes map_granules for the first bytes of a range, and returns how
+ * many of them the driver has taken. */
+static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
+  uint64_t taken = 0;
   for (uint64_t at = 0; at < bytes; at += c->granularity)
-    failed |= c->cu.unmap(addr + at, c->granularity) != CU_SUCCESS;
-  return failed;
+    if (c->cu.unmap(addr + at, c->granularity) == CU_SUCCESS)
+      taken += c->granularity;
+  return taken;
 }
 
 /* map_granules backs [addr, addr+bytes). The handle of each granule is released
@@ -32,13 +34,16 @@ static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
   return failed;
 }
 
+/* granules is what so many bytes take of virtual memory. */
+static uint64_t granules(const cuda *c, uint64_t bytes) { return (bytes + c->granularity - 1) / c->granularity * c->granularity; }
+
 /* reserve is a new region, whose memory begins where it does. NULL where there is
  * none. Locked. */
 static region *reserve(cuda *c, uint64_t bytes) {
-  uint64_t span = (2 * (c->total > bytes ? c->total : bytes) / c->granularity + 1) * c->granularity;
+  uint64_t span = granules(c, 2 * c->total > bytes ? 2 * c->total : bytes);
   region *r = calloc(1, sizeof *r);
   cu_address start;
-  if (r == NULL || c->cu.address_reserve(&start, span, 0, 0, 0) != CU_SUCCESS) {
+  if (r == NULL || c->cu.address_reserve(&start, span + c->granularity, 0, 0, 0) != CU_SUCCESS) {
     free(r);
     return NULL;
   }
@@ -47,11 +52,11 @@ static region *reserve(cuda *c, uint64_t bytes) {
   return r;
 }
 
-/* room takes up the address for so many bytes: `at`, in the region that it lies in,
- * or the start of a new one. 0 where there is none. */
-static uint64_t room(cuda *c, uint64_t at, uint64_t bytes) {
+/* place takes up the address for so many bytes: `at`, in the region that it lies in,
+ * or the start of a new one of `room` bytes at least. 0 where there is none. */
+static uint64_t place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
   pthread_mutex_lock(&c->lock);
-  region *r = at == 0 ? reserve(c, bytes) : c->regions;
+  region *r = at == 0 ? reserve(c, room) : c->regions;
   while (at != 0 && r != NULL && (at < r->start || at >= r->end || bytes > r->end - at))
     r = r->next;
   if (r != NULL) {
@@ -62,8 +67,11 @@ static uint64_t room(cuda *c, uint64_t at, uint64_t bytes) {
   return r == NULL ? 0 : at;
 }
 
-/* granules is what so many bytes take of virtual memory. */
-static uint64_t granules(const cuda *c, uint64_t bytes) { return (bytes + c->granularity - 1) / c->granularity * c->granularity; }
+/* release gives a region's addresses up. Locked, or nobody else uses it. */
+static void release(const cuda *c, region *r) {
+  c->cu.address_free(r->start, r->end - r->start + c->granularity);
+  free(r);
+}
 
 /* vacate takes bytes off the region that holds addr, and gives it up where it has
  * none left. */
@@ -75,8 +83,7 @@ static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
   region *r = *link;
   if (r != NULL && (r->mapped -= bytes) == 0) {
     *link = r->next;
-    c->cu.address_free(r->start, r->end - r->start);
-    free(r);
+    release(c, r);
   }
   pthread_mutex_unlock(&c->lock);
 }
@@ -102,14 +109,14 @@ static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr
   return 0;
 }
 
-static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr) {
+static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   /* Granules are taken one by one, so what the device cannot give as a whole is
    * not begun: others would find it without memory meanwhile. */
   size_t available, total;
   bytes = granules(c, bytes);
   if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
     return 1;
-  uint64_t start = room(c, at, bytes);
+  uint64_t start = place(c, at, bytes, room);
   if (start == 0)
     return 1;
   if (map_granules(c, start, bytes)) {
@@ -120,12 +127,12 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr) {
   return 0;
 }
 
-int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr) {
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   cuda *c = self;
   int mode;
   if (!begin(c, &mode))
     return 1;
-  return end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, addr) : take_plain(c, at, bytes, addr));
+  return end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, addr) : take_plain(c, at, bytes, addr));
 }
 
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
@@ -134,10 +141,9 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   if (!begin(c, &mode))
     return 1;
   if (c->is_virtual) {
-    bytes = granules(c, bytes);
-    failed = unmap_granules(c, addr, bytes);
-    if (!failed)
-      vacate(c, addr, bytes);
+    uint64_t taken = unmap_granules(c, addr, granules(c, bytes));
+    failed = taken == 0;
+    vacate(c, addr, taken);
   } else {
     failed = c->cu.mem_free(addr) != CU_SUCCESS;
   }
@@ -201,7 +207,6 @@ void sp_cuda_drop_regions(cuda *c) {
   while (c->regions != NULL) {
     region *r = c->regions;
     c->regions = r->next;
-    c->cu.address_free(r->start, r->end - r->start);
-    free(r);
+    release(c, r);
   }
 }

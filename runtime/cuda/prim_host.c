@@ -3,13 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { REGIONS = 8 };
-
 typedef struct {
   sp_host_options options;
   pthread_mutex_t lock; /* everything below */
   uint64_t next;        /* address of the next separate extent */
-  uint64_t mapped[REGIONS]; /* bytes in each range that memory can grow in */
+  uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
   uint64_t given;
   uint64_t events;
   uint64_t captured; /* the stream */
@@ -19,14 +17,13 @@ typedef struct {
 } host;
 
 /* region is the index of the one that an address lies in. */
-static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (2 * h->options.capacity); }
+static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
 
 /* place finds the address for so many bytes: `at`, where its region holds memory,
- * the next of separate extents, or the first region that holds nothing. Regions
- * have room for twice the memory there is, and lie side by side. 0 where there is
- * none. Locked. */
-static uint64_t place(host *h, uint64_t at, uint64_t bytes) {
-  uint64_t span = 2 * h->options.capacity, i = 0;
+ * the next of separate extents, or the first region that holds nothing. 0 where
+ * there is none. Locked. */
+static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
+  uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, usable = span - h->options.granularity;
   if (!h->options.partial) {
     /* Separate extents do not touch, so that nobody can count on it. */
     at = at != 0 ? 0 : h->next;
@@ -35,12 +32,13 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes) {
   }
   if (at != 0) {
     i = region(h, at);
-    if (i >= REGIONS || h->mapped[i] == 0 || bytes > h->options.base + (i + 1) * span - at)
+    uint64_t behind = at - h->options.base - i * span;
+    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || behind > usable || bytes > usable - behind)
       return 0;
   } else {
-    while (i < REGIONS && h->mapped[i] != 0)
+    while (i < SP_HOST_REGIONS && h->mapped[i] != 0)
       i++;
-    if (i == REGIONS)
+    if (i == SP_HOST_REGIONS || room > usable)
       return 0;
     at = h->options.base + i * span;
   }
@@ -48,10 +46,10 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes) {
   return at;
 }
 
-static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t *addr) {
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  uint64_t found = bytes <= h->options.capacity - h->given ? place(h, at, bytes) : 0;
+  uint64_t found = bytes <= h->options.capacity - h->given ? place(h, at, bytes, room) : 0;
   if (found != 0) {
     h->given += bytes;
     *addr = found;
@@ -70,11 +68,6 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
     h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
   return !ours;
-}
-
-static int synchronize(void *self) {
-  (void)self;
-  return 0;
 }
 
 static int event_create(void *self, void **event) {
@@ -122,6 +115,14 @@ static int stream_wait(void *self, uint64_t stream, void *event) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
   int failed = note(h, (sp_host_entry){.stream = stream, .event = *(uint64_t *)event, .wait = 1});
+  pthread_mutex_unlock(&h->lock);
+  return failed;
+}
+
+static int synchronize(void *self) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int failed = note(h, (sp_host_entry){.host = 1});
   pthread_mutex_unlock(&h->lock);
   return failed;
 }

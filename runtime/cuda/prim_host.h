@@ -5,6 +5,10 @@
 
 #include "prim.h"
 
+/* Where memory grows in place it lies in regions side by side: so many, each with
+ * addresses for so many times the capacity, less a granule. */
+enum { SP_HOST_REGIONS = 8, SP_HOST_SPAN = 4 };
+
 typedef struct {
   uint64_t base;        /* address of the first byte */
   uint64_t capacity;    /* bytes that the device has */
@@ -21,11 +25,13 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim);
 /* sp_host_drop closes primitives that no device object came to own. */
 void sp_host_drop(const sp_prim *prim);
 
-/* What was asked of the device: an event recorded, or a wait for one. */
+/* What was asked of the device: an event recorded, a wait for one, or that the host
+ * waits until all is done. */
 typedef struct {
   uint64_t stream;
   uint64_t event; /* numbered from 0 in the order of their making */
   int wait;       /* 0: recorded */
+  int host;       /* the host waits, for everything: there is no stream and no event */
 } sp_host_entry;
 
 /* sp_host_take moves up to `most` entries, oldest first, out of the log, and

@@ -63,8 +63,10 @@ static stplan_status start(stplan_opener *open, const stplan_settings *settings,
     snprintf(error, size, "no memory");
     return STPLAN_FAILED;
   }
-  stplan_status status = settings->plan == NULL ? STPLAN_OK : stplan_plan_open(settings->plan, &plan, error, size);
+  char wrong[256];
+  stplan_status status = settings->plan == NULL ? STPLAN_OK : stplan_plan_open(settings->plan, &plan, wrong, sizeof wrong);
   if (status != STPLAN_OK) {
+    snprintf(error, size, "%s: %s", settings->plan, wrong);
     free(counters);
     counters = NULL;
     return status;

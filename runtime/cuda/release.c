@@ -36,11 +36,8 @@ static void record_leave(stplan_device *d, const sp_range *r) {
       count++;
   pthread_mutex_unlock(&d->lock);
   int done[SP_STREAMS];
-  for (int i = 0; i < count; i++) {
-    const sp_stream *s = d->streams.list[needs[i].on];
-    done[i] = !d->prim.capturing(d->prim.self, s->handle) &&
-              d->prim.event_record(d->prim.self, s->marks[needs[i].mark].event, s->handle) == 0;
-  }
+  for (int i = 0; i < count; i++)
+    done[i] = sp_streams_record(&d->streams, &d->prim, &needs[i]);
   pthread_mutex_lock(&d->lock);
   for (int i = 0; i < count; i++) {
     sp_streams_settle(&d->streams, -1, &needs[i], 1, done[i]);

@@ -3,9 +3,9 @@
 
 #include "device.h"
 
-/* Requests off plan look at so many gaps of the plan's memory, and so many of
- * its next steps must not need one. */
-enum { CANDIDATES = 4, SOON = 2048 };
+/* Requests off plan get memory of the plan that so many of its next steps do not
+ * need. Whoever looks for memory there may look at so many steps altogether. */
+enum { SOON = 2048, LOOKS = 8192 };
 
 /* A plan is suspended where it could serve less than so many per cent of the bytes
  * asked for, and resumed at so many. */
@@ -16,9 +16,11 @@ typedef struct {
   uint64_t need; /* aligned bytes */
   uint64_t planned; /* the plan's address, where has_plan */
   uint64_t step;    /* the plan's, where has_plan */
+  uint64_t recorded; /* what the recording had allocated here, 0 where unknown */
   int has_plan;
+  int stray; /* it lives longer than the plan can tell */
   int home;  /* it has the step's own place */
-  int moved; /* it has another one's, which is vacant */
+  int moved; /* it has other memory of the plan, which is vacant */
   int backed; /* memory was taken for what is absent there, or there was none */
   sp_zone zone;
   int stream;
@@ -26,20 +28,37 @@ typedef struct {
   stplan_source source;
 } request;
 
+/* vacant is the smallest free range of the plan's memory that has bytes which the
+ * plan does not need meanwhile, from *addr on, or NULL. */
+static sp_range *vacant(const stplan_device *d, sp_vacancy *v, uint64_t *addr) {
+  sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], v->need, 0);
+  for (; gap != NULL && v->looks > 0; gap = sp_arena_larger(gap)) {
+    uint64_t offset = gap->addr - d->plan_base;
+    if (sp_vacancy_find(v, &offset, offset + gap->size)) {
+      *addr = d->plan_base + offset;
+      return gap;
+    }
+  }
+  return NULL;
+}
+
 /* settle is a free range of the plan's memory for a request that is not planned
- * there, or NULL. One that no step needs soon will do; any, where the device
- * would otherwise have to give more than the plan is worth. */
-static sp_range *settle(const stplan_device *d, const request *q) {
+ * there, from *addr on, or NULL. One that no step needs soon will do, but not for a
+ * stray, which would be there later too; any, where the device would otherwise have to
+ * give more than the plan is worth. */
+static sp_range *settle(const stplan_device *d, const request *q, uint64_t *addr) {
   if (d->counters->state != STPLAN_PROLOGUE && d->counters->state != STPLAN_BODY)
     return NULL;
-  sp_range *first = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
-  sp_range *gap = first;
-  for (int i = 0; i < CANDIDATES && gap != NULL; i++) {
-    if (!sp_matcher_needs(d->matcher, gap->addr - d->plan_base, q->need, SOON))
-      return gap;
-    gap = sp_arena_larger(gap);
+  sp_vacancy v;
+  sp_range *gap = NULL;
+  sp_matcher_passing(d->matcher, SOON, q->need, LOOKS, &v);
+  if (!q->stray)
+    gap = vacant(d, &v, addr);
+  if (gap == NULL && sp_device_over(d, q->need, q->need, SP_SLACK_LENDS)) {
+    gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
+    *addr = gap == NULL ? 0 : gap->addr;
   }
-  return first != NULL && sp_device_over(d, q->need, q->need, SP_SLACK_LENDS) ? first : NULL;
+  return gap;
 }
 
 /* absent says whether the request's place is free but lacks memory, and nobody
@@ -48,45 +67,35 @@ static int absent(const stplan_device *d, const request *q) {
   return q->has_plan && !q->backed && sp_arena_absent(&d->arena, q->planned, q->need) != NULL;
 }
 
-/* other_place is a free range that holds a vacant place of the plan for a step
- * whose own is taken, or NULL. */
-static sp_range *other_place(const stplan_device *d, request *q) {
-  uint64_t offset;
-  for (int cursor = 0; sp_matcher_vacant(d->matcher, q->step, q->need, &cursor, &offset);) {
-    q->planned = d->plan_base + offset;
-    sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
-    if (gap != NULL)
-      return gap;
-  }
-  return NULL;
-}
-
 /* choose takes a free range for the request, or NULL where none fits. Locked. */
 static sp_range *choose(stplan_device *d, request *q) {
   q->home = q->moved = 0;
   if (q->has_plan) {
     q->has_plan = 0; /* one try: a place that is taken now is not waited for */
     sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
-    if (gap != NULL) {
-      q->source = STPLAN_FROM_PLAN;
-      q->home = 1;
-      return sp_arena_take(&d->arena, gap, q->planned, q->need);
+    q->home = gap != NULL;
+    if (gap == NULL) {
+      sp_vacancy v;
+      d->counters->clashes++;
+      if (sp_matcher_lasting(d->matcher, q->step, q->need, LOOKS, &v))
+        gap = vacant(d, &v, &q->planned);
+      q->moved = gap != NULL;
     }
-    d->counters->clashes++;
-    gap = other_place(d, q);
     if (gap != NULL) {
       q->source = STPLAN_FROM_PLAN;
-      q->moved = 1;
       return sp_arena_take(&d->arena, gap, q->planned, q->need);
     }
   }
+  uint64_t addr;
   sp_range *gap = sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
-  if (gap == NULL)
-    gap = settle(d, q);
+  if (gap != NULL)
+    addr = gap->addr;
+  else
+    gap = settle(d, q, &addr);
   if (gap == NULL)
     return NULL;
   q->source = q->grown ? STPLAN_FROM_GROW : STPLAN_FROM_GAP;
-  return sp_arena_take(&d->arena, gap, gap->addr, q->need);
+  return sp_arena_take(&d->arena, gap, addr, q->need);
 }
 
 /* order makes the request's stream wait for what used the range. Lets go of the
@@ -173,6 +182,8 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   c->allocated_bytes += r->size;
   if (c->allocated_bytes > c->peak_allocated_bytes)
     c->peak_allocated_bytes = c->allocated_bytes;
+  if (q->recorded > d->recorded_bytes)
+    d->recorded_bytes = q->recorded;
   if (q->source == STPLAN_FROM_PLAN) {
     c->planned_allocations++;
     c->planned_bytes += r->size;
@@ -195,7 +206,6 @@ static void watch(stplan_device *d, const request *q) {
     sp_device_suspend(d, suspended);
   d->wanted_bytes /= 2;
   d->placed_bytes /= 2;
-  d->lent_bytes /= 2;
 }
 
 /* consult asks the matcher where the plan wants the request. Locked. */
@@ -212,6 +222,8 @@ static void consult(stplan_device *d, request *q, uint64_t requested, stplan_str
   q->has_plan = m.placed && q->need <= m.size;
   q->planned = d->plan_base + m.offset;
   q->step = m.step;
+  q->stray = m.stray;
+  q->recorded = m.allocated;
   watch(d, q);
   if (d->suspended)
     q->has_plan = 0;

@@ -42,7 +42,7 @@ typedef enum {
   STPLAN_OK = 0,
   STPLAN_NO_MEMORY,   /* the device or the limit has none left, all idle memory given back */
   STPLAN_BAD_POINTER, /* not a live block of this device: foreign, or freed before */
-  STPLAN_BAD_STREAM,  /* more than 64 streams */
+  STPLAN_BAD_STREAM,  /* more than 64 streams, or one that takes no events of this device */
   STPLAN_BAD_PLAN,    /* stplan_plan_error says what is wrong */
   STPLAN_BAD_DEVICE,  /* the plan has no such device */
   STPLAN_FAILED       /* the system refused a file or memory of the host */
@@ -50,7 +50,7 @@ typedef enum {
 
 /* Where a block came from. */
 typedef enum {
-  STPLAN_FROM_PLAN, /* a place of the plan: this request's, or one that is vacant for as long as it lives */
+  STPLAN_FROM_PLAN, /* memory of the plan: this request's place, or what no step needs as long as it lives */
   STPLAN_FROM_GAP,  /* free memory that the device had given before */
   STPLAN_FROM_GROW  /* memory taken from the device for this request */
 } stplan_source;
@@ -119,9 +119,11 @@ typedef struct {
 } stplan_range;
 
 /* stplan_plan_parse reads a plan from memory, which has to outlive it;
- * stplan_plan_open maps a file. Both check every rule of docs/planfile.md. On
- * failure *plan is NULL, and error, a buffer of `size` bytes, says what is
- * wrong: the class of the error, a colon, and the rule. */
+ * stplan_plan_open reads a file, which may change or go afterwards: a mapping would
+ * change with it, behind the checks, or end the process. Both check every rule of
+ * docs/planfile.md. On failure *plan is NULL, and error, a buffer of `size` bytes,
+ * says what is wrong: the class of the error, a colon, and the rule; for a file that
+ * cannot be read, the system's reason. The path is for the caller to say. */
 stplan_status stplan_plan_parse(const void *data, size_t length, stplan_plan **plan, char *error, size_t size);
 stplan_status stplan_plan_open(const char *path, stplan_plan **plan, char *error, size_t size);
 void stplan_plan_close(stplan_plan *plan);
@@ -169,7 +171,7 @@ uint64_t stplan_empty_cache(stplan_device *d);
 
 /* stplan_hold keeps all memory from being given back to the device until it is
  * called with 0 as often as with 1: while a graph is captured, the device cannot
- * be waited for. */
+ * be waited for. What is being given back by another thread is waited for. */
 void stplan_hold(stplan_device *d, int hold);
 
 /* stplan_largest is the size of the largest free range, in bytes. */

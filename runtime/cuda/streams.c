@@ -46,6 +46,10 @@ sp_stream *sp_stream_make(const sp_prim *p, uint64_t handle) {
       sp_stream_drop(p, made);
       return NULL;
     }
+  if (!p->capturing(p->self, handle) && p->event_record(p->self, made->marks[0].event, handle) != 0) {
+    sp_stream_drop(p, made);
+    return NULL;
+  }
   return made;
 }
 
@@ -80,7 +84,7 @@ int sp_streams_reserve(sp_streams *s, int stream, sp_need *need) {
   sp_stream *of = s->list[stream];
   for (int i = 0; i < SP_STREAM_EVENTS; i++) {
     int k = (of->next + i) % SP_STREAM_EVENTS;
-    if (of->marks[k].busy)
+    if (of->marks[k].busy || of->marks[k].awaited > 0)
       continue;
     of->next = (k + 1) % SP_STREAM_EVENTS;
     of->marks[k].busy = 1;
@@ -99,6 +103,7 @@ int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs
       continue;
     int mark = covering(s->list[i], tick);
     if (mark >= 0) {
+      s->list[i]->marks[mark].awaited++;
       needs[count++] = (sp_need){.on = i, .mark = mark, .tick = s->list[i]->marks[mark].tick};
     } else if (sp_streams_reserve(s, i, &needs[count])) {
       count++;
@@ -110,17 +115,20 @@ int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs
   return count;
 }
 
+int sp_streams_record(const sp_streams *s, const sp_prim *p, const sp_need *need) {
+  const sp_stream *on = s->list[need->on];
+  return !p->capturing(p->self, on->handle) && p->event_record(p->self, on->marks[need->mark].event, on->handle) == 0 &&
+         !p->capturing(p->self, on->handle);
+}
+
 int sp_streams_perform(const sp_streams *s, const sp_prim *p, int stream, const sp_need *needs, int count) {
   uint64_t handle = s->list[stream]->handle;
   if (p->capturing(p->self, handle))
     return 1;
   for (int i = 0; i < count; i++) {
-    const sp_stream *on = s->list[needs[i].on];
-    void *event = on->marks[needs[i].mark].event;
-    if (needs[i].record &&
-        (p->capturing(p->self, on->handle) || p->event_record(p->self, event, on->handle) != 0))
+    if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
       return 1;
-    if (p->stream_wait(p->self, handle, event) != 0)
+    if (p->stream_wait(p->self, handle, s->list[needs[i].on]->marks[needs[i].mark].event) != 0)
       return 1;
   }
   return 0;
@@ -132,6 +140,8 @@ void sp_streams_settle(sp_streams *s, int stream, const sp_need *needs, int coun
     if (needs[i].record) {
       m->busy = 0;
       m->tick = performed ? needs[i].tick : 0;
+    } else {
+      m->awaited--;
     }
     if (performed && stream >= 0 && needs[i].tick > s->list[stream]->waited[needs[i].on])
       s->list[stream]->waited[needs[i].on] = needs[i].tick;

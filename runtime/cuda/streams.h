@@ -36,6 +36,7 @@ typedef struct {
   void *event;
   uint64_t tick; /* what it covers; 0 while it covers nothing */
   int busy;      /* being recorded */
+  int awaited;   /* so many are about to wait for it as it stands: it is not recorded again */
 } sp_mark;
 
 typedef struct {
@@ -55,7 +56,8 @@ typedef struct {
 int sp_streams_find(const sp_streams *s, uint64_t handle);
 
 /* sp_stream_make and sp_stream_drop make and destroy a stream's events; they
- * call the driver. */
+ * call the driver. One that cannot be recorded on is refused, as those of other devices:
+ * memory that it had used could never be ordered, nor what is merged with that. */
 sp_stream *sp_stream_make(const sp_prim *p, uint64_t handle);
 void sp_stream_drop(const sp_prim *p, sp_stream *stream);
 
@@ -72,13 +74,18 @@ typedef struct {
 } sp_need;
 
 /* sp_streams_needs lists the waits of `stream` before it may touch memory with
- * this clock and reserves the marks to record. Returns their number, or -1
+ * this clock and reserves their marks, also those to record. Returns their number, or -1
  * where a stream has no mark to spare. */
 int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_STREAMS]);
 
 /* sp_streams_perform does them on the device, without the lock. Zero is
  * success; what fails part way has only waited too much. */
 int sp_streams_perform(const sp_streams *s, const sp_prim *p, int stream, const sp_need *needs, int count);
+
+/* sp_streams_record records a reserved mark's event, without the lock, and answers
+ * whether it can be waited for. One that is recorded while a capture of its stream
+ * begins cannot: it belongs to the graph, and so would who waits for it. */
+int sp_streams_record(const sp_streams *s, const sp_prim *p, const sp_need *need);
 
 /* sp_streams_settle gives the reserved marks free, and where they were
  * performed notes what they cover and what was waited for. */

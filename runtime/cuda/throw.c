@@ -8,17 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* c10::SourceLocation and libstdc++'s std::string. */
+/* c10::SourceLocation and libstdc++'s std::string. That of the C++ ABI before C++11,
+ * which torch's packages have up to 2.6, is one pointer, made by libstdc++ itself. */
 typedef struct {
   const char *function, *file;
   uint32_t line;
 } location;
 
-typedef struct {
-  char *data;
-  size_t length;
-  size_t capacity; /* of data, where it is not the 16 bytes here */
-  size_t unused;
+typedef union {
+  struct {
+    char *data;
+    size_t length;
+    size_t capacity; /* of data, where it is not the 16 bytes here */
+    size_t unused;
+  } cxx11;
+  char *before;
 } string;
 
 /* At least the size of any c10::Error; it is 128 in torch 2.11. */
@@ -33,6 +37,7 @@ static struct {
   void (*throw)(void *object, void *type, void (*destructor)(void *));
   void *(*new)(size_t);
   void (*construct)(void *self, location at, string *message);
+  void (*make_string)(string *self, const char *text, const void *allocator); /* before C++11; NULL otherwise */
   void **out_of_memory;
   void (*check_fail)(const char *function, const char *file, uint32_t line, const char *message);
 } cxx;
@@ -46,6 +51,10 @@ int sp_throw_prepare(char *error, size_t size) {
     snprintf(error, size, "torch's %s is not loaded in this process", c10 == NULL ? "libc10.so" : "libc10_cuda.so");
     return 0;
   }
+#define ERROR_OF(string) "_ZN3c105ErrorC1ENS_14SourceLocationE" string
+  /* c10::Error::Error(c10::SourceLocation, std::string) of either ABI */
+  const char *error_of = ERROR_OF("NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");
+  const int before = dlsym(c10, error_of) == NULL && dlsym(c10, ERROR_OF("Ss")) != NULL;
   const struct {
     void *from;
     const char *symbol;
@@ -54,14 +63,17 @@ int sp_throw_prepare(char *error, size_t size) {
       {c10, "__cxa_allocate_exception", &cxx.allocate},
       {c10, "__cxa_throw", &cxx.throw},
       {c10, "_Znwm", &cxx.new},
-      /* c10::Error::Error(c10::SourceLocation, std::string), of the C++11 ABI */
-      {c10, "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", &cxx.construct},
-      /* the virtual table of c10::OutOfMemoryError */
+      {c10, before ? ERROR_OF("Ss") : error_of, &cxx.construct},
+      /* std::string::string(const char *, const std::allocator<char> &) */
+      {before ? c10 : NULL, "_ZNSsC1EPKcRKSaIcE", &cxx.make_string},
+      /* the virtual table of c10::OutOfMemoryError, which lies in libc10.so from torch 2.13 on */
       {c10_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.out_of_memory},
       /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const char *) */
       {c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_", &cxx.check_fail},
   };
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    if (wanted[i].from == NULL)
+      continue; /* not needed */
     void *found = dlsym(wanted[i].from, wanted[i].symbol);
     if (found == NULL) {
       snprintf(error, size, "this torch does not export %s", wanted[i].symbol);
@@ -72,12 +84,24 @@ int sp_throw_prepare(char *error, size_t size) {
   return 1;
 }
 
+/* make makes a string that the exception takes over. */
+static void make(string *text, const char *message) {
+  const size_t length = strlen(message);
+  if (cxx.make_string != NULL) {
+    const char allocator = 0; /* an object without state */
+    cxx.make_string(text, message, &allocator);
+    return;
+  }
+  text->cxx11.data = cxx.new(length + 1);
+  text->cxx11.length = text->cxx11.capacity = length;
+  memcpy(text->cxx11.data, message, length + 1);
+}
+
 /* throw_out_of_memory builds the object as C++ would: a c10::Error, whose class
  * adds nothing but its type. */
 static void throw_out_of_memory(location at, const char *message) {
-  size_t length = strlen(message);
-  string text = {.data = cxx.new(length + 1), .length = length, .capacity = length};
-  memcpy(text.data, message, length + 1);
+  string text;
+  make(&text, message);
   void *object = cxx.allocate(EXCEPTION_BYTES);
   cxx.construct(object, at, &text);
   void **virtual = cxx.out_of_memory + VTABLE_HEADER;

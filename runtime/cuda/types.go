@@ -99,11 +99,12 @@ func ReadCounters(data []byte) (Counters, error) {
 }
 
 // Operation is what the runtime asked of the device: an event recorded on a
-// stream, or a stream made to wait for an event.
+// stream, a stream made to wait for an event, or the host waiting for all streams.
 type Operation struct {
 	Stream uint64
 	Event  uint64 // numbered from 0
 	Wait   bool
+	Host   bool // then nothing else counts
 }
 
 // ErrNoMemory is the answer where the device or the limit has no memory left.

@@ -1,19 +1,41 @@
 #include "vacancy.h"
 
-void sp_vacancies_add(sp_vacancies *v, const sp_sequence *plan, uint64_t step, uint64_t part, uint64_t now, uint64_t pass) {
-  const sp_step *s = &plan->steps[step];
-  uint64_t until = s->stays ? SP_NOWHERE : s->end != SP_NOWHERE ? s->end : plan->parts[part].end;
-  if (s->placed && now < until)
-    v->list[v->count++ % SP_VACANCIES] = (sp_vacancy){s->offset, s->size, until, pass};
+/* push moves *offset behind the places of these steps that are in the way. 0 where
+ * that leads too far. */
+static int push(sp_vacancy *v, const sp_step *s, uint64_t steps, uint64_t *offset, uint64_t end) {
+  for (const sp_step *last = s + steps; s < last; s++) {
+    if (--v->looks < 0)
+      return 0;
+    if (s->offset < *offset + v->need && *offset < s->offset + s->size) {
+      *offset = s->offset + s->size;
+      if (*offset + v->need > end)
+        return 0;
+    }
+  }
+  return 1;
 }
 
-int sp_vacancies_find(const sp_vacancies *v, uint64_t need, uint64_t end, uint64_t pass, int *cursor, uint64_t *offset) {
-  uint64_t stored = v->count < SP_VACANCIES ? v->count : SP_VACANCIES;
-  while ((uint64_t)*cursor < stored) {
-    const sp_vacancy *place = &v->list[(v->count - 1 - (uint64_t)(*cursor)++) % SP_VACANCIES];
-    *offset = place->offset;
-    if (place->size >= need && (place->until == SP_NOWHERE || (place->pass == pass && end <= place->until)))
-      return 1;
+/* push_all does so for all of them. */
+static int push_all(sp_vacancy *v, uint64_t *offset, uint64_t end) {
+  uint64_t at = v->at, part = v->part, left = v->steps;
+  while (left > 0 && at != SP_NOWHERE) {
+    uint64_t here = v->plan->parts[part].end - at;
+    if (here > left)
+      here = left;
+    if (!push(v, &v->plan->steps[at], here, offset, end))
+      return 0;
+    left -= here;
+    at = sp_sequence_next(v->plan, at + here - 1, &part);
   }
-  return 0;
+  return 1;
+}
+
+int sp_vacancy_find(sp_vacancy *v, uint64_t *offset, uint64_t end) {
+  uint64_t before;
+  do { /* what moved behind a late step may be in an early one's way */
+    before = *offset;
+    if (!push_all(v, offset, end))
+      return 0;
+  } while (*offset != before);
+  return 1;
 }

@@ -70,7 +70,7 @@ static sp_way by_fork(const sp_matcher *m) {
   const sp_hypothesis *found = NULL;
   for (int i = 0; i < m->others.count; i++) {
     const sp_hypothesis *h = &m->others.list[i];
-    if (h->fork && h->fitted > 1 && h->part == m->part && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
+    if (h->fork && h->fitted > 1 && (h->part == m->part || h->body) && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
       found = h;
   }
   return found == NULL ? NO_WAY : (sp_way){.at = found->at, .part = found->part, .jumped = 1};
@@ -104,11 +104,45 @@ static sp_way beyond(const sp_matcher *m, uint64_t requested, stplan_stream stre
   return fits(m, w.at, requested, stream) ? w : NO_WAY;
 }
 
+/* begins says whether the pointer is at the beginning of a body. */
+static int begins(const sp_matcher *m) {
+  return m->part > 0 && m->at == m->plan.parts[m->part].first;
+}
+
+/* note_bodies remembers the bodies other than that of step `at` that may begin with
+ * a request: bodies follow one another in any order, and often begin alike. */
+static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  for (uint64_t p = 1; p < m->plan.part_count; p++) {
+    uint64_t first = m->plan.parts[p].first;
+    if (first == at || !fits(m, first, requested, stream))
+      continue;
+    m->fitted = 0;
+    sp_hypotheses_fork(&m->others, first, p, 1, requested);
+  }
+}
+
+/* by_body is the beginning of another body than the one that the pointer is at the
+ * beginning of: the first that fits. */
+static sp_way by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  if (m->adrift || !begins(m))
+    return NO_WAY;
+  for (uint64_t p = 1; p < m->plan.part_count; p++) {
+    uint64_t first = m->plan.parts[p].first;
+    if (fits(m, first, requested, stream)) {
+      note_bodies(m, first, requested, stream);
+      return (sp_way){.at = first, .part = p, .jumped = 1};
+    }
+  }
+  return NO_WAY;
+}
+
 /* at_pointer is the pointer's step. If it is optional, and the one behind all
  * optional ones fits as well, that is a fork: of the two, the place that is kept
  * longer is taken, where a mistake does no harm, and the other way is remembered. */
 static sp_way at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   sp_way w = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
+  if (begins(m))
+    note_bodies(m, m->at, requested, stream);
   if (other.at == SP_NOWHERE)
     return w;
   if (lifetime(m, other.at) > lifetime(m, w.at)) {
@@ -117,7 +151,7 @@ static sp_way at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream
     other = swapped;
   }
   m->fitted = 0;
-  sp_hypotheses_fork(&m->others, other.at, other.part, requested);
+  sp_hypotheses_fork(&m->others, other.at, other.part, 0, requested);
   return w;
 }
 
@@ -183,6 +217,8 @@ sp_way sp_way_find(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_str
     return NO_WAY;
   }
   if ((early || !fit) && (w = by_fork(m)).at != SP_NOWHERE)
+    return w;
+  if (!fit && (w = by_body(m, requested, stream)).at != SP_NOWHERE)
     return w;
   if (before == SP_OTHER_SCALE && (w = by_scale(m, requested)).at != SP_NOWHERE) {
     m->scale = m->doubted_scale;

@@ -5,6 +5,7 @@
  *   and a file that is no plan */
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../prim_host.h"
 #include "../process.h"
@@ -43,6 +44,7 @@ static void devices_are_opened_once(const char *plan) {
   DEMAND(stplan_start_on(open_host, &settings, error, sizeof error) == STPLAN_OK);
   DEMAND(stplan_start_on(open_host, &settings, error, sizeof error) == STPLAN_FAILED && strcmp(error, "started before") == 0);
   DEMAND(opened == 0);
+  DEMAND(truncate(plan, 0) == 0); /* it is not needed any more */
   stplan_device *other = stplan_at(3);
   DEMAND(other != NULL && stplan_at(3) == other && opened == 1 && stplan_planned(3));
   DEMAND(stplan_malloc(other, 4096, 0, &source, NULL) != 0 && source == STPLAN_FROM_PLAN);

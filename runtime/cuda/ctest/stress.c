@@ -17,9 +17,7 @@ enum { THREADS = 8, STREAMS = 5, LIVE = 64, UNIT = 512, LARGE = 40 << 20, LISTED
 #define CAPACITY (UINT64_C(1) << 30)
 #define LIMIT (CAPACITY / 4)
 
-/* Ranges that memory grows in lie at multiples of twice the capacity: as many as
- * the host primitives have. */
-enum { REGIONS = 8 };
+#define SPAN (SP_HOST_REGIONS * SP_HOST_SPAN * CAPACITY)
 
 static _Atomic unsigned char *owned;
 static long operations;
@@ -29,7 +27,7 @@ static size_t size_count;
 static atomic_ulong failed;
 
 static void own(uint64_t p, uint64_t size, unsigned char from, unsigned char to) {
-  DEMAND(p >= BASE && p + size <= BASE + REGIONS * 2 * CAPACITY);
+  DEMAND(p >= BASE && p + size <= BASE + SPAN);
   for (uint64_t u = (p - BASE) / UNIT; u < (p - BASE + size + UNIT - 1) / UNIT; u++)
     DEMAND(atomic_exchange_explicit(&owned[u], to, memory_order_relaxed) == from);
 }
@@ -93,7 +91,7 @@ static stplan_plan *open_plan(const char *path) {
   stplan_plan *plan;
   char error[256];
   if (stplan_plan_open(path, &plan, error, sizeof error) != STPLAN_OK) {
-    fprintf(stderr, "%s\n", error);
+    fprintf(stderr, "%s: %s\n", path, error);
     exit(1);
   }
   return plan;
@@ -122,7 +120,7 @@ int main(int argc, char **argv) {
   static const uint64_t planned[] = {4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072};
   sizes = planned;
   size_count = plan == NULL ? 0 : sizeof planned / sizeof *planned;
-  owned = calloc(REGIONS * 2 * CAPACITY / UNIT, 1);
+  owned = calloc(SPAN / UNIT, 1);
   sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = 2 << 20, .partial = 1};
   sp_prim prim;
   DEMAND(owned != NULL && sp_host_open(&options, &prim));

@@ -1,0 +1,13 @@
+/* course.h: how much the recording had allocated at each step of its plan. */
+#ifndef STPLAN_COURSE_H
+#define STPLAN_COURSE_H
+
+#include "sequence.h"
+
+/* sp_course_make is an array of bytes, one for each step: what every recorded pass had
+ * allocated at least once that step had been served, counted in units of 512 bytes.
+ * Steps that some passes lack do not count, of the others the smallest size. The caller
+ * frees it. NULL without memory. */
+uint64_t *sp_course_make(const sp_sequence *s, const sp_plan_device *plan);
+
+#endif

@@ -1,0 +1,167 @@
+/* driver.c: the CUDA primitives on a strict driver that is none (fake_driver.c, which
+ * has to be found as libcuda.so.1): the conformance suite, and a program of which any
+ * one call of the driver fails. Whatever fails, no request is given memory that is not
+ * there, or is another's.
+ *
+ *   driver EVERY: one in EVERY calls of the program fails */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "../prim_cuda.h"
+
+#include "conformance.h"
+#include "fake_driver.h"
+
+#define LIMIT (UINT64_C(128) << 20)
+
+enum { MIB = 1 << 20, LIVE = 24, STEPS = 160, STREAMS = 3, MAY_FAIL = 2 };
+
+static struct {
+  fake_fail_function *fail;
+  fake_calls_function *calls;
+  fake_backed_function *backed;
+  fake_reset_function *reset;
+  fake_left_function *left;
+  fake_stream_function *stream;
+} fake;
+
+static sp_cuda_memory memory;
+
+static void find_driver(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW);
+  DEMAND(library != NULL);
+  *(void **)&fake.fail = dlsym(library, "fake_fail");
+  *(void **)&fake.calls = dlsym(library, "fake_calls");
+  *(void **)&fake.backed = dlsym(library, "fake_backed");
+  *(void **)&fake.reset = dlsym(library, "fake_reset");
+  *(void **)&fake.left = dlsym(library, "fake_left");
+  *(void **)&fake.stream = dlsym(library, "fake_stream");
+  DEMAND(fake.fail != NULL && fake.calls != NULL && fake.backed != NULL && fake.reset != NULL && fake.left != NULL && fake.stream != NULL);
+}
+
+static sp_prim open_cuda(uint64_t capacity) {
+  sp_prim prim;
+  char error[128];
+  (void)capacity;
+  DEMAND(sp_cuda_open(0, memory, &prim, error, sizeof error));
+  return prim;
+}
+
+static int nothing_is_left(void) {
+  static const fake_rest none;
+  fake_rest left = fake.left();
+  return memcmp(&left, &none, sizeof left) == 0;
+}
+
+static struct {
+  uint64_t address, size;
+} live[LIVE];
+static int count;
+
+static uint64_t draw(uint64_t *seed, uint64_t below) {
+  *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return (*seed >> 33) % below;
+}
+
+/* get asks for a block, and returns whether it came. */
+static int get(stplan_device *d, uint64_t size, uint64_t stream) {
+  uint64_t p = stplan_malloc(d, size, stream, NULL, NULL);
+  if (p == 0)
+    return 0;
+  DEMAND(fake.backed(0, p, size));
+  for (int i = 0; i < count; i++)
+    DEMAND(live[i].address + live[i].size <= p || p + size <= live[i].address);
+  live[count].address = p;
+  live[count++].size = size;
+  return 1;
+}
+
+/* program asks, frees, moves and trims on several streams, and returns how many
+ * requests failed. It ends with everything freed and closed. */
+static int program(const uint64_t streams[STREAMS]) {
+  sp_prim prim;
+  char error[128];
+  stplan_device *d;
+  uint64_t seed = 1;
+  int failed = 0;
+  if (!sp_cuda_open(0, memory, &prim, error, sizeof error))
+    return 1;
+  DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
+  stplan_set_limit(d, LIMIT);
+  for (int step = 0; step < STEPS; step++) {
+    uint64_t stream = streams[draw(&seed, STREAMS)], kind = draw(&seed, 100);
+    if (kind < 4) {
+      stplan_empty_cache(d);
+    } else if (kind < 7) {
+      failed += stplan_allow_peer(d, 1) != STPLAN_OK;
+    } else if (count == LIVE || (count > 0 && kind < 55)) {
+      int k = (int)draw(&seed, (uint64_t)count);
+      if (kind % 3 == 0)
+        stplan_record_stream(d, live[k].address, streams[draw(&seed, STREAMS)]);
+      DEMAND(stplan_release(d, live[k].address, NULL) == STPLAN_OK);
+      live[k] = live[--count];
+    } else {
+      failed += !get(d, kind < 60 ? 21 * MIB : 512 + draw(&seed, 3 * MIB), stream);
+    }
+  }
+  for (; count > 0; count--)
+    DEMAND(fake.backed(0, live[count - 1].address, live[count - 1].size) && stplan_release(d, live[count - 1].address, NULL) == STPLAN_OK);
+  stplan_close(d);
+  return failed;
+}
+
+/* Calls whose failure leaves something with the driver that it was to take back. */
+static int keeps(const char *name) {
+  static const char *const keeping[] = {"cuMemUnmap", "cuMemFree_v2", "cuMemAddressFree", "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode", "cuCtxSynchronize"};
+  for (size_t i = 0; i < sizeof keeping / sizeof *keeping; i++)
+    if (strcmp(name, keeping[i]) == 0)
+      return 1;
+  return 0;
+}
+
+/* any_call_may_fail has every `every`-th call fail, each in a run of the program. At
+ * most the request fails that it was made for, and the one that repeats it. */
+static void any_call_may_fail(long every) {
+  const uint64_t streams[STREAMS] = {0, fake.stream(0), fake.stream(0)};
+  const char *name;
+  fake.fail(0);
+  int fewest = program(streams); /* the limit refuses some */
+  DEMAND(nothing_is_left());
+  long calls = fake.calls(&name);
+  for (long n = 1; n <= calls; n += every) {
+    fake.fail(n);
+    int failed = program(streams);
+    fake.calls(&name);
+    DEMAND(name != NULL && failed <= fewest + MAY_FAIL);
+    DEMAND(keeps(name) || nothing_is_left());
+    fake.reset();
+  }
+  printf("%ld calls of the driver, of which one in %ld failed\n", calls, every);
+}
+
+/* A stream of another device is refused: what it used could never be used again. */
+static void streams_are_of_the_device(void) {
+  const uint64_t ours = fake.stream(0), theirs = fake.stream(1);
+  stplan_device *d;
+  stplan_status status;
+  sp_prim prim = open_cuda(0);
+  DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
+  uint64_t p = stplan_malloc(d, 4 * MIB, ours, NULL, &status);
+  DEMAND(p != 0 && stplan_malloc(d, 512, theirs, NULL, &status) == 0 && status == STPLAN_BAD_STREAM);
+  DEMAND(stplan_record_stream(d, p, theirs) == STPLAN_BAD_STREAM);
+  DEMAND(stplan_release(d, p, NULL) == STPLAN_OK && stplan_malloc(d, 4 * MIB, ours, NULL, NULL) == p);
+  stplan_close(d);
+}
+
+int main(int argc, char **argv) {
+  DEMAND(argc == 2 && atol(argv[1]) > 0);
+  find_driver();
+  conformance_device device = {.open = open_cuda, .stream = {0, fake.stream(0), fake.stream(0)}};
+  for (memory = SP_CUDA_PLAIN; memory <= SP_CUDA_VIRTUAL; memory++) {
+    conformance(&device);
+    streams_are_of_the_device();
+    DEMAND(nothing_is_left());
+    any_call_may_fail(atol(argv[1]));
+  }
+  return 0;
+}

@@ -1,0 +1,35 @@
+/* fake_driver.h: what a test asks of the driver that fake_driver.c pretends to be,
+ * beside what the runtime does. The test looks these up in it by their names. */
+#ifndef STPLAN_FAKE_DRIVER_H
+#define STPLAN_FAKE_DRIVER_H
+
+#include <stdint.h>
+
+enum { FAKE_DEVICES = 2, FAKE_GRANULE = 2 << 20, FAKE_TOTAL = 256 << 20 };
+
+/* fake_fail has the n-th call from now on fail, counted from 1, of those that the
+ * real driver may fail with nothing wrong before; 0: none. */
+typedef void fake_fail_function(long n);
+
+/* fake_calls counts such calls since fake_fail, and says which one failed, NULL for
+ * none. */
+typedef long fake_calls_function(const char **failed);
+
+/* fake_backed says whether a device may read and write all bytes of a range. */
+typedef int fake_backed_function(int device, uint64_t address, uint64_t size);
+
+/* fake_reset has the driver forget all memory, addresses, events, handles and
+ * contexts: what a failure has left with it. */
+typedef void fake_reset_function(void);
+
+/* fake_left counts what has not been given back: bytes of memory, bytes of
+ * addresses, events, contexts and allocation handles. */
+typedef struct {
+  uint64_t memory, addresses, events, contexts, handles;
+} fake_rest;
+typedef fake_rest fake_left_function(void);
+
+/* fake_stream makes a stream of a device. */
+typedef uint64_t fake_stream_function(int device);
+
+#endif

@@ -1,0 +1,260 @@
+#include "model.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "conformance.h"
+
+typedef uint32_t vector[MODEL_STREAMS];
+
+typedef struct {
+  void *inner; /* the host's */
+  vector known;
+  int captured;
+} event;
+
+/* What is known of a unit. Only who has it, or the runtime while nobody does, touches
+ * it: a race here is two owners. */
+typedef struct {
+  vector used;
+  uint8_t owned, there;
+} unit;
+
+struct model {
+  model_options options;
+  sp_prim host;
+  unit *units;
+  atomic_int held;
+  pthread_mutex_t lock; /* everything below */
+  vector known[MODEL_STREAMS]; /* what each stream has waited for */
+  vector done;                 /* what the host has waited for */
+  uint64_t captured[MODEL_STREAMS];
+  uint64_t captures, seed;
+  uint64_t memory;
+  long events;
+};
+
+static void follow(vector into, const vector from) {
+  for (int i = 0; i < MODEL_STREAMS; i++)
+    into[i] = from[i] > into[i] ? from[i] : into[i];
+}
+
+/* linger gives other threads time between two calls of the device, or in one. */
+static void linger(void) {
+  for (int i = 0; i < 3; i++)
+    sched_yield();
+}
+
+/* fails says whether this call does. Locked. */
+static int fails(model *m) {
+  m->seed = m->seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return m->options.failures > 0 && (m->seed >> 33) % m->options.failures == 0;
+}
+
+static int may_fail(model *m) {
+  pthread_mutex_lock(&m->lock);
+  int failed = fails(m);
+  pthread_mutex_unlock(&m->lock);
+  return failed;
+}
+
+static unit *units_at(model *m, uint64_t address, uint64_t size) {
+  uint64_t span = SP_HOST_REGIONS * SP_HOST_SPAN * m->options.capacity;
+  DEMAND(address >= m->options.base && size <= span && address - m->options.base <= span - size);
+  DEMAND(address % MODEL_UNIT == 0 && size % MODEL_UNIT == 0);
+  return m->units + (address - m->options.base) / MODEL_UNIT;
+}
+
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+  model *m = self;
+  if (may_fail(m) || m->host.extend(m->host.self, at, bytes, room, addr) != 0)
+    return 1;
+  unit *u = units_at(m, *addr, bytes);
+  for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
+    DEMAND(!u[i].there && !u[i].owned);
+    u[i] = (unit){.there = 1};
+  }
+  pthread_mutex_lock(&m->lock);
+  m->memory += bytes;
+  pthread_mutex_unlock(&m->lock);
+  return 0;
+}
+
+static int give_back(void *self, uint64_t addr, uint64_t bytes) {
+  model *m = self;
+  DEMAND(atomic_load(&m->held) == 0);
+  if (may_fail(m))
+    return 1;
+  unit *u = units_at(m, addr, bytes);
+  pthread_mutex_lock(&m->lock);
+  for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
+    DEMAND(u[i].there && !u[i].owned);
+    for (int s = 0; s < MODEL_STREAMS; s++)
+      DEMAND(u[i].used[s] <= m->done[s]); /* what uses it has ended */
+    u[i].there = 0;
+  }
+  m->memory -= bytes;
+  pthread_mutex_unlock(&m->lock);
+  return m->host.give_back(m->host.self, addr, bytes);
+}
+
+static int synchronize(void *self) {
+  model *m = self;
+  pthread_mutex_lock(&m->lock);
+  DEMAND(atomic_load(&m->held) == 0);
+  int failed = fails(m);
+  for (int s = 0; s < MODEL_STREAMS && !failed; s++)
+    m->done[s] = m->known[s][s];
+  pthread_mutex_unlock(&m->lock);
+  linger();
+  DEMAND(atomic_load(&m->held) == 0);
+  return failed;
+}
+
+static int event_create(void *self, void **out) {
+  model *m = self;
+  event *e = may_fail(m) ? NULL : calloc(1, sizeof *e);
+  if (e == NULL)
+    return 1;
+  pthread_mutex_lock(&m->lock);
+  m->events++;
+  pthread_mutex_unlock(&m->lock);
+  *out = e;
+  return 0;
+}
+
+static void event_destroy(void *self, void *e) {
+  model *m = self;
+  pthread_mutex_lock(&m->lock);
+  m->events--;
+  pthread_mutex_unlock(&m->lock);
+  free(e);
+}
+
+static int number_of(uint64_t handle) {
+  DEMAND(handle < MODEL_STREAMS);
+  return (int)handle;
+}
+
+/* An event that is recorded on a captured stream is part of the capture: who waits for
+ * it would join that. */
+static int event_record(void *self, void *of, uint64_t handle) {
+  model *m = self;
+  event *e = of;
+  int s = number_of(handle);
+  pthread_mutex_lock(&m->lock);
+  int failed = fails(m);
+  if (!failed) {
+    memcpy(e->known, m->known[s], sizeof e->known);
+    e->captured = m->captured[s] != 0;
+  }
+  pthread_mutex_unlock(&m->lock);
+  return failed;
+}
+
+static int stream_wait(void *self, uint64_t handle, void *of) {
+  model *m = self;
+  const event *e = of;
+  int s = number_of(handle);
+  pthread_mutex_lock(&m->lock);
+  int failed = fails(m);
+  DEMAND(!e->captured && m->captured[s] == 0);
+  if (!failed)
+    follow(m->known[s], e->known);
+  pthread_mutex_unlock(&m->lock);
+  return failed;
+}
+
+static uint64_t capturing(void *self, uint64_t handle) {
+  model *m = self;
+  pthread_mutex_lock(&m->lock);
+  uint64_t capture = fails(m) ? UINT64_MAX : m->captured[number_of(handle)];
+  pthread_mutex_unlock(&m->lock);
+  linger();
+  return capture;
+}
+
+static void ignore(void *self) { (void)self; }
+
+model *model_open(const model_options *options, sp_prim *prim) {
+  model *m = calloc(1, sizeof *m);
+  const sp_host_options host = {.base = options->base, .capacity = options->capacity, .granularity = MODEL_GRANULE, .partial = 1};
+  DEMAND(m != NULL && sp_host_open(&host, &m->host));
+  m->options = *options;
+  m->seed = options->base;
+  m->units = calloc(SP_HOST_REGIONS * SP_HOST_SPAN * options->capacity / MODEL_UNIT, sizeof *m->units);
+  DEMAND(m->units != NULL);
+  pthread_mutex_init(&m->lock, NULL);
+  *prim = (sp_prim){
+      .self = m,
+      .granularity = MODEL_GRANULE,
+      .partial = 1,
+      .extend = extend,
+      .give_back = give_back,
+      .synchronize = synchronize,
+      .event_create = event_create,
+      .event_destroy = event_destroy,
+      .event_record = event_record,
+      .stream_wait = stream_wait,
+      .capturing = capturing,
+      .close = ignore,
+  };
+  return m;
+}
+
+void model_close(model *m) {
+  DEMAND(m->events == 0 && (m->memory == 0 || m->options.failures > 0));
+  sp_host_drop(&m->host);
+  pthread_mutex_destroy(&m->lock);
+  free(m->units);
+  free(m);
+}
+
+uint64_t model_handle(int stream) { return (uint64_t)stream; }
+
+void model_begin(model *m, int stream, uint64_t address, uint64_t size) {
+  unit *u = units_at(m, address, size);
+  vector known;
+  pthread_mutex_lock(&m->lock);
+  m->known[stream][stream]++;
+  memcpy(known, m->known[stream], sizeof known);
+  pthread_mutex_unlock(&m->lock);
+  for (uint64_t i = 0; i < size / MODEL_UNIT; i++) {
+    DEMAND(u[i].there && !u[i].owned);
+    for (int s = 0; s < MODEL_STREAMS; s++)
+      DEMAND(u[i].used[s] <= known[s]);
+    u[i].owned = 1;
+  }
+}
+
+void model_follow(model *m, int stream, int own) {
+  pthread_mutex_lock(&m->lock);
+  if (m->captured[stream] == 0)
+    follow(m->known[stream], m->known[own]);
+  pthread_mutex_unlock(&m->lock);
+}
+
+void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size) {
+  unit *u = units_at(m, address, size);
+  vector now = {0};
+  pthread_mutex_lock(&m->lock);
+  for (int s = 0; s < MODEL_STREAMS; s++)
+    if (streams >> s & 1)
+      now[s] = ++m->known[s][s];
+  pthread_mutex_unlock(&m->lock);
+  for (uint64_t i = 0; i < size / MODEL_UNIT; i++) {
+    DEMAND(u[i].there && u[i].owned);
+    follow(u[i].used, now);
+    u[i].owned = 0;
+  }
+}
+
+void model_capture(model *m, int stream, int captured) {
+  pthread_mutex_lock(&m->lock);
+  m->captured[stream] = captured ? ++m->captures : 0;
+  pthread_mutex_unlock(&m->lock);
+}
+
+void model_hold(model *m, int held) { atomic_fetch_add(&m->held, held ? 1 : -1); }

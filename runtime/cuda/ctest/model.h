@@ -1,0 +1,40 @@
+/* model.h: device primitives that know what is ordered behind what: the host's, with a
+ * vector clock for each stream, and for each unit of memory the last use by each. */
+#ifndef STPLAN_MODEL_H
+#define STPLAN_MODEL_H
+
+#include "../prim_host.h"
+
+/* Blocks are multiples of a unit, so that all addresses are. */
+enum { MODEL_STREAMS = 12, MODEL_UNIT = 4096, MODEL_GRANULE = 2 << 20 };
+
+typedef struct model model;
+
+typedef struct {
+  uint64_t base, capacity;
+  uint64_t failures; /* one call in so many fails; 0: none */
+} model_options;
+
+/* model_open makes primitives, and what tells of them; it lives until model_close,
+ * which demands that everything has been given back. */
+model *model_open(const model_options *options, sp_prim *prim);
+void model_close(model *m);
+
+/* A stream's handle, by its number. */
+uint64_t model_handle(int stream);
+
+/* model_begin has a stream use a block from now on, and demands that it may: that
+ * nobody has the block, and that all former uses are ordered before. model_follow has
+ * stream use one of `own`'s, behind what that has done. model_end says that the streams
+ * of a mask have used a block for the last time. */
+void model_begin(model *m, int stream, uint64_t address, uint64_t size);
+void model_follow(model *m, int stream, int own);
+void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);
+
+/* model_capture has a stream be captured from now on, or not. */
+void model_capture(model *m, int stream, int captured);
+
+/* model_hold forbids the runtime to wait for the device or to give memory back. */
+void model_hold(model *m, int held);
+
+#endif

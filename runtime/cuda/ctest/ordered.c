@@ -1,0 +1,203 @@
+/* ordered.c: many threads on many streams of two devices, which share blocks between
+ * streams, capture, change limits, trim, and have calls of the device fail: whoever is
+ * given memory has to come behind all that used it, on the device; what is given back
+ * to the device is used by nothing any more.
+ *
+ *   ordered OPERATIONS FAILURES [PLAN.bin]: one call of the device in FAILURES fails, 0
+ *   for none; each thread does so many operations, on fresh devices now and then, as a
+ *   plan does not last long here */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "conformance.h"
+#include "model.h"
+
+enum { ROUND = 500, THREADS = 6, DEVICES = 2, LIVE = 40, MIB = 1 << 20, RANGES = 4096 };
+
+/* The last streams are captured now and then, all others never. */
+enum { CAPTURED = 3, FIRST_CAPTURED = MODEL_STREAMS - CAPTURED };
+
+#define CAPACITY (UINT64_C(128) * MIB)
+
+static struct {
+  stplan_device *device;
+  model *model;
+  atomic_ulong failed, foreign;
+  pthread_rwlock_t begins[CAPTURED]; /* held while a request on the stream is under way, as its program has it */
+} on[DEVICES];
+
+static long operations; /* of each thread */
+static int planned, may_fail; /* there is a plan; calls of the device may fail */
+
+typedef struct {
+  uint64_t address, size, streams;
+  int device, own;
+} block;
+
+static uint64_t draw(uint64_t *seed, uint64_t below) {
+  *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return (*seed >> 33) % below;
+}
+
+/* The sizes of the plan of safety_test.go, in its order. */
+static const uint64_t cycle[] = {4096, 65536, MIB, 303104, 4096, 2 * MIB, 8192, 131072};
+
+static uint64_t next_size(uint64_t *seed, size_t *at) {
+  if (draw(seed, 400) == 0)
+    return 20 * MIB + draw(seed, 2048) * MODEL_UNIT;
+  if (planned && draw(seed, 16) > 0)
+    return cycle[(*at)++ % (sizeof cycle / sizeof *cycle)];
+  uint64_t units = UINT64_C(1) << draw(seed, 9);
+  return (units + draw(seed, units)) * MODEL_UNIT;
+}
+
+/* request asks for a block, on a stream that is not being captured. */
+static int request(block *b, uint64_t size) {
+  pthread_rwlock_t *begins = b->own < FIRST_CAPTURED ? NULL : &on[b->device].begins[b->own - FIRST_CAPTURED];
+  if (begins != NULL && pthread_rwlock_tryrdlock(begins) != 0)
+    return 0;
+  stplan_status status;
+  b->size = size;
+  b->streams = UINT64_C(1) << b->own;
+  b->address = stplan_malloc(on[b->device].device, size, model_handle(b->own), NULL, &status);
+  if (b->address != 0)
+    model_begin(on[b->device].model, b->own, b->address, size);
+  else
+    atomic_fetch_add(&on[b->device].failed, 1);
+  if (begins != NULL)
+    pthread_rwlock_unlock(begins);
+  DEMAND(b->address != 0 || status == STPLAN_NO_MEMORY || (may_fail && status == STPLAN_BAD_STREAM));
+  return b->address != 0;
+}
+
+/* share has another stream use a block, where the runtime can note that. */
+static void share(block *b, int stream) {
+  model_follow(on[b->device].model, stream, b->own);
+  stplan_status status = stplan_record_stream(on[b->device].device, b->address, model_handle(stream));
+  DEMAND(status == STPLAN_OK || (may_fail && status == STPLAN_BAD_STREAM));
+  if (status == STPLAN_OK)
+    b->streams |= UINT64_C(1) << stream;
+}
+
+static void drop(const block *b) {
+  stplan_range was;
+  model_end(on[b->device].model, b->streams, b->address, b->size);
+  DEMAND(stplan_release(on[b->device].device, b->address, &was) == STPLAN_OK && was.size == b->size);
+}
+
+/* capture begins one and ends it, with a few operations of other threads in between. */
+static void capture(int device, int stream) {
+  pthread_rwlock_t *begins = &on[device].begins[stream - FIRST_CAPTURED];
+  if (pthread_rwlock_trywrlock(begins) != 0)
+    return;
+  stplan_hold(on[device].device, 1);
+  model_hold(on[device].model, 1);
+  model_capture(on[device].model, stream, 1);
+  stplan_counters c;
+  for (int i = 0; i < 40; i++)
+    stplan_read(on[device].device, &c);
+  model_capture(on[device].model, stream, 0);
+  model_hold(on[device].model, 0);
+  stplan_hold(on[device].device, 0);
+  pthread_rwlock_unlock(begins);
+}
+
+/* besides is what a program does now and then. */
+static void besides(uint64_t *seed, int device) {
+  stplan_device *d = on[device].device;
+  static _Thread_local stplan_range ranges[RANGES];
+  stplan_statistics statistics;
+  switch (draw(seed, 400)) {
+  case 0: stplan_empty_cache(d); break;
+  case 1: stplan_set_limit(d, draw(seed, 3) == 0 ? 0 : CAPACITY / 8 + draw(seed, CAPACITY / 2)); break;
+  case 2: stplan_mark(d); break;
+  case 3: stplan_ranges(d, ranges, RANGES); break;
+  case 4: stplan_measure(d, &statistics); break;
+  case 5: stplan_reset_peaks(d); break;
+  case 6:
+    DEMAND(stplan_free(d, 12345, model_handle(0)) == STPLAN_BAD_POINTER);
+    atomic_fetch_add(&on[device].foreign, 1);
+    break;
+  case 7: case 8: case 9: capture(device, FIRST_CAPTURED + (int)draw(seed, CAPTURED)); break;
+  }
+}
+
+static void *work(void *number) {
+  uint64_t seed = 1 + (uint64_t)(uintptr_t)number;
+  block live[LIVE];
+  int count = 0;
+  size_t at = 0;
+  for (int i = 0; i < ROUND; i++) {
+    int device = (int)draw(&seed, DEVICES);
+    besides(&seed, device);
+    if (count == LIVE || (count > 0 && draw(&seed, 2) == 0)) {
+      int k = (int)draw(&seed, (uint64_t)count);
+      for (uint64_t n = draw(&seed, 8); n < 3; n++)
+        share(&live[k], (int)draw(&seed, MODEL_STREAMS));
+      drop(&live[k]);
+      live[k] = live[--count];
+    } else {
+      int follows = planned && draw(&seed, 4) > 0; /* all of the plan is on one stream */
+      live[count] = (block){.device = device, .own = follows ? 0 : (int)draw(&seed, MODEL_STREAMS)};
+      count += request(&live[count], next_size(&seed, &at));
+    }
+  }
+  while (count > 0)
+    drop(&live[--count]);
+  return NULL;
+}
+
+static stplan_plan *plan;
+static uint64_t failures, allocations, on_plan, waits, moved;
+
+static void open_devices(void) {
+  for (int i = 0; i < DEVICES; i++) {
+    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .failures = failures};
+    sp_prim prim;
+    on[i].model = model_open(&options, &prim);
+    DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);
+    atomic_store(&on[i].failed, 0);
+    atomic_store(&on[i].foreign, 0);
+  }
+}
+
+static void close_devices(void) {
+  for (int i = 0; i < DEVICES; i++) {
+    stplan_counters c;
+    stplan_read(on[i].device, &c);
+    DEMAND(c.allocated_bytes == 0 && c.allocations == c.frees && c.refused_frees == on[i].foreign);
+    DEMAND(c.failed_allocations == on[i].failed);
+    allocations += c.allocations;
+    on_plan += c.planned_allocations;
+    waits += c.waits;
+    moved += c.moved_bytes;
+    stplan_close(on[i].device);
+    model_close(on[i].model);
+  }
+}
+
+int main(int argc, char **argv) {
+  char error[256];
+  DEMAND(argc > 2 && (operations = atol(argv[1])) > 0);
+  failures = (uint64_t)atol(argv[2]);
+  may_fail = failures > 0;
+  planned = argc > 3;
+  DEMAND(!planned || stplan_plan_open(argv[3], &plan, error, sizeof error) == STPLAN_OK);
+  for (int i = 0; i < DEVICES; i++)
+    for (int k = 0; k < CAPTURED; k++)
+      pthread_rwlock_init(&on[i].begins[k], NULL);
+  for (long round = 0; round * ROUND < operations; round++) {
+    pthread_t threads[THREADS];
+    open_devices();
+    for (uintptr_t i = 0; i < THREADS; i++)
+      DEMAND(pthread_create(&threads[i], NULL, work, (void *)((uintptr_t)round * THREADS + i)) == 0);
+    for (int i = 0; i < THREADS; i++)
+      pthread_join(threads[i], NULL);
+    close_devices();
+  }
+  printf("%llu allocations, %llu on plan, %llu waits, %llu B moved\n", (unsigned long long)allocations,
+         (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved);
+  DEMAND(waits > 0 && (plan == NULL || on_plan > 0));
+  stplan_plan_close(plan);
+  return 0;
+}
