@@ -32,10 +32,10 @@ once for the installed PyTorch and kept. A process where that is not possible
 runs on PyTorch's own allocator, and says so.
 
 PLAN.bin serves every process. A folder of plans NAME-rankR.bin, as "compile
-TRACE... -o FOLDER" writes them, gives each process that of its RANK (or
-LOCAL_RANK); where it holds several jobs, FOLDER/NAME chooses one. A process
-without a plan of its own, and every one under --no-plan, is served from the
-pool alone.
+TRACE... -o FOLDER" writes them, gives each process that of its rank: RANK, or
+torch.distributed's, or LOCAL_RANK. Where it holds several jobs, FOLDER/NAME
+chooses one. A process without a plan of its own, and every one under --no-plan,
+is served from the pool alone.
 
 After the job, run prints one summary to standard error: what was on plan, peak
 memory beside what was reserved when the job was recorded, how often the job left

@@ -137,7 +137,8 @@ func (f *planFolder) onlyJob() (files []string, prefix string, err error) {
 		return nil, "", fmt.Errorf("%s: expected a plan, or plans NAME-rankR.bin, found no .bin file", f.path)
 	case len(f.others) > 0 || len(jobs) == 0:
 		others := append(f.others, filepath.Base(f.all[0]))
-		return nil, "", fmt.Errorf("%s: expected plans NAME-rankR.bin, found %s", f.path, others[0])
+		return nil, "", &hinted{fmt.Errorf("%s: expected one plan, or plans NAME-rankR.bin, found %d, among them %s", f.path, len(f.all), others[0]),
+			"name the plan in place of the folder"}
 	case len(jobs) > 1:
 		for i, job := range jobs {
 			jobs[i] = filepath.Join(f.path, job)

@@ -35,6 +35,9 @@ const (
 	stateNotServed  = "failed"
 )
 
+// backendPluggable is the Backend of a process without a compiler.
+const backendPluggable = "pluggable"
+
 // planStates are the states of the runtime, as --summary names them.
 var planStates = map[cuda.State]string{
 	cuda.NoPlan: "no plan", cuda.Prologue: "prologue", cuda.Body: "body", cuda.Ended: "ended", cuda.Off: "off", cuda.Declined: "declined",
@@ -94,6 +97,9 @@ func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.
 	switch r.State {
 	case stateServing:
 		p.Backend = &r.Backend
+		if r.Backend == backendPluggable {
+			said.note(r.Name, "served through PyTorch's C interface, as the shim could not be built; docs/runtime.md says what that leaves out")
+		}
 	case stateNotServed:
 		p.Error = &r.Error
 		said.problem(r.Name, "not served, PyTorch's own allocator ran: "+r.Error)
@@ -116,7 +122,9 @@ func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.
 	for _, file := range files {
 		d, err := readServedDevice(file)
 		if err != nil {
-			return p, err
+			// The disk was full, or the process killed as it began to write.
+			said.problem(r.Name, "no figures of one of its devices: "+err.Error())
+			continue
 		}
 		if r.Plan != nil && d.PlanState != planStates[cuda.NoPlan] {
 			if facts, ok := plans.of(*r.Plan, d.Device); ok {
@@ -134,15 +142,15 @@ func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.
 func readServedDevice(file string) (report.ServedDevice, error) {
 	ordinal, err := strconv.Atoi(filepath.Ext(file)[len(".device"):])
 	if err != nil {
-		return report.ServedDevice{}, fmt.Errorf("%s: expected a name that ends with a device's number", file)
+		return report.ServedDevice{}, fmt.Errorf("%s: expected a name that ends with a device's number", filepath.Base(file))
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return report.ServedDevice{}, fmt.Errorf("%s: %w", file, cause(err))
+		return report.ServedDevice{}, fmt.Errorf("%s: %w", filepath.Base(file), cause(err))
 	}
 	c, err := cuda.ReadCounters(data)
 	if err != nil {
-		return report.ServedDevice{}, fmt.Errorf("%s: %w", file, err)
+		return report.ServedDevice{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
 	}
 	d := report.ServedDevice{
 		Device: ordinal, PlanState: planState(c.State),
@@ -181,12 +189,16 @@ func (m *remarks) problem(name, text string) {
 }
 
 func (m *remarks) ofDevice(name string, d report.ServedDevice) {
+	off := d.PlanState == planStates[cuda.Off]
 	switch {
-	case d.PlanState != planStates[cuda.Off]:
-	case d.PlannedAllocations == 0:
+	case off && d.PlannedAllocations == 0:
 		m.note(name, "the plan was given up: its memory was not to be had, or nothing fitted; served from the pool")
-	default:
+	case off:
 		m.note(name, "the plan was suspended at the end: it does not fit this run; served from the pool then")
+	case d.PlanState == planStates[cuda.Declined]:
+		m.note(name, "served from the pool alone: the plan does not pay, as compile found; its advice is followed")
+	case d.PlanState == planStates[cuda.Ended] && d.PlannedAllocations < d.Allocations:
+		m.note(name, "the plan is of the recorded steps only and has ended; served from the pool after them")
 	}
 	if d.RefusedFrees > 0 {
 		m.note(name, "freed memory that was not allocated; refused and counted (refused_frees of --summary)")

@@ -1,9 +1,12 @@
 """Each test runs a script as a job of its own: the recorder changes the
-interpreter it lives in."""
+interpreter it lives in. Where the real torch is installed, with a compiler and
+CUDA's headers, some run it on a device that is none."""
 
 from __future__ import annotations
 
 import gzip
+import importlib
+import importlib.util
 import json
 import os
 import pickle
@@ -14,10 +17,18 @@ from typing import Any, Dict, List
 
 import pytest
 
+from stplan import _build, _shim
+
 HERE = Path(__file__).resolve().parent
 BOOTSTRAP = HERE.parent / "src" / "stplan" / "bootstrap"
 FAKE_TORCH = HERE / "fake"
 FAKE_SERVING = HERE / "serving"
+
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None or None in (_build.compiler("c"), _build.compiler("c++")),
+    reason="torch is not installed, or there is no compiler",
+)
 
 
 class Job:
@@ -91,3 +102,24 @@ def job(tmp_path: Path) -> Job:
 
 def steps_in(snapshot: Any) -> int:
     return sum(a["stage"] == "END" for a in snapshot["external_annotations"])
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    """The environment of a process that has a fake device."""
+    torch: Any = importlib.import_module("torch")
+    folder = tmp_path_factory.mktemp("device")
+    c, cxx = _build.compiler("c"), _build.compiler("c++")
+    assert c is not None and cxx is not None
+    flags = ["-shared", "-fPIC", "-O1", "-w"]
+    _build.execute([*c, *flags, str(HERE / "shim" / "fake_driver.c"), "-o", str(folder / "libcuda.so.1")], "the driver")
+    headers = ["-I", os.path.join(_shim.SOURCES, "include", "first"), "-I", _shim._cuda_headers(torch.version.cuda)]
+    headers += ["-idirafter", os.path.join(_shim.SOURCES, "include", "last")]
+    fake = folder / "libfake.so"
+    _build.execute([*cxx, *flags, *headers, str(HERE / "shim" / "fake_cuda.cpp"), "-o", str(fake)], "the fake")
+    return {"LD_LIBRARY_PATH": str(folder), "LD_PRELOAD": str(fake)}

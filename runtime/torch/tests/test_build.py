@@ -74,6 +74,34 @@ def test_many_processes_build_once(cache: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("built-*"))) == 1
 
 
+def test_many_processes_fail_once(cache: Path, tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, pathlib, sys, time
+        from stplan import _build
+        here = pathlib.Path(sys.argv[1])
+        def build(path):
+            (here / f"tried-{os.getpid()}").touch()
+            while len(list(here.glob("asks-*"))) % 4:
+                time.sleep(0.01)
+            time.sleep(0.5)
+            raise _build.BuildError("the licence — has\\nexpired")
+        (here / f"asks-{os.getpid()}").touch()
+        try:
+            _build.cached("a.so", [b"1"], build)
+        except _build.BuildError as error:
+            print(ascii(str(error)))
+        """
+    )
+    env = {**os.environ, "PYTHONPATH": str(SOURCE), "LC_ALL": "C"}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    for start in (1, 2):  # what failed before is tried again
+        jobs = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        said = [job.communicate(timeout=60)[0] for job in jobs]
+        assert said == [ascii("the licence — has\nexpired") + "\n"] * 4
+        assert len(list(tmp_path.glob("tried-*"))) == start
+
+
 def test_an_unwritable_cache_gives_way_to_a_private_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,14 +136,21 @@ def test_the_compiler_is_the_named_one_or_none(tmp_path: Path, monkeypatch: pyte
     assert _build.compiler("c++") is None
 
 
-def test_what_a_compiler_says_is_cut_to_its_first_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said, line",
+    [
+        ("In file included from a:\n a.h:1: error: no x\na.h:2: error: no y", "a.h:1: error: no x"),
+        ("\na.h:1: undefined reference to x\nld returned 1", "a.h:1: undefined reference to x"),
+        ("", "it said nothing"),
+    ],
+)
+def test_what_a_compiler_says_is_cut_to_the_cause(tmp_path: Path, said: str, line: str) -> None:
     program = tmp_path / "cc"
-    program.write_text("#!/bin/sh\nfor i in 1 2 3 4 5 6 7; do echo; echo error $i; done\nexit 3\n")
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit 3\n")
     program.chmod(0o755)
     with pytest.raises(_build.BuildError) as caught:
         _build.execute([str(program)], "x.so")
-    lines = "\n".join(f"error {i}" for i in range(1, 6))
-    assert str(caught.value) == f"cannot build x.so: {program} exited with status 3:\n{lines}"
+    assert str(caught.value) == f"cannot build x.so: {program} exited with status 3: {line}"
     program.unlink()
     with pytest.raises(_build.BuildError, match="No such file"):
         _build.execute([str(program)], "x.so")

@@ -241,7 +241,8 @@ def test_what_is_thrown_is_torchs_own(library: str, tmp_path: Path) -> None:
     torch = Path(next(iter(spec.submodule_search_locations)))
     compiler = _build.compiler("c++")
     assert compiler is not None
-    link = [f"-I{torch / 'include'}", f"-L{torch / 'lib'}", "-lc10"]
+    new = b"SourceLocationENSt7__cxx11" in (torch / "lib" / "libc10.so").read_bytes()
+    link = [f"-I{torch / 'include'}", f"-L{torch / 'lib'}", "-lc10", f"-D_GLIBCXX_USE_CXX11_ABI={int(new)}"]
     command = [*compiler, "-std=c++17", "-fPIC", "-shared", str(source), "-o", str(catcher), *link]
     _build.execute(command, "the catcher")
     out = run(

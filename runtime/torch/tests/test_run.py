@@ -79,6 +79,49 @@ def test_the_rank_is_that_of_the_moment(job: Job) -> None:
     assert done.stderr == "asked 2: job-rank2.bin auto\n"
 
 
+RANKS_OF_THEIR_OWN = """
+import multiprocessing
+import torch
+
+def train(rank):
+    torch.distributed.init_process_group(rank)
+    torch.empty(1)
+
+if __name__ == "__main__":
+    for rank in (1, 0):
+        child = multiprocessing.get_context("{method}").Process(target=train, args=(rank,))
+        child.start(); child.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("local", [None, "0"])
+def test_a_rank_that_only_the_process_group_knows(job: Job, method: str, local: Optional[str]) -> None:
+    asked = (1, 0)
+    for rank in asked:
+        (job.folder / f"job-rank{rank}.bin").touch()
+    env = job.run_environment(plan=str(job.folder / "job-rank"), by_rank=True)
+    if local is not None:
+        env["LOCAL_RANK"] = local  # counts on one node only
+    done = job.finish(job.start(RANKS_OF_THEIR_OWN.format(method=method), env))
+    assert done.stderr == "".join(f"asked None: job-rank{rank}.bin auto\n" for rank in asked)
+    assert [(r["name"], r["rank"]) for r in job.said()] == [("train-rank0", "0"), ("train-rank1", "1")]
+
+
+def test_a_helper_of_a_rank_that_only_the_process_group_knows(job: Job) -> None:
+    script = """
+import subprocess, sys, torch
+if len(sys.argv) == 1:
+    torch.distributed.init_process_group(3)
+torch.empty(1)
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "helper"], check=True)
+"""
+    env = {**job.run_environment(plan=str(job.folder / "plan.bin")), "COUNTERS": '{"0": {}}'}
+    done = job.finish(job.start(script, env))
+    assert done.stderr == "asked None: plan.bin auto\nasked None: None auto\n"
+
+
 def test_a_forked_child_that_is_first_to_use_cuda(job: Job) -> None:
     script = """
 import os, torch
@@ -162,7 +205,7 @@ def test_plans_by_rank(tmp_path: Path) -> None:
     settings = RunSettings(str(tmp_path / "train-rank"), True, "auto", str(tmp_path))
     assert choose(settings, "1") == (str(tmp_path / "train-rank1.bin"), "")
     assert choose(settings, "2") == (None, "no plan for its rank")
-    assert choose(settings, None) == (None, "no plan for its rank")
+    assert choose(settings, None) == (None, "no rank to choose its plan by (RANK, LOCAL_RANK or torch.distributed)")
     assert choose(RunSettings("plan.bin", False, "auto", ""), "7") == ("plan.bin", "")
     assert choose(RunSettings(None, False, "auto", ""), "7") == (None, "")
 

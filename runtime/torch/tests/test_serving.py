@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, List, Tuple
 
 import pytest
@@ -43,7 +43,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     monkeypatch.setattr(_shim, "install", made.shim)
     monkeypatch.setattr(_pluggable, "install", made.pluggable)
     monkeypatch.setattr(_serving, "_backend", None)
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(version=SimpleNamespace(cuda="13.0")))
     monkeypatch.delenv(RUN_ENVIRONMENT, raising=False)
     return made
 
@@ -80,6 +80,29 @@ def test_where_neither_way_goes_torch_stays(ways: Ways) -> None:
         _serving.install(None)
 
 
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (OSError("libstplan.so: failed to map segment"), "OSError: libstplan.so: failed to map segment"),
+        (AttributeError("no such allocator"), "AttributeError: no such allocator"),
+        (RuntimeError("Can't swap an already initialized allocator"), "RuntimeError: Can't swap an already initialized"),
+    ],
+)
+def test_whatever_fails_on_the_last_way_is_our_error(ways: Ways, error: Exception, said: str) -> None:
+    ways.shim_fails = _build.BuildError("cannot build the shim: no C++ compiler")
+    ways.pluggable_fails = error
+    with pytest.raises(stplan.ServingError, match=f"^{said}"):
+        _serving.install(None)
+    assert _serving.backend() is None
+
+
+def test_a_torch_for_other_devices_is_left_alone(ways: Ways) -> None:
+    sys.modules["torch"].version.cuda = None
+    with pytest.raises(stplan.ServingError, match="^this torch was built without CUDA$"):
+        _serving.install(None)
+    assert ways.asked == []
+
+
 def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(stplan.ServingError, match="memory: expected one of auto, plain, virtual, found 'paged'"):
         _serving.install(None, "paged")
@@ -92,6 +115,8 @@ def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> N
 def test_enable_takes_a_relative_path(ways: Ways, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     stplan.enable("plan.bin", memory="virtual")
+    with pytest.raises(stplan.ServingError, match="serves this process already"):
+        stplan.enable(tmp_path / "plan.bin")
     assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None))]
 
 
@@ -136,7 +161,8 @@ def test_what_another_process_answers() -> None:
 def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     class Device:
         def __init__(self, name: str) -> None:
-            self.index = int(name[5:]) if ":" in name else None
+            self.type, _, index = name.partition(":")
+            self.index = int(index) if index else None
 
     torch: Any = ModuleType("torch")
     torch.device = Device
@@ -147,6 +173,10 @@ def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) 
     assert [_public._ordinal(d) for d in (5, "cuda:3", "cuda", None)] == [5, 3, 2, 2]
     torch.cuda.is_initialized = lambda: False
     assert _public._ordinal(None) == 0
+    with pytest.raises(ValueError, match="^device: expected a CUDA device, found 'cpu'$"):
+        _public._ordinal("cpu")
+    with pytest.raises(ValueError, match="^device: expected an ordinal of at least 0, found -1$"):
+        _public._ordinal(-1)
 
 
 def test_a_process_that_is_not_served_loads_nothing_that_serves() -> None:

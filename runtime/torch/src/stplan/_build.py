@@ -12,15 +12,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence, TextIO
 
 _COMPILERS = {
     "c": ("CC", ("cc", "gcc", "clang")),
     "c++": ("CXX", ("c++", "g++", "clang++")),
 }
-
-# Of what a compiler says the first lines tell the cause; the rest follows from it.
-_LINES = 5
 
 
 class BuildError(RuntimeError):
@@ -61,9 +58,14 @@ def execute(command: Sequence[str], what: str) -> None:
     except OSError as error:
         raise BuildError(f"cannot build {what}: {command[0]}: {error.strerror}") from error
     if done.returncode != 0:
-        said = [line for line in done.stdout.splitlines() if line.strip()]
-        first = "\n".join(said[:_LINES]) or "it said nothing"
-        raise BuildError(f"cannot build {what}: {command[0]} exited with status {done.returncode}:\n{first}")
+        raise BuildError(f"cannot build {what}: {command[0]} exited with status {done.returncode}: {_cause(done.stdout)}")
+
+
+def _cause(output: str) -> str:
+    """The line of a compiler's output that tells the cause; the rest follows from
+    the first error, and leads to it."""
+    said = [line.strip() for line in output.splitlines() if line.strip()]
+    return next((line for line in said if "error:" in line), said[0] if said else "it said nothing")
 
 
 def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) -> str:
@@ -73,7 +75,8 @@ def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) 
 
     It lies in $XDG_CACHE_HOME/stplan or ~/.cache/stplan; where that cannot be
     written, in the temporary folder. Processes that ask at the same time build
-    once. Raises what build raises, and OSError where no folder can be written.
+    once, and where that fails all of them fail by it. Raises BuildError, what else
+    build raises, and OSError where no folder can be written.
     """
     stem, suffix = os.path.splitext(name)
     file = f"{stem}-{_key(key_parts)}{suffix}"
@@ -81,9 +84,15 @@ def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) 
     if os.path.exists(path):
         return path
     path = os.path.join(_writable(os.path.dirname(path)), file)
-    with _locked(path + ".lock"):
+    with _locked(path + ".lock") as failure:
         if not os.path.exists(path):
-            _write(path, build)
+            if failure.text is not None:
+                raise BuildError(failure.text)
+            try:
+                _write(path, build)
+            except BuildError as error:
+                failure.leave(str(error))
+                raise
     return path
 
 
@@ -125,14 +134,38 @@ def _writable(folder: str) -> str:
     return tempfile.mkdtemp(prefix="stplan-")
 
 
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    with open(path, "w") as lock:
+class _Failure:
+    """Why the build failed in the process that held the lock meanwhile: the lock's
+    file keeps that. text is None where no such process has come and gone while this
+    one waited: what failed earlier may succeed now."""
+
+    def __init__(self, lock: TextIO) -> None:
+        self._lock = lock
+        self.text: Optional[str] = None
+
+    def wait(self) -> None:
+        before = os.fstat(self._lock.fileno()).st_mtime_ns
         # Some network file systems have no locks. Two processes then build, and
         # the later one replaces the file by one that is as good.
         with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if os.fstat(self._lock.fileno()).st_mtime_ns != before:
+            self._lock.seek(0)
+            self.text = self._lock.read() or None
+
+    def leave(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._lock.truncate(0)
+            self._lock.write(text)
+            self._lock.flush()
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[_Failure]:
+    with open(path, "a+", encoding="utf-8") as lock:
+        failure = _Failure(lock)
+        failure.wait()
+        yield failure
 
 
 def _write(path: str, build: Callable[[str], None]) -> None:

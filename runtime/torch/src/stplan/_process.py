@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Mapping, Optional, Sequence
 
 
 def rank(environment: Mapping[str, str]) -> Optional[str]:
-    """The process's rank as its launcher gives it, None for a lone process."""
-    for name in ("RANK", "LOCAL_RANK"):
-        value = environment.get(name, "")
-        if re.fullmatch(r"[0-9]+", value):
+    """The process's rank: as its launcher gives it in RANK, as the script has told
+    torch.distributed, or LOCAL_RANK; None for a lone process."""
+    for value in (environment.get("RANK"), _distributed_rank(), environment.get("LOCAL_RANK")):
+        if value is not None and re.fullmatch(r"[0-9]+", value):
             return value
     return None
+
+
+def _distributed_rank() -> Optional[str]:
+    """That of a process group which exists by now: torch.multiprocessing and the
+    launchers of clusters start processes without RANK. Nothing is imported, and
+    CUDA not initialised."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return str(distributed.get_rank())
 
 
 def stem(argv: Sequence[str], environment: Mapping[str, str]) -> str:

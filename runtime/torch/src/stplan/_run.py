@@ -82,8 +82,10 @@ def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str],
     if plan is None:
         return None, ""
     if settings.by_rank:
+        if number is None:
+            return None, "no rank to choose its plan by (RANK, LOCAL_RANK or torch.distributed)"
         plan = f"{plan}{number}.bin"
-        if number is None or not os.path.exists(plan):
+        if not os.path.exists(plan):
             return None, "no plan for its rank"
     if settings.within is not None and _has_plan(settings, settings.within, number):
         return None, f"{settings.within} has started it and has the plan"
@@ -91,14 +93,15 @@ def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str],
 
 
 def _has_plan(settings: RunSettings, name: str, number: Optional[str]) -> bool:
-    """Whether the process `name`, of the same rank, allocates by its plan. Such a
-    process trains, and its helpers would each take a plan's memory again. One
-    that has only looked at the device has left the plan to those it starts."""
+    """Whether the process `name` allocates by its plan, and this one, without a rank
+    or of the same, is its helper. The other one trains then, and its helpers would
+    each take a plan's memory again. One that has only looked at the device has left
+    the plan to those it starts."""
     try:
         other = read(settings.reports, name)
     except (OSError, ValueError):
         return False
-    if other["rank"] != number or other["pid"] == os.getpid():  # its own past, before an exec
+    if number not in (None, other["rank"]) or other["pid"] == os.getpid():  # its own past, before an exec
         return False
     return bool(glob.glob(glob.escape(_counters(settings, name)) + "*"))
 

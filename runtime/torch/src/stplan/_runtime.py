@@ -133,11 +133,10 @@ class Runtime:
         is not in MEMORY."""
         if memory not in MEMORY:
             raise ValueError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
-        error = ctypes.create_string_buffer(256)
+        error = ctypes.create_string_buffer(512)
         settings = _Settings(_path(plan), _path(counters), MEMORY[memory])
         if self._start(ctypes.byref(settings), error, len(error)) != 0:
-            reason = error.value.decode("utf-8", "replace")
-            raise RuntimeFailure(reason if plan is None else f"{plan}: {reason}")
+            raise RuntimeFailure(error.value.decode("utf-8", "replace"))
 
     def address(self, name: str) -> int:
         """Of the function stplan_pluggable_NAME."""

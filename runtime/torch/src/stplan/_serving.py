@@ -7,8 +7,8 @@ from typing import Any, Optional
 
 from stplan import _build, _pluggable, _shim
 from stplan._errors import ServingError as ServingError
-from stplan._process import say
-from stplan._runtime import MEMORY, RuntimeFailure
+from stplan._process import described, say
+from stplan._runtime import MEMORY
 
 
 _backend: Optional[str] = None
@@ -30,10 +30,12 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
     torch: Any = sys.modules.get("torch")
     if torch is None:
         raise ServingError("torch is not imported")
+    if torch.version.cuda is None:
+        raise ServingError("this torch was built without CUDA")
     try:
         _backend = _install(torch, plan, memory, counters)
-    except (_build.BuildError, RuntimeFailure) as error:
-        raise ServingError(str(error)) from error
+    except (RuntimeError, OSError, AttributeError) as error:  # torch's own too: another release may lack something
+        raise ServingError(described(error)) from error
     return _backend
 
 

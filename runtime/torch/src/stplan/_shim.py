@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 from stplan import _build, _library
 from stplan._runtime import MEMORY, Counters, RuntimeFailure
@@ -16,16 +16,32 @@ from stplan._runtime import MEMORY, Counters, RuntimeFailure
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 
 _C_FLAGS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-fexceptions")
-_CXX_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w")
+# The shim knows its own functions by their symbols.
+_CXX_FLAGS = ("-O2", "-fPIC", "-fvisibility=default", "-w")
+
+# The oldest and the newest release of torch that the shim was tried with. An older
+# one asks in ways that it does not know; a newer one is tried, and checked.
+_OLDEST, _NEWEST = (2, 6), (2, 15)
+
+# From this release on torch's headers are written in C++20.
+_CXX20 = (2, 14)
+
 
 class Shim:
     """The compiled shim, loaded."""
 
     def __init__(self, path: str) -> None:
         self._library = library = ctypes.CDLL(path)
+        library.stplan_shim_unanswered.restype = ctypes.c_char_p
         library.stplan_shim_install.restype = ctypes.c_char_p
         library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
+
+    def unanswered(self) -> Optional[str]:
+        """The first function of this torch's allocators that the shim does not
+        know, None where it knows them all: only then may it be installed."""
+        name = self._library.stplan_shim_unanswered()
+        return None if name is None else str(name.decode("utf-8", "replace"))
 
     def install(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
         """Raises RuntimeFailure, and KeyError for a memory that is not in MEMORY."""
@@ -50,12 +66,15 @@ _installed: Optional[Shim] = None
 def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
     """Serve this process from now on; arguments as of _pluggable.install.
 
-    Raises BuildError where the shim cannot be compiled, OSError where it does not
-    load, RuntimeFailure where this torch, or the plan, cannot be served. torch is
-    then as it was.
+    Raises BuildError where the shim cannot be compiled or does not fit this torch,
+    OSError where it does not load, RuntimeFailure where this torch's allocator, or
+    the plan, cannot be served. torch is then as it was.
     """
     global _installed
     shim = Shim(find(torch))
+    unknown = shim.unanswered()
+    if unknown is not None:
+        raise _build.BuildError(f"the shim does not fit torch {torch.__version__}, whose allocators have {unknown}")
     shim.install(plan, memory, counters)
     _installed = shim
 
@@ -68,8 +87,11 @@ def installed() -> Optional[Shim]:
 def find(torch: Any) -> str:
     """The path of the compiled shim for this torch, compiled where it is not
     there yet. Raises BuildError where it cannot be."""
-    if torch.version.cuda is None:
-        raise _build.BuildError("cannot build the shim: this torch was built without CUDA")
+    release = _release_of(torch)
+    if release < _OLDEST:
+        raise _build.BuildError(
+            f"cannot build the shim: it serves torch {_named(_OLDEST)} and newer, and this is {torch.__version__}"
+        )
     compilers = [_compiler("c"), _compiler("c++")]
     headers = [os.path.join(os.path.dirname(torch.__file__), "include"), _cuda_headers(torch.version.cuda)]
     # This file too: it says how they are compiled.
@@ -80,6 +102,24 @@ def find(torch: Any) -> str:
         return _build.cached("libstplan_shim.so", parts, lambda path: _compile(torch, compilers, headers, path))
     except OSError as error:
         raise _build.BuildError(f"cannot build the shim: {error}") from error
+    except _build.BuildError as error:
+        if release <= _NEWEST:
+            raise
+        raise _build.BuildError(
+            f"this is torch {torch.__version__}, and the newest that the shim was tried with is {_named(_NEWEST)}: {error}"
+        ) from error
+
+
+def _release_of(torch: Any) -> Tuple[int, ...]:
+    """(2, 11) for torch 2.11.0+cu130."""
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if found is None:
+        raise _build.BuildError(f"cannot build the shim: torch's version is {torch.__version__!r}, expected two numbers")
+    return tuple(int(number) for number in found.groups())
+
+
+def _named(release: Tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
 
 
 def sources() -> List[str]:
@@ -103,13 +143,7 @@ def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: s
     shim = [
         *cxx,
         *_CXX_FLAGS,
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-        *("-I", os.path.join(SOURCES, "include", "first")),
-        *("-I", _library.SOURCES),
-        *("-I", torch_headers),
-        *("-I", os.path.join(torch_headers, "torch", "csrc", "api", "include")),
-        *("-I", cuda_headers),
-        *("-idirafter", os.path.join(SOURCES, "include", "last")),
+        *_cxx_flags(torch, *headers),
         *("-c", os.path.join(SOURCES, "all.cpp"), "-o", objects[1]),
     ]
     libraries = os.path.join(os.path.dirname(torch_headers), "lib")
@@ -125,6 +159,20 @@ def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: s
         for name in objects:
             if os.path.exists(name):
                 os.unlink(name)
+
+
+def _cxx_flags(torch: Any, torch_headers: str, cuda_headers: str) -> List[str]:
+    """What this torch's headers have to be compiled with."""
+    return [
+        "-std=c++20" if _release_of(torch) >= _CXX20 else "-std=c++17",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *("-I", os.path.join(SOURCES, "include", "first")),
+        *("-I", _library.SOURCES),
+        *("-I", torch_headers),
+        *("-I", os.path.join(torch_headers, "torch", "csrc", "api", "include")),
+        *("-I", cuda_headers),
+        *("-idirafter", os.path.join(SOURCES, "include", "last")),
+    ]
 
 
 def _compiler(kind: str) -> List[str]:

@@ -1,7 +1,8 @@
 """Puts a stand-in for stplan._serving.install into every process: where the real
 one exchanges torch's allocator, this one says what it was asked for and leaves
-the counters of COUNTERS behind, a JSON object of devices with their fields. With
-REFUSE in the environment it raises that text."""
+the counters of COUNTERS behind, a JSON object of devices with their fields. It
+says that it has put BACKEND in place, or the shim; with REFUSE in the environment
+it raises that text."""
 
 import ctypes
 import json
@@ -16,10 +17,10 @@ def install(plan, memory="auto", counters=None):
     named = plan and os.path.relpath(plan)
     sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}\n")
     for device, found in json.loads(os.environ.get("COUNTERS", "{}")).items():
-        counted = Counters(fields=ctypes.sizeof(Counters) // 8, **found)
+        counted = Counters(**{"fields": ctypes.sizeof(Counters) // 8, **found})
         with open(f"{counters}{device}", "wb") as out:
             out.write(bytes(counted))
-    return "shim"
+    return os.environ.get("BACKEND") or "shim"
 
 
 if "stplan" in sys.modules:

@@ -7,6 +7,11 @@
 #ifndef FAKE_CUDA_MIB
 #define FAKE_CUDA_MIB 512
 #endif
+// How many devices there are. All are the same one; torch knows its streams by them.
+#ifndef FAKE_CUDA_DEVICES
+#define FAKE_CUDA_DEVICES 1
+#endif
+
 constexpr size_t kFakeCudaTotal = size_t(FAKE_CUDA_MIB) << 20;
 
 // fake_cuda_used is what cudaMalloc has given and cudaFree not taken back.

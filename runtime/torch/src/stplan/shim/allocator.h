@@ -2,9 +2,6 @@
 // for what that does not serve, by the native allocator that was there before.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/util/ApproximateClock.h>
-
 #include <array>
 #include <atomic>
 #include <map>
@@ -15,19 +12,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "delegating.h"
 #include "history.h"
 #include "process.h"
 #include "routes.h"
 
 namespace stplan {
-
-using c10::DataPtr;
-using c10::DeviceIndex;
-using c10::MempoolId_t;
-using c10::cuda::CUDAStream;
-using c10::cuda::CUDACachingAllocator::CUDAAllocator;
-using namespace c10::CachingDeviceAllocator;
-namespace cca = c10::cuda::CUDACachingAllocator;
 
 // One device as the program sees it. It is never destroyed.
 struct Device {
@@ -35,7 +25,9 @@ struct Device {
   bool opened = false; // the runtime was asked for
   bool planned = false;
   std::atomic<stplan_device*> runtime{nullptr}; // nullptr: not opened, or the native allocator serves the device
-  std::mutex beside; // while the runtime is told what the native allocator holds
+  std::atomic<uint64_t> readings{0}; // so many of what the native allocator holds have begun
+  std::mutex beside; // while the runtime is told of one
+  uint64_t told = 0; // which one was told last
   std::atomic<int64_t> out_of_memory{0}, retries{0};
   std::atomic<size_t> allowed{0}; // bytes that the memory fraction allows; 0: all
   Routes routes;
@@ -44,7 +36,7 @@ struct Device {
   std::map<uint64_t, int> shared_files; // by granule: what other processes map it by
 };
 
-class Allocator final : public CUDAAllocator {
+class Allocator final : public Delegating {
  public:
   // The native allocator, and whether the runtime takes memory that
   // cudaMemcpyAsync does not copy between devices.
@@ -56,22 +48,15 @@ class Allocator final : public CUDAAllocator {
   void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override;
   void raw_delete(void* pointer) override;
   c10::DeleterFnPtr raw_deleter() const override;
-  void copy_data(void* to, const void* from, size_t count) const override;
-  using CUDAAllocator::recordStream;
+  using Delegating::recordStream;
   void recordStream(const DataPtr& data, CUDAStream stream) override;
 
   // devices.cpp
   void init(int count) override;
-  bool initialized() override;
   void enable(bool value) override;
-  bool isEnabled() const override;
   void emptyCache(MempoolId_t pool) override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
-  double getMemoryFraction(DeviceIndex device) override;
   void setMemoryFraction(double fraction, DeviceIndex device) override;
-  std::vector<cca::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
-  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override;
-  std::string name() override;
   void attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) override;
 
   // statistics.cpp
@@ -81,33 +66,30 @@ class Allocator final : public CUDAAllocator {
 
   // snapshot.cpp
   cca::SnapshotInfo snapshot(MempoolId_t pool, bool include_traces) override;
-  bool isHistoryEnabled() override;
   void recordHistory(bool enabled, CreateContextFn context, size_t most, RecordContext when, bool clear,
                      const std::vector<std::string>& skip) override;
-  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override;
   void pushCompileContext(std::string& text) override;
   void popCompileContext() override;
-  void setUserMetadata(const std::string& text) override;
-  std::string getUserMetadata() override;
+#if STPLAN_TORCH(12)
+  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override;
+#endif
+#if STPLAN_TORCH(14)
+  void annotateMemory(const void* pointer, const std::string& metadata) override;
+#endif
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
 
   // pools.cpp
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override;
   void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override;
   void releasePool(DeviceIndex device, MempoolId_t pool) override;
-  int getPoolUseCount(DeviceIndex device, MempoolId_t pool) override;
-  void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, std::shared_ptr<CUDAAllocator> allocator) override;
-  void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) override;
-  void setNoSplit(DeviceIndex device, MempoolId_t pool) override;
-  bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool,
-                                const std::unordered_set<void*>& expected) override;
-  std::shared_ptr<cca::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t pool) override;
   cca::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<cca::AllocatorState> state) override;
+#if STPLAN_TORCH(13)
+  DataPtr allocateWithAddress(size_t size, void* address) override;
+#endif
 
   // sharing.cpp
   void* getBaseAllocation(void* pointer, size_t* size) override;
   cca::ShareableHandle shareIpcHandle(void* pointer) override;
-  std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   void enablePeerAccess(DeviceIndex device, DeviceIndex to) override;
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,
                           cudaStream_t stream, bool peers) override;
@@ -160,6 +142,7 @@ class Allocator final : public CUDAAllocator {
   // how much is left of the memory fraction.
   void note_native(Device& device);
   void note_native_if_served(DeviceIndex device);
+  void own(DataPtr& data);
   char handle_version();
   int shared_file(Device& device, uint64_t granule);
   void unshare(Device& device, uint64_t address, uint64_t size);
@@ -179,7 +162,6 @@ class Allocator final : public CUDAAllocator {
     });
   }
 
-  CUDAAllocator* const native_;
   const bool plain_;
   std::atomic<uint32_t> unusual_{0};
   std::atomic<int> count_{0}; // of devices_; it only grows
@@ -190,10 +172,10 @@ class Allocator final : public CUDAAllocator {
   bool recording_ = false, tracked_ = false;
   c10::ApproximateClockToUnixTimeConverter clock_; // the longer it runs, the better it tells
 
-  // Blocks that streams use which the runtime has no room to keep track of: their
-  // frees wait for them.
+  // Blocks that streams use which the runtime cannot keep track of, as there are too
+  // many or they are another device's: their frees wait for them.
   std::mutex untracked_lock_;
-  std::unordered_map<void*, std::vector<cudaStream_t>> untracked_;
+  std::unordered_map<void*, std::vector<CUDAStream>> untracked_;
   std::atomic<size_t> untracked_count_{0};
 };
 

@@ -1,9 +1,9 @@
-// devices.cpp: devices, their limits, and what is passed on.
+// devices.cpp: devices and their limits.
 #include "allocator.h"
 
 namespace stplan {
 
-Allocator::Allocator(CUDAAllocator* native, bool plain) : native_(native), plain_(plain) {}
+Allocator::Allocator(CUDAAllocator* native, bool plain) : Delegating(native), plain_(plain) {}
 
 void Allocator::init(int count) {
   native_->init(count);
@@ -14,8 +14,6 @@ void Allocator::init(int count) {
     count_.store(i + 1, std::memory_order_release);
   }
 }
-
-bool Allocator::initialized() { return native_->initialized(); }
 
 Device& Allocator::at(DeviceIndex device) {
   TORCH_CHECK(device >= 0 && device < count_.load(std::memory_order_acquire), "Invalid device argument ",
@@ -43,7 +41,7 @@ stplan_device* Allocator::open(Device& device) {
   device.runtime.store(runtime, std::memory_order_release);
   const double fraction = native_->getMemoryFraction(device.index); // the environment may set it
   if (fraction < 1)
-    device.allowed.store(static_cast<size_t>(fraction * static_cast<double>(native_->getMemoryInfo(device.index).second)));
+    device.allowed.store(static_cast<size_t>(fraction * static_cast<double>(getMemoryInfo(device.index).second)));
   note_native(device);
   return runtime;
 }
@@ -61,14 +59,17 @@ void Allocator::enable(bool value) {
   set_unusual(kDisabled, !native_->isEnabled());
 }
 
-bool Allocator::isEnabled() const { return native_->isEnabled(); }
-
-void Allocator::after_fork() { set_unusual(kForked, true); }
+// In a child of a process that has not used CUDA yet all goes on as in the parent. In
+// another there is nothing to serve, and whoever held a lock is not there any more.
+void Allocator::after_fork() {
+  if (!native_->initialized())
+    return;
+  set_unusual(kForked, true);
+  every([](Device& d) { d.runtime.store(nullptr); });
+}
 
 void Allocator::emptyCache(MempoolId_t pool) {
-  native_->emptyCache(pool);
-  if (forked())
-    return;
+  Delegating::emptyCache(pool);
   each([&](Device& d, stplan_device* runtime) {
     if (pool == MempoolId_t{0, 0})
       stplan_empty_cache(runtime);
@@ -82,25 +83,14 @@ void Allocator::cacheInfo(DeviceIndex device, size_t* largest) {
     *largest = std::max<size_t>(*largest, stplan_largest(runtime));
 }
 
-double Allocator::getMemoryFraction(DeviceIndex device) { return native_->getMemoryFraction(device); }
-
 void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
   native_->setMemoryFraction(fraction, device);
   Device& d = at(device);
-  const auto total = static_cast<double>(native_->getMemoryInfo(device).second);
+  const auto total = static_cast<double>(getMemoryInfo(device).second);
   d.allowed.store(fraction < 1 ? std::max<size_t>(1, static_cast<size_t>(fraction * total)) : 0);
   if (d.runtime.load() != nullptr)
     note_native(d);
 }
-
-std::vector<cca::StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device) {
-  return native_->getExpandableSegmentSizes(device);
-}
-
-std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device) { return native_->getMemoryInfo(device); }
-
-// Frameworks ask for the name to know whether statistics and snapshots can be had.
-std::string Allocator::name() { return native_->name(); }
 
 void Allocator::attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) {
   native_->attachOutOfMemoryObserver(observer);

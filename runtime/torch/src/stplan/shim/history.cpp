@@ -4,8 +4,6 @@
 
 namespace stplan {
 
-using c10::CachingDeviceAllocator::RecordContext;
-
 static thread_local const Context* calling = nullptr;
 
 Calling::Calling(const Context& context) { calling = &context; }
@@ -26,7 +24,7 @@ void History::record(bool enabled, CreateContextFn context, size_t most, RecordC
   most_ = std::max<size_t>(most, 1);
   skipped_ = 0;
   for (const auto& action : skip)
-    skipped_ |= 1U << c10::CachingDeviceAllocator::parseTraceEntryAction(action);
+    skipped_ |= 1U << action_of(action);
   if (!enabled)
     contexts_.clear();
   if (!enabled || clear)
@@ -64,12 +62,23 @@ void History::add(Entry::Action action, c10::DeviceIndex device, size_t address,
     }
   }
   const auto& regions = compile_regions();
-  Entry entry(action, device, address, size, stream, {0, 0}, c10::getApproximateTime(),
-              when_ >= RecordContext::ALLOC ? std::move(context) : nullptr, regions.empty() ? "N/A" : regions.back(),
-              installed->getUserMetadata());
+  keep(recorded(action, device, address, size, stream, when_ >= RecordContext::ALLOC ? std::move(context) : nullptr,
+                regions.empty() ? "N/A" : regions.back(), installed->getUserMetadata()));
+}
+
+#if STPLAN_TORCH(14)
+void History::annotate(c10::DeviceIndex device, size_t address, size_t size, void* stream, const std::string& metadata) {
+  std::lock_guard<std::mutex> lock(lock_);
+  const auto& regions = compile_regions();
+  keep(recorded(Entry::ANNOTATE, device, address, size, stream, nullptr, regions.empty() ? "N/A" : regions.back(),
+                metadata));
+}
+#endif
+
+void History::keep(Entry entry) {
   for (const auto& tracker : trackers_)
     tracker(entry);
-  if (!enabled_ || (skipped_ >> action & 1) != 0)
+  if (!enabled_ || (skipped_ >> entry.action_ & 1) != 0)
     return;
   if (list_.size() == most_)
     list_.pop_front();

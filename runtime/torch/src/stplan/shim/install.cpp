@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "allocator.h"
+#include "complete.h"
 
 namespace stplan {
 
@@ -41,6 +42,16 @@ static const char* install(const stplan_settings& settings) {
 } // namespace stplan
 
 extern "C" {
+
+// stplan_shim_unanswered names what this torch may ask of an allocator and the shim
+// does not know, which then must not be installed; NULL where it knows everything.
+const char* stplan_shim_unanswered(void) {
+  static const std::string name = [] {
+    const stplan::Allocator object(stplan::cca::get(), false);
+    return stplan::unanswered<stplan::CUDAAllocator>(&object);
+  }();
+  return name.empty() ? nullptr : name.c_str();
+}
 
 // stplan_shim_install makes torch allocate from the runtime. plan and counters may
 // be NULL; memory is one of sp_cuda_memory. It returns NULL, or what is wrong.

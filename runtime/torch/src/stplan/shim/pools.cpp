@@ -27,35 +27,32 @@ void Allocator::releasePool(DeviceIndex device, MempoolId_t pool) {
   note_native_if_served(device);
 }
 
-int Allocator::getPoolUseCount(DeviceIndex device, MempoolId_t pool) { return native_->getPoolUseCount(device, pool); }
-
-void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t pool, std::shared_ptr<CUDAAllocator> allocator) {
-  native_->createOrIncrefPool(device, pool, std::move(allocator));
-}
-
-void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) {
-  native_->setUseOnOOM(device, pool, use);
-}
-
-void Allocator::setNoSplit(DeviceIndex device, MempoolId_t pool) { native_->setNoSplit(device, pool); }
-
-bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool,
-                                         const std::unordered_set<void*>& expected) {
-  return native_->checkPoolLiveAllocations(device, pool, expected);
-}
-
-std::shared_ptr<cca::AllocatorState> Allocator::getCheckpointState(DeviceIndex device, MempoolId_t pool) {
-  return native_->getCheckpointState(device, pool);
-}
-
 cca::CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::shared_ptr<cca::AllocatorState> state) {
   cca::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
-  // Torch compares deleters: every block of the program has the same.
   for (auto& data : delta.dataptrs_allocd)
-    TORCH_CHECK(data.compare_exchange_deleter(native_->raw_deleter(), &free_block),
-                "a block of a pool has an unknown deleter");
+    own(data);
   note_native_if_served(device);
   return delta;
 }
+
+// own has a block of the native allocator freed as any other: torch compares
+// deleters, so every block of the program has the same.
+void Allocator::own(DataPtr& data) {
+  TORCH_CHECK(data.compare_exchange_deleter(native_->raw_deleter(), &free_block),
+              "a block of the native allocator has an unknown deleter");
+}
+
+#if STPLAN_TORCH(13)
+// A block at an address that the program names can only be the native allocator's:
+// it is asked for to repeat what a graph has captured.
+DataPtr Allocator::allocateWithAddress(size_t size, void* address) {
+  DataPtr data = native_->allocateWithAddress(size, address);
+  if (data.get() != nullptr) {
+    own(data);
+    note_native_if_served(data.device().index());
+  }
+  return data;
+}
+#endif
 
 } // namespace stplan

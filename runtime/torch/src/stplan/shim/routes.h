@@ -1,26 +1,26 @@
 // routes.h: which requests a graph capture or a MemPool has claimed.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "versions.h"
+
 namespace stplan {
 
 class Routes {
  public:
-  void begin(c10::MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
+  void begin(MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
     std::lock_guard<std::mutex> lock(lock_);
     list_.emplace_back(pool, std::move(filter));
     count_.store(list_.size(), std::memory_order_release);
   }
 
   // end forgets the pool's route; false where it has none.
-  bool end(c10::MempoolId_t pool) {
+  bool end(MempoolId_t pool) {
     std::lock_guard<std::mutex> lock(lock_);
     for (auto it = list_.begin(); it != list_.end(); ++it)
       if (it->first == pool) {
@@ -44,7 +44,7 @@ class Routes {
 
  private:
   std::mutex lock_;
-  std::vector<std::pair<c10::MempoolId_t, std::function<bool(cudaStream_t)>>> list_;
+  std::vector<std::pair<MempoolId_t, std::function<bool(cudaStream_t)>>> list_;
   std::atomic<size_t> count_{0};
 };
 

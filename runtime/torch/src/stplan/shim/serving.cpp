@@ -1,11 +1,11 @@
 // serving.cpp: requests, frees, and uses by other streams.
 #include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include "allocator.h"
 
 namespace stplan {
-
-using c10::CachingAllocator::format_size;
 
 static void trace_allocation(void* pointer) {
   if (const auto* python = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(python != nullptr))
@@ -38,6 +38,12 @@ static void* handed_out(Device& device, uint64_t address, size_t size) {
   trace_allocation(pointer);
   report(device, pointer, static_cast<int64_t>(rounded(size)));
   return pointer;
+}
+
+// note_source has a plan that does not serve say so, once.
+static void note_source(Device& device, stplan_source source) {
+  if (source != STPLAN_FROM_PLAN && device.planned)
+    stplan_off_plan(device.index);
 }
 
 DataPtr Allocator::allocate(size_t size) {
@@ -80,8 +86,7 @@ void* Allocator::serve(Device& device, size_t size, cudaStream_t stream) {
   const uint64_t address = stplan_malloc(runtime, size, handle(stream), &source, &status);
   if (C10_UNLIKELY(address == 0))
     return failed(device, size, stream, status);
-  if (source != STPLAN_FROM_PLAN && device.planned)
-    stplan_off_plan(device.index);
+  note_source(device, source);
   return handed_out(device, address, size);
 }
 
@@ -89,10 +94,12 @@ void* Allocator::serve(Device& device, size_t size, cudaStream_t stream) {
 void* Allocator::serve_watched(Device& device, stplan_device* runtime, size_t size, cudaStream_t stream) {
   const Context context = device.history.gather(RecordContext::STATE);
   const Calling calling(context);
+  stplan_source source;
   stplan_status status;
-  const uint64_t address = stplan_malloc(runtime, size, handle(stream), nullptr, &status);
+  const uint64_t address = stplan_malloc(runtime, size, handle(stream), &source, &status);
   if (address == 0)
     return failed(device, size, stream, status);
+  note_source(device, source);
   device.history.add(TraceEntry::ALLOC, device.index, address, size, stream, context);
   return handed_out(device, address, size);
 }
@@ -127,7 +134,7 @@ void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
   bool pools = false;
   every([&](Device& d) { pools = pools || d.routes.count() != 0; });
   if (!pools) // a capture must not be interrupted
-    native_->emptyCache({0, 0});
+    Delegating::emptyCache({0, 0});
   note_native(device);
   device.retries.fetch_add(1, std::memory_order_relaxed);
   const uint64_t address = stplan_malloc(device.runtime.load(), size, handle(stream), nullptr, nullptr);
@@ -139,7 +146,7 @@ void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
 }
 
 void Allocator::out_of_memory(Device& device, size_t size, cudaStream_t stream) {
-  const auto [available, total] = native_->getMemoryInfo(device.index);
+  const auto [available, total] = getMemoryInfo(device.index);
   const size_t allowed = device.allowed.load();
   stplan_counters ours;
   stplan_read(device.runtime.load(), &ours);
@@ -168,8 +175,6 @@ void Allocator::out_of_memory(Device& device, size_t size, cudaStream_t stream) 
 void Allocator::raw_delete(void* pointer) { free_block(pointer); }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const { return &free_block; }
-
-void Allocator::copy_data(void* to, const void* from, size_t count) const { native_->copy_data(to, from, count); }
 
 void free_block(void* pointer) {
   // A forked child holds its parent's pointers, and nothing that they point to.
@@ -247,17 +252,33 @@ void Allocator::recordStream(const DataPtr& data, CUDAStream stream) {
     own.release_context();
     return;
   }
+  // Events are of one device, and every device has a default stream of the same handle.
   const uint64_t address = reinterpret_cast<uintptr_t>(data.get());
-  if (stplan_record_stream(d->runtime.load(), address, handle(stream.stream())) == STPLAN_BAD_STREAM) {
+  if (stream.device_index() != d->index ||
+      stplan_record_stream(d->runtime.load(), address, handle(stream.stream())) == STPLAN_BAD_STREAM) {
     std::lock_guard<std::mutex> lock(untracked_lock_);
-    untracked_[data.get()].push_back(stream.stream());
+    untracked_[data.get()].push_back(stream);
     untracked_count_.store(untracked_.size(), std::memory_order_release);
+  }
+}
+
+// wait_for has the host wait for a stream. A deleter cannot throw.
+static void wait_for(const CUDAStream& stream) {
+  try {
+    const c10::cuda::CUDAGuard guard(stream.device());
+    const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed); // it is no part of a graph
+    if (cudaStreamSynchronize(stream.stream()) == cudaSuccess)
+      return;
+    (void)cudaDeviceSynchronize(); // the stream is gone, and what it had to do may not be
+    (void)cudaGetLastError();
+  } catch (const c10::Error&) {
+    // The device is gone, and so is what it had to do.
   }
 }
 
 // release_untracked waits for the streams that the runtime could not note.
 void Allocator::release_untracked(void* pointer) {
-  std::vector<cudaStream_t> streams;
+  std::vector<CUDAStream> streams;
   {
     std::lock_guard<std::mutex> lock(untracked_lock_);
     auto found = untracked_.find(pointer);
@@ -267,11 +288,8 @@ void Allocator::release_untracked(void* pointer) {
     untracked_.erase(found);
     untracked_count_.store(untracked_.size(), std::memory_order_release);
   }
-  for (cudaStream_t stream : streams)
-    if (cudaStreamSynchronize(stream) != cudaSuccess) {
-      (void)cudaDeviceSynchronize(); // the stream is gone, and what it had to do may not be
-      (void)cudaGetLastError(); // a deleter cannot throw
-    }
+  for (const CUDAStream& stream : streams)
+    wait_for(stream);
 }
 
 } // namespace stplan

@@ -1,6 +1,7 @@
 // sharing.cpp: memory that other processes and other devices use.
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "allocator.h"
@@ -11,11 +12,14 @@ namespace stplan {
 // memory, and then a handle of cudaIpcGetMemHandle for plain memory, or, for
 // expandable segments, this header and one file descriptor for each granule.
 constexpr char kPlain = 'c', kGranules = 'e';
-constexpr char kGranulesVersion = 2; // the version that this header is of
 struct Granules {
   pid_t pid;
   size_t size, count;
+  // Versions before 3 end here.
+  int32_t kind;
 };
+constexpr char kKindVersion = 3, kGranulesVersions = 3; // the first with a kind, and the newest known
+constexpr int32_t kFiles = 1; // as torch counts the kinds
 
 void* Allocator::getBaseAllocation(void* pointer, size_t* size) {
   Device* d = owner(pointer);
@@ -78,7 +82,7 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
     handle.append(reinterpret_cast<const char*>(plain), sizeof plain);
     return {static_cast<ptrdiff_t>(offset), std::move(handle)};
   }
-  TORCH_CHECK(version == kGranulesVersion, "stplan does not know how this torch shares virtual memory between "
+  TORCH_CHECK(version <= kGranulesVersions, "stplan does not know how this torch shares virtual memory between "
               "processes: run with memory=\"plain\" (stplan run --memory plain)");
   stplan_range block;
   TORCH_CHECK(stplan_find(d->runtime.load(), address, &block) == STPLAN_OK, "invalid device pointer: ", pointer);
@@ -89,15 +93,14 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
   header.size = granularity;
   header.count = (address + block.size - begin + granularity - 1) / granularity;
   handle.push_back(kGranules);
-  handle.append(reinterpret_cast<const char*>(&header), sizeof header);
+  header.kind = kFiles;
+  handle.append(reinterpret_cast<const char*>(&header), version < kKindVersion ? offsetof(Granules, kind) : sizeof header);
   for (size_t i = 0; i < header.count; i++) {
     const int file = shared_file(*d, begin + i * granularity);
     handle.append(reinterpret_cast<const char*>(&file), sizeof file);
   }
   return {static_cast<ptrdiff_t>(address - begin), std::move(handle)};
 }
-
-std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) { return native_->getIpcDevPtr(std::move(handle)); }
 
 // enablePeerAccess lets `device` use the memory of `to`.
 void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {

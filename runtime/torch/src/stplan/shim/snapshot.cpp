@@ -72,8 +72,8 @@ static std::vector<TraceEntry> merge(std::vector<TraceEntry> a, std::vector<Trac
 }
 
 cca::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces) {
-  cca::SnapshotInfo info = native_->snapshot(pool, include_traces);
-  if (pool != MempoolId_t{0, 0} || forked())
+  cca::SnapshotInfo info = Delegating::snapshot(pool, include_traces);
+  if (pool != MempoolId_t{0, 0})
     return info;
   const auto nanoseconds = clock_.makeConverter();
   each([&](Device& d, stplan_device*) {
@@ -88,11 +88,9 @@ cca::SnapshotInfo Allocator::snapshot(MempoolId_t pool, bool include_traces) {
   return info;
 }
 
-bool Allocator::isHistoryEnabled() { return native_->isHistoryEnabled(); }
-
 void Allocator::recordHistory(bool enabled, CreateContextFn context, size_t most, RecordContext when, bool clear,
                               const std::vector<std::string>& skip) {
-  native_->recordHistory(enabled, context, most, when, clear, skip);
+  Delegating::recordHistory(enabled, context, most, when, clear, skip);
   every([&](Device& d) { d.history.record(enabled, context, most, when, clear, skip); });
   recording_ = enabled;
   set_unusual(kWatched, recording_ || tracked_);
@@ -105,23 +103,35 @@ void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
   set_unusual(kWatched, true);
 }
 
-void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) {
-  native_->recordAnnotation(annotation);
-}
-
 void Allocator::pushCompileContext(std::string& text) {
-  native_->pushCompileContext(text);
+  Delegating::pushCompileContext(text);
   compile_regions().push_back(text);
 }
 
 void Allocator::popCompileContext() {
-  native_->popCompileContext();
+  Delegating::popCompileContext();
   if (!compile_regions().empty())
     compile_regions().pop_back();
 }
 
-void Allocator::setUserMetadata(const std::string& text) { native_->setUserMetadata(text); }
+#if STPLAN_TORCH(12)
+Context Allocator::getContextForPointer(const void* pointer) {
+  if (Device* d = owner(pointer); d != nullptr)
+    return d->history.context_of(reinterpret_cast<uintptr_t>(pointer));
+  return Delegating::getContextForPointer(pointer);
+}
+#endif
 
-std::string Allocator::getUserMetadata() { return native_->getUserMetadata(); }
+#if STPLAN_TORCH(14)
+void Allocator::annotateMemory(const void* pointer, const std::string& metadata) {
+  Device* d = owner(pointer);
+  if (d == nullptr)
+    return native_->annotateMemory(pointer, metadata);
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  stplan_range block;
+  if (stplan_find(d->runtime.load(), address, &block) == STPLAN_OK)
+    d->history.annotate(d->index, address, block.requested, reinterpret_cast<void*>(block.stream), metadata);
+}
+#endif
 
 } // namespace stplan

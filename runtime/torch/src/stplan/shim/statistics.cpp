@@ -3,9 +3,6 @@
 
 namespace stplan {
 
-using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
-
 enum { kAll, kSmall, kLarge }; // as in StatArray
 
 // current_of takes over what another allocator holds now.
@@ -14,8 +11,10 @@ static void current_of(stplan_stat& stat, const Stat& native) {
 }
 
 void Allocator::note_native(Device& device) {
-  // Two readings must not be told in the wrong order.
-  std::lock_guard<std::mutex> lock(device.beside);
+  // Whoever changes what the native allocator holds begins a reading after that. So the
+  // reading that began last knows of every change, and no lock of ours is held meanwhile:
+  // the native allocator may have called us under its own.
+  const uint64_t reading = device.readings.fetch_add(1) + 1;
   const DeviceStats s = native_->getDeviceStats(device.index);
   stplan_statistics native{};
   stplan_usage* kinds[] = {&native.all, &native.small, &native.large};
@@ -26,6 +25,10 @@ void Allocator::note_native(Device& device) {
   }
   current_of(native.reserved, s.reserved_bytes[kAll]);
   current_of(native.extents, s.segment[kAll]);
+  std::lock_guard<std::mutex> lock(device.beside);
+  if (reading < device.told)
+    return;
+  device.told = reading;
   stplan_device* runtime = device.runtime.load();
   stplan_beside(runtime, &native);
   // The memory fraction is of both together.
@@ -60,7 +63,7 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
   Device& d = at(device);
   DeviceStats s = native_->getDeviceStats(device);
   stplan_device* runtime = d.runtime.load();
-  if (runtime == nullptr || forked())
+  if (runtime == nullptr)
     return s;
   stplan_statistics ours;
   stplan_measure(runtime, &ours);

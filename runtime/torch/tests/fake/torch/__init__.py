@@ -4,7 +4,7 @@ A step of the fake optimizer allocates and frees as a training step would; what
 torch.cuda.memory records then is a snapshot that stplan's importer accepts.
 """
 
-from torch import _C, compiler, cuda, optim
+from torch import _C, compiler, cuda, distributed, optim
 
 
 class OutOfMemoryError(RuntimeError):

@@ -1,0 +1,136 @@
+"""The whole way of a job, by the stplan binary: recorded, compiled and served, in
+the real torch on a device that is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from conftest import needs_torch
+
+ROOT = Path(__file__).resolve().parents[3]
+
+pytestmark = [needs_torch, pytest.mark.skipif(shutil.which("go") is None, reason="no go to build stplan with")]
+
+# Nothing is computed on the device. Three weights stay; each step allocates anew.
+TRAIN = """
+import os, sys, torch
+
+def train(steps):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.SGD([parameter])
+    weights = [torch.empty(300_000, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    for _ in range(steps):
+        activations = [torch.empty(size << 20, dtype=torch.uint8, device="cuda") for size in (1, 3, 2, 5)]
+        del activations
+        parameter.grad = torch.ones(3)
+        optimizer.step()
+
+if __name__ == "__main__":
+    train(int(sys.argv[1]))
+    os.kill(os.getpid(), int(sys.argv[2]))
+"""
+
+# Without RANK, as the tutorials of torch do it.
+RANKS = """
+import os, sys, torch
+import train
+
+def rank(number, count, steps):
+    os.environ.update(MASTER_ADDR="localhost")
+    store = torch.distributed.FileStore("store" + str(steps), count)
+    torch.distributed.init_process_group("gloo", rank=number, world_size=count, store=store)
+    train.train(steps + number)
+    torch.distributed.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(rank, (2, int(sys.argv[1])), nprocs=2)
+"""
+
+
+@pytest.fixture(scope="session")
+def stplan(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("bin") / "stplan")
+    subprocess.run(["go", "build", "-o", path, "./cmd/stplan"], cwd=ROOT, check=True)
+    return path
+
+
+class Whole:
+    def __init__(self, folder: Path, stplan: str, environment: Dict[str, str]) -> None:
+        self.folder = folder
+        self._stplan = stplan
+        own = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "PYTHONPATH")}
+        self._environment = {**own, **environment}
+        (folder / "train.py").write_text(TRAIN)
+        (folder / "ranks.py").write_text(RANKS)
+        (folder / "plans").mkdir()
+
+    def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
+        """Run stplan; returns what it says on standard error."""
+        done = subprocess.run(
+            [self._stplan, *arguments],
+            cwd=self.folder,
+            env={**self._environment, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            timeout=300,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    def compiled(self, *command: str) -> List[str]:
+        """Record a job and compile its traces; returns the plans' names."""
+        self("record", "--", *command)
+        self("compile", *map(str, sorted((self.folder / "traces").iterdir())), "-o", "plans")
+        return sorted(path.name for path in (self.folder / "plans").iterdir())
+
+    def summary(self) -> Any:
+        return json.loads((self.folder / "summary.json").read_text())
+
+
+@pytest.fixture
+def whole(tmp_path: Path, stplan: str, cache: Path, device: Dict[str, str]) -> Whole:
+    return Whole(tmp_path, stplan, {"XDG_CACHE_HOME": str(cache), **device})
+
+
+def job(steps: int, end: int = 0) -> List[str]:
+    return [sys.executable, "train.py", str(steps), str(end)]
+
+
+def test_a_recorded_job_is_served_by_its_plan_for_longer(whole: Whole) -> None:
+    whole.compiled(*job(6))
+    for steps, end, code in (6, 0, 0), (30, signal.SIGKILL, 128 + signal.SIGKILL):
+        said = whole("run", "plans", "--summary", "summary.json", "--", *job(steps, end), code=code)
+        assert "on plan" in said and "stplan:" not in said
+        (process,) = whole.summary()["processes"]
+        (served,) = process["devices"]
+        assert process["backend"] == "shim" and served["allocations"] == 3 + 4 * steps
+        assert served["planned_fraction"] == 1 and served["drift_events"] == 0
+        assert served["peak_reserved_bytes"] == served["plan_bytes"] == served["peak_allocated_bytes"]
+        assert served["recorded_peak_reserved_bytes"] > served["plan_bytes"]
+
+
+def test_without_a_compiler_the_plan_serves_as_well(whole: Whole) -> None:
+    whole.compiled(*job(6))
+    said = whole("run", "plans", "--summary", "summary.json", "--", *job(10), CXX="none")
+    assert said.count("served through PyTorch's C interface") == 1
+    (process,) = whole.summary()["processes"]
+    assert process["backend"] == "pluggable" and process["devices"][0]["planned_fraction"] == 1
+
+
+def test_ranks_of_multiprocessing_get_their_plans(whole: Whole) -> None:
+    assert whole.compiled(sys.executable, "ranks.py", "6") == ["ranks-rank0.bin", "ranks-rank1.bin"]
+    whole("run", "plans", "--summary", "summary.json", "--", sys.executable, "ranks.py", "8")
+    processes = whole.summary()["processes"]
+    assert [Path(p["plan"]).name for p in processes] == ["ranks-rank0.bin", "ranks-rank1.bin"]
+    assert [p["devices"][0]["allocations"] for p in processes] == [3 + 4 * 8, 3 + 4 * 9]
+    assert [p["devices"][0]["planned_fraction"] for p in processes] == [1, 1]
