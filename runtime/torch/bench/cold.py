@@ -66,10 +66,8 @@ def build(runtime: str, folder: Path, torch: Any) -> Path:
     _build.execute(
         [
             *cxx,
-            *("-std=c++17", "-O2", "-rdynamic", "-w", f"-DFAKE_CUDA_MIB={256 << 10}"),
-            *("-I", os.path.join(_shim.SOURCES, "include", "first"), "-I", _shim.SOURCES, "-I", runtime),
-            *("-I", str(FAKES), "-I", str(torch_headers), "-I", str(cuda_headers)),
-            *("-idirafter", os.path.join(_shim.SOURCES, "include", "last")),
+            *("-O2", "-rdynamic", "-w", f"-DFAKE_CUDA_MIB={256 << 10}", "-I", runtime, "-I", str(FAKES), "-I", _shim.SOURCES),
+            *_shim._cxx_flags(torch, str(torch_headers), str(cuda_headers)),
             *(str(HERE / "cold.cpp"), str(FAKES / "fake_cuda.cpp"), str(objects)),
             *("-o", str(built), "-L", libraries[0], "-lc10", "-lc10_cuda", str(cudart)),
             *(f"-Wl,-rpath,{library}" for library in libraries),
