@@ -18,7 +18,7 @@ static void note_entering(uint64_t *bytes, const sp_part *p, const sp_plan_devic
     sp_slot slot = sp_plan_slot(plan, phase->first_slot + i);
     if ((slot.flags & SP_SLOT_ENTERING) == 0)
       return; /* they come first */
-    if (slot.occurrences == phase->occurrences)
+    if (slot.occurrences == phase->occurrences && slot.least == slot.requested)
       note(bytes, p, p->first, p->first + slot.requested_end, whole_units(slot.least));
   }
 }
@@ -39,7 +39,7 @@ uint64_t *sp_course_make(const sp_sequence *s, const sp_plan_device *plan) {
     uint64_t stays = 0;
     for (uint64_t i = p->first; i < p->end; i++) {
       const sp_step *step = &s->steps[i];
-      if (step->optional || !step->placed)
+      if (step->optional || step->varies || !step->placed)
         continue;
       note(bytes, p, i, step->end, whole_units(step->least));
       if (part == 0 && step->stays)

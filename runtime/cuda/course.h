@@ -6,8 +6,8 @@
 
 /* sp_course_make is an array of bytes, one for each step: what every recorded pass had
  * allocated at least once that step had been served, counted in units of 512 bytes.
- * Steps that some passes lack do not count, of the others the smallest size. The caller
- * frees it. NULL without memory. */
+ * Steps that some passes lack do not count, nor those whose size varies: a run may begin
+ * with shorter batches than were recorded. The caller frees it. NULL without memory. */
 uint64_t *sp_course_make(const sp_sequence *s, const sp_plan_device *plan);
 
 #endif
