@@ -83,6 +83,16 @@ func periodic(prologue []uint64, bodies [][]uint64, passes []uint32) planfile.De
 	return d
 }
 
+// brief has every block of the bodies freed before the next request, so that a run
+// which holds few of them at a time does as the plan has it.
+func brief(d planfile.Device) planfile.Device {
+	for i := d.Phases[0].SlotCount; i < uint64(len(d.Slots)); i++ {
+		s := &d.Slots[i]
+		s.RequestedEnd, s.CompletedEnd = s.Start+1, s.Start+1
+	}
+	return d
+}
+
 // stressPlan has the sizes that ctest/stress.c asks for, in its order.
 func stressPlan() planfile.Device {
 	cycle := []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}

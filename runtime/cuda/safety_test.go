@@ -54,7 +54,7 @@ func TestStressOrder(t *testing.T) {
 		t.Skip("compiles twice under sanitizers, which takes seconds")
 	}
 	cycle := []uint64{4096, 65536, 1 << 20, 303104, 4096, 2 << 20, 8192, 131072} // as ctest/ordered.c has it
-	plan := encode(t, periodic(cycle, [][]uint64{slices.Repeat(cycle, 16)}, []uint32{1}))
+	plan := encode(t, brief(periodic(cycle, [][]uint64{slices.Repeat(cycle, 16)}, []uint32{1})))
 	for sanitizer, operations := range map[string]int{memorySanitizers: *stress, "thread": *stress / 4} {
 		t.Run(sanitizer, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,8 @@ typedef uint32_t vector[MODEL_STREAMS];
 typedef struct {
   void *inner; /* the host's */
   vector known;
-  int captured;
+  int stream;       /* that it was recorded on */
+  uint64_t capture; /* of that stream then, 0 outside one */
 } event;
 
 /* What is known of a unit. Only who has it, or the runtime while nobody does, touches
@@ -139,7 +140,7 @@ static int number_of(uint64_t handle) {
 }
 
 /* An event that is recorded on a captured stream is part of the capture: who waits for
- * it would join that. */
+ * it joins that while it goes on, and is refused once it has ended (CUDA's error 907). */
 static int event_record(void *self, void *of, uint64_t handle) {
   model *m = self;
   event *e = of;
@@ -148,7 +149,8 @@ static int event_record(void *self, void *of, uint64_t handle) {
   int failed = fails(m);
   if (!failed) {
     memcpy(e->known, m->known[s], sizeof e->known);
-    e->captured = m->captured[s] != 0;
+    e->stream = s;
+    e->capture = m->captured[s];
   }
   pthread_mutex_unlock(&m->lock);
   return failed;
@@ -159,8 +161,8 @@ static int stream_wait(void *self, uint64_t handle, void *of) {
   const event *e = of;
   int s = number_of(handle);
   pthread_mutex_lock(&m->lock);
-  int failed = fails(m);
-  DEMAND(!e->captured && m->captured[s] == 0);
+  int failed = fails(m) || e->capture != 0;
+  DEMAND(m->captured[s] == 0 && (e->capture == 0 || e->capture != m->captured[e->stream]));
   if (!failed)
     follow(m->known[s], e->known);
   pthread_mutex_unlock(&m->lock);
