@@ -220,12 +220,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
-    options.only = options.only.split(",")
     every = {job.name: job for job in jobs(options.ranks)}
-    chosen = options.jobs.split(",") if options.jobs else list(every)
-    unknown = [name for name in chosen if name not in every] + [name for name in options.only if name not in CONFIGURATIONS]
-    if unknown:
-        sys.exit(f"real.py: {', '.join(unknown)}: no such job or allocator; there are {', '.join(every)}; {', '.join(CONFIGURATIONS)}")
+    chosen = serve.choose(options, list(every), CONFIGURATIONS)
     os.environ["MEGATRON"] = options.megatron
     able = [every[name] for name in chosen if options.megatron or every[name].script != "megatron.py"]
     with tempfile.TemporaryDirectory() as folder:

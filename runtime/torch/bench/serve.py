@@ -30,7 +30,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import table
 from driver import Device
@@ -306,13 +306,21 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def choose(options: argparse.Namespace, jobs: Sequence[str], allocators: Sequence[str]) -> List[str]:
+    """The jobs that --jobs asks for, all by default; makes a list of --only. Exits
+    where a name is unknown."""
+    options.only = options.only.split(",")
+    chosen = options.jobs.split(",") if options.jobs else list(jobs)
+    unknown = [name for name in chosen if name not in jobs] + [name for name in options.only if name not in allocators]
+    if unknown:
+        script = Path(sys.argv[0]).name
+        sys.exit(f"{script}: {', '.join(unknown)}: no such job or allocator; there are {', '.join(jobs)}; {', '.join(allocators)}")
+    return chosen
+
+
 def main() -> int:
     options = arguments()
-    options.only = options.only.split(",")
-    chosen = options.jobs.split(",") if options.jobs else [job.name for job in JOBS]
-    unknown = [n for n in chosen if n not in {job.name for job in JOBS}] + [c for c in options.only if c not in CONFIGURATIONS]
-    if unknown:
-        sys.exit(f"serve.py: {', '.join(unknown)}: no such job or allocator; there are {', '.join(j.name for j in JOBS)}; {', '.join(CONFIGURATIONS)}")
+    chosen = choose(options, [job.name for job in JOBS], CONFIGURATIONS)
     os.environ["MEGATRON"] = options.megatron
     jobs = [job for job in JOBS if job.name in chosen and (options.megatron or job.script != "megatron.py")]
     with tempfile.TemporaryDirectory() as folder:
