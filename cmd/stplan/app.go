@@ -13,6 +13,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/simdevice"
 )
 
 // Exit codes, documented in the README and in `stplan --help`.
@@ -22,10 +26,14 @@ const (
 	exitBadInput    = 2   // bad usage or bad input
 	exitBug         = 3   // stplan is wrong, not its input
 	exitInterrupted = 130 // 128 + SIGINT, the shell's convention
+	exitTerminated  = 143 // 128 + SIGTERM
 )
 
 // version is set by the linker in releases.
 var version = "0.1.0"
+
+// producer is what plans name as their maker.
+var producer = "stplan " + version
 
 // app is what every command shares.
 type app struct {
@@ -50,6 +58,14 @@ type bug struct{ err error }
 func (b *bug) Error() string { return "internal error: " + b.err.Error() }
 func (b *bug) Unwrap() error { return b.err }
 
+// isBug says whether an error is a defect of stplan's.
+func isBug(err error) bool {
+	var ours *bug
+	var compiler *compile.BugError
+	var packer *packing.BugError
+	return errors.As(err, &ours) || errors.As(err, &compiler) || errors.As(err, &packer)
+}
+
 // hinted is an error with advice that is printed on a line of its own.
 type hinted struct {
 	err  error
@@ -64,21 +80,29 @@ func (h *hinted) Unwrap() error { return h.err }
 // returns.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 
 	done := make(chan error, 1)
 	go func() { done <- a.execute(ctx, args) }()
 	select {
 	case err := <-done:
 		return a.finish(err)
-	case <-ctx.Done():
+	case s := <-signals:
+		cancel()
 		if a.jobOwnsSignals.Load() {
 			return a.finish(<-done)
 		}
 		a.outputs.abandon()
-		fmt.Fprintln(stderr, "stplan: interrupted; "+whatWasWritten(a.outputs.finished()))
-		return exitInterrupted
+		how, code := "interrupted", exitInterrupted
+		if s == syscall.SIGTERM {
+			how, code = "terminated", exitTerminated
+		}
+		fmt.Fprintln(stderr, "stplan: "+how+"; "+whatWasWritten(a.outputs.finished()))
+		return code
 	}
 }
 
@@ -111,9 +135,8 @@ func (a *app) finish(err error) int {
 	if errors.As(err, &j) {
 		return j.code
 	}
-	var b *bug
-	if errors.As(err, &b) {
-		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", b)
+	if isBug(err) {
+		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", err)
 		return exitBug
 	}
 	fmt.Fprintf(a.stderr, "stplan: %v\n", err)
@@ -141,8 +164,8 @@ Wherever a command takes a TRACE it takes a snapshot
 (docs/trace.md). "-" is standard input.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit
-not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted. record
-and run end with the job's own.`,
+not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT),
+143 terminated (SIGTERM). record and run end with the job's own.`,
 		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
   stplan run run.bin -- python train.py     # served by the plan
@@ -155,7 +178,7 @@ and run end with the job's own.`,
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetVersionTemplate("stplan {{.Version}}\n")
+	root.SetVersionTemplate("stplan {{.Version}} " + kindOfBuild() + "\n")
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only: no progress, no notes")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &hinted{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
@@ -173,6 +196,14 @@ and run end with the job's own.`,
 	)
 	demandTopics(root)
 	return root
+}
+
+// kindOfBuild says whether this build has the C runtime.
+func kindOfBuild() string {
+	if simdevice.Built {
+		return "(with the C runtime)"
+	}
+	return "(built without cgo: no C runtime, so no replay, and plans without an advice)"
 }
 
 // demandTopics makes help and completion refuse a topic that does not exist;

@@ -12,10 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
-	"github.com/stplan/stplan/internal/verify"
 )
 
 type compileFlags struct {
@@ -101,17 +102,28 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
 	}
-	opt := planOptions{end: planfile.EndRequested, noCrossStream: f.noCrossStream, timeLimit: f.timeLimit}
-	if opt.mode, err = planMode(f.mode); err != nil {
+	if err := a.demandInputs(paths...); err != nil {
 		return err
 	}
-	if f.noReusePending {
-		opt.end = planfile.EndCompleted
+	if err := a.demandOutputs(outputs...); err != nil {
+		return err
+	}
+	opt := compile.Options{
+		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit,
+		Producer: producer, Note: func(text string) { a.note("%s", text) },
+	}
+	if opt.Mode, err = planMode(f.mode); err != nil {
+		return err
 	}
 	if f.marker != "" {
-		if opt.marker, err = regexp.Compile(f.marker); err != nil {
+		if opt.Marker, err = regexp.Compile(f.marker); err != nil {
 			return fmt.Errorf("--iteration-marker: %w", err)
 		}
+	}
+	if simdevice.Built {
+		opt.Serve = simdevice.Serve
+	} else {
+		a.note("this stplan was built without its C runtime (cgo was off): it does not try the plan and gives no advice; a build with it may write other bytes")
 	}
 	var all []report.Compiled
 	for i, path := range paths {
@@ -195,18 +207,17 @@ func isDir(path string) bool {
 }
 
 // compileOne compiles one recording and writes its plan.
-func (a *app) compileOne(ctx context.Context, path, output string, opt planOptions) (report.Compiled, error) {
+func (a *app) compileOne(ctx context.Context, path, output string, opt compile.Options) (report.Compiled, error) {
 	t, err := a.readTrace(path, trace.Options{})
 	if err != nil {
 		return report.Compiled{}, err
 	}
-	p, sum, err := a.plan(ctx, t, opt)
+	stages := a.stages()
+	opt.Progress = stages.update
+	p, sum, err := compile.Compile(ctx, t, opt)
+	stages.done()
 	if err != nil {
 		return report.Compiled{}, err
-	}
-	// A plan that would not verify is never written.
-	if v := verify.Plan(p, nil); len(v) > 0 {
-		return report.Compiled{}, &bug{fmt.Errorf("%s: the plan does not verify: %s", t.Name, v[0].Message)}
 	}
 	data, err := planfile.Encode(p)
 	if err != nil {

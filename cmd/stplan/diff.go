@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
@@ -157,7 +158,7 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	}
 	// What a periodic plan has no place for comes on top. Memory for what follows
 	// the recorded passes is never less than what the program needs.
-	strays := offPlan(pd, tl)
+	strays := compile.OffPlan(pd, tl)
 	plan := report.Account{PeakReserved: max(int64(pd.ArenaBytes)+strays, account.PeakAllocated), PeakAllocated: account.PeakAllocated}
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check)}

@@ -54,24 +54,6 @@ switched on gives the exact state: name it with --base.`,
 // more: against the default it takes a fifth less time and a quarter less memory.
 const importGCPercent = 40
 
-// imported is the summary that `import --json` prints.
-type imported struct {
-	Trace       string           `json:"trace"`
-	Bytes       int64            `json:"bytes"`
-	Stacks      int              `json:"stacks"`
-	Notes       []string         `json:"notes"`
-	DeviceList  []importedDevice `json:"devices"`
-	Annotations int              `json:"annotations"`
-}
-
-type importedDevice struct {
-	Device          int  `json:"device"`
-	Events          int  `json:"events"`
-	Allocations     int  `json:"allocations"`
-	InitialBlocks   int  `json:"initial_blocks"`
-	InitialInferred bool `json:"initial_inferred"`
-}
-
 func (a *app) runImport(path string, f importFlags) error {
 	output := f.output
 	if output == "" {
@@ -84,6 +66,12 @@ func (a *app) runImport(path string, f importFlags) error {
 		return twoWriters("-o")
 	}
 	if err := oneStdin(path, f.base, "SNAPSHOT", "--base"); err != nil {
+		return err
+	}
+	if err := a.demandInputs(path, f.base); err != nil {
+		return err
+	}
+	if err := a.demandOutputs(output); err != nil {
 		return err
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
@@ -146,14 +134,14 @@ func (a *app) printImported(output string, t *trace.Trace, written int64, asJSON
 	return nil
 }
 
-func summarise(output string, t *trace.Trace, written int64) imported {
-	sum := imported{Trace: output, Bytes: written, Stacks: t.Stacks.Len(), Notes: t.Notes, DeviceList: []importedDevice{}}
+func summarise(output string, t *trace.Trace, written int64) report.Imported {
+	sum := report.Imported{Trace: output, Bytes: written, Stacks: t.Stacks.Len(), Notes: t.Notes, DeviceList: []report.ImportedDevice{}}
 	if sum.Notes == nil {
 		sum.Notes = []string{}
 	}
 	for i := range t.Devices {
 		d := &t.Devices[i]
-		row := importedDevice{Device: d.Ordinal, Events: len(d.Events), InitialInferred: d.InitialInferred}
+		row := report.ImportedDevice{Device: d.Ordinal, Events: len(d.Events), InitialInferred: d.InitialInferred}
 		for k := range d.Events {
 			if d.Events[k].Action == trace.ActionAlloc {
 				row.Allocations++

@@ -16,7 +16,6 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 	bar := a.progress("reading " + filepath.Base(path))
 	defer bar.done()
 	opt.Progress = bar.update
-	a.outputs.read(path)
 	var t *trace.Trace
 	var err error
 	if path == "-" {
@@ -54,6 +53,30 @@ func (a *app) readPlan(path string) (*planfile.Plan, error) {
 		return nil, fmt.Errorf("%s: cannot read: %w", inputName(path), cause(err))
 	}
 	return p, nil
+}
+
+// demandInputs proves, before the work, that files can be read, and notes them, so
+// that no output overwrites one. "-" and "" are none.
+func (a *app) demandInputs(paths ...string) error {
+	for _, path := range paths {
+		if path == "-" || path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%s: cannot read: %w", path, cause(err))
+		}
+		a.outputs.read(info)
+		if !info.Mode().IsRegular() {
+			continue // a pipe is opened once; a folder is refused by who reads it
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("%s: cannot read: %w", path, cause(err))
+		}
+		f.Close()
+	}
+	return nil
 }
 
 // oneStdin refuses to read two inputs from standard input.

@@ -25,6 +25,19 @@ func (b *blockedReader) Read([]byte) (int, error) {
 }
 
 func TestInterruptLeavesNothing(t *testing.T) {
+	for _, c := range []struct {
+		signal syscall.Signal
+		code   int
+		said   string
+	}{
+		{syscall.SIGINT, 130, "stplan: interrupted; no output file was changed\n"},
+		{syscall.SIGTERM, 143, "stplan: terminated; no output file was changed\n"},
+	} {
+		t.Run(c.signal.String(), func(t *testing.T) { testInterrupt(t, c.signal, c.code, c.said) })
+	}
+}
+
+func testInterrupt(t *testing.T, signal syscall.Signal, want int, said string) {
 	dir := t.TempDir()
 	stdin := &blockedReader{reading: make(chan struct{})}
 	var stdout, stderr bytes.Buffer
@@ -33,14 +46,14 @@ func TestInterruptLeavesNothing(t *testing.T) {
 		code <- run([]string{"compile", "-", "-o", filepath.Join(dir, "plan.bin")}, stdin, &stdout, &stderr)
 	}()
 	<-stdin.reading
-	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+	if err := syscall.Kill(os.Getpid(), signal); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-code; got != exitInterrupted {
-		t.Errorf("exit code %d, want %d", got, exitInterrupted)
+	if got := <-code; got != want {
+		t.Errorf("exit code %d, want %d", got, want)
 	}
-	if got, want := stderr.String(), "stplan: interrupted; no output file was changed\n"; got != want {
-		t.Errorf("stderr %q, want %q", got, want)
+	if got := stderr.String(); got != said {
+		t.Errorf("stderr %q, want %q", got, said)
 	}
 	if stdout.Len() > 0 {
 		t.Errorf("stdout %q, want none", stdout.String())

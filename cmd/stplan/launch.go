@@ -74,13 +74,8 @@ func readReports[T any](dir string) ([]T, error) {
 // demandWritable proves, before a job starts, that files can be written in a
 // folder.
 func demandWritable(folder string) error {
-	probe, err := os.CreateTemp(folder, ".stplan.*.tmp")
-	if err != nil {
+	if err := probeFolder(folder); err != nil {
 		return fmt.Errorf("%s: cannot write: %w", folder, cause(err))
-	}
-	probe.Close()
-	if err := os.Remove(probe.Name()); err != nil {
-		return fmt.Errorf("%s: cannot remove a file: %w", folder, cause(err))
 	}
 	return nil
 }

@@ -40,12 +40,8 @@ func (o *outputs) abandon() {
 	o.pending = nil
 }
 
-// read notes an input file. One that does not exist is for its reader to report.
-func (o *outputs) read(path string) {
-	if info, err := os.Stat(path); err == nil && path != "-" {
-		o.inputs = append(o.inputs, info)
-	}
-}
+// read notes an input file.
+func (o *outputs) read(info fs.FileInfo) { o.inputs = append(o.inputs, info) }
 
 func (o *outputs) isInput(info fs.FileInfo) bool {
 	return slices.ContainsFunc(o.inputs, func(in fs.FileInfo) bool { return os.SameFile(in, info) })
@@ -113,32 +109,84 @@ func cause(err error) error {
 	return err
 }
 
+// target is the file that an output is written to.
+type target struct {
+	path string      // where symbolic links lead; it need not exist
+	info fs.FileInfo // of what is there, nil if nothing is
+}
+
+// outputTarget finds the file to write for a path other than "-", and refuses what
+// must not be written: an input of this command, a folder, a file without write
+// permission.
+func (a *app) outputTarget(path string) (target, error) {
+	link, err := followLinks(path)
+	if err != nil {
+		return target{}, fmt.Errorf("%s: cannot write: %w", path, err)
+	}
+	info, err := os.Stat(link)
+	if err != nil {
+		return target{path: link}, nil
+	}
+	if a.outputs.isInput(info) {
+		return target{}, fmt.Errorf("%s: cannot write: is also an input", path)
+	}
+	if err := writable(link, info); err != nil {
+		return target{}, fmt.Errorf("%s: cannot write: %w", path, cause(err))
+	}
+	return target{link, info}, nil
+}
+
+// demandOutputs proves, before the work, that the outputs can be written. "-" and ""
+// are none. The inputs have to be noted before (outputs.read).
+func (a *app) demandOutputs(paths ...string) error {
+	for _, path := range paths {
+		if path == "-" || path == "" {
+			continue
+		}
+		t, err := a.outputTarget(path)
+		if err != nil {
+			return err
+		}
+		if t.info != nil && !t.info.Mode().IsRegular() {
+			continue // a device or a pipe: writing to it will tell
+		}
+		if err := probeFolder(filepath.Dir(t.path)); err != nil {
+			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		}
+	}
+	return nil
+}
+
+// probeFolder proves that files can be made in a folder, and removed again.
+func probeFolder(folder string) error {
+	probe, err := os.CreateTemp(folder, ".stplan.*.tmp")
+	if err != nil {
+		return err
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
+}
+
 // writeOutput writes path whole or not at all: to a temporary file in the same
-// folder, renamed when write has succeeded. "-" is standard output. What is
-// there already and no regular file, a device or a pipe, is written to as it
-// is; a symbolic link keeps pointing where it does.
+// folder, renamed when write has succeeded. "-" is standard output. What is there
+// already and is not a regular file, such as a device or a pipe, is written to as
+// it is; a symbolic link keeps pointing where it does.
 func (a *app) writeOutput(path string, write func(io.Writer) error) error {
 	if path == "-" {
 		return write(a.stdout)
 	}
-	target, err := followLinks(path)
+	to, err := a.outputTarget(path)
 	if err != nil {
-		return fmt.Errorf("%s: cannot write: %w", path, err)
+		return err
 	}
 	mode := 0o666 &^ umask()
-	if info, err := os.Stat(target); err == nil {
-		if a.outputs.isInput(info) {
-			return fmt.Errorf("%s: cannot write: is also an input", path)
+	if to.info != nil {
+		if !to.info.Mode().IsRegular() {
+			return writeThrough(path, to.path, write)
 		}
-		if err := writable(target, info); err != nil {
-			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
-		}
-		if !info.Mode().IsRegular() {
-			return writeThrough(path, target, write)
-		}
-		mode = info.Mode().Perm()
+		mode = to.info.Mode().Perm()
 	}
-	f, err := a.outputs.create(target)
+	f, err := a.outputs.create(to.path)
 	if err != nil {
 		return err
 	}
@@ -147,13 +195,13 @@ func (a *app) writeOutput(path string, write func(io.Writer) error) error {
 		a.outputs.discard(temp)
 		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
 	}
-	return a.outputs.finish(temp, target)
+	return a.outputs.finish(temp, to.path)
 }
 
 // followLinks is where path leads; it need not exist there.
 func followLinks(path string) (string, error) {
-	const enough = 40 // as many as Linux follows
-	for range enough {
+	const most = 40 // links that Linux follows
+	for range most {
 		next, err := os.Readlink(path)
 		if err != nil {
 			return path, nil // no link

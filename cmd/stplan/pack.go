@@ -57,25 +57,6 @@ none or none was found.`,
 	return cmd
 }
 
-// packed is what `pack --json` prints. LowerBound is the max load, or more
-// where the exact search has proven more. Fits is null where no placement was
-// found and none was ruled out.
-type packed struct {
-	Instance      string  `json:"instance"`
-	Buffers       int     `json:"buffers"`
-	Makespan      int64   `json:"makespan_bytes"`
-	LowerBound    int64   `json:"lower_bound_bytes"`
-	MaxLoad       int64   `json:"max_load_bytes"`
-	MaxLoadAt     int64   `json:"max_load_at"`
-	Gap           float64 `json:"gap"`
-	Capacity      *int64  `json:"capacity_bytes"`
-	Fits          *bool   `json:"fits"`
-	Heuristic     string  `json:"heuristic"`
-	TimeLimitHit  bool    `json:"time_limit_hit"`
-	Seconds       float64 `json:"seconds"`
-	OutputWritten *string `json:"output"`
-}
-
 func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
@@ -86,18 +67,29 @@ func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 	if f.output == "-" && f.json {
 		return twoWriters("-o")
 	}
+	if err := a.demandInputs(path); err != nil {
+		return err
+	}
+	if err := a.demandOutputs(f.output); err != nil {
+		return err
+	}
 	ids, problem, err := a.readInstance(path)
 	if err != nil {
 		return err
 	}
 	problem.Alignment = packing.Bytes(f.alignment)
 	began := time.Now()
-	placement, err := a.pack(ctx, "packing", problem, packing.Options{Capacity: packing.Bytes(f.capacity), TimeLimit: f.timeLimit})
+	bar := a.progress("packing")
+	placement, err := packing.Pack(ctx, problem, packing.Options{
+		Capacity: packing.Bytes(f.capacity), TimeLimit: f.timeLimit,
+		Progress: func(done, total int, _ packing.Bytes) { bar.update(int64(done), int64(total)) },
+	})
+	bar.done()
 	var over *packing.CapacityError
 	if err != nil && !errors.As(err, &over) {
 		return fmt.Errorf("%s: %w", inputName(path), err)
 	}
-	sum := packed{
+	sum := report.Packed{
 		Instance: inputName(path), Buffers: len(ids), Makespan: int64(placement.Makespan),
 		LowerBound: int64(placement.LowerBound), MaxLoad: int64(placement.MaxLoad.Load), MaxLoadAt: int64(placement.MaxLoad.At),
 		Gap:       report.GapShare(int64(placement.Makespan), int64(placement.LowerBound)),
@@ -129,7 +121,6 @@ func (a *app) readInstance(path string) ([]string, *packing.Problem, error) {
 	if path == "-" {
 		return packing.ReadCSV(a.stdin, "standard input")
 	}
-	a.outputs.read(path)
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: cannot read: %w", path, cause(err))
@@ -138,26 +129,7 @@ func (a *app) readInstance(path string) ([]string, *packing.Problem, error) {
 	return packing.ReadCSV(f, path)
 }
 
-// pack runs the packer with a progress bar.
-func (a *app) pack(ctx context.Context, label string, p *packing.Problem, opt packing.Options) (packing.Placement, error) {
-	bar := a.progress(label)
-	defer bar.done()
-	opt.Progress = func(done, total int, _ packing.Bytes) { bar.update(int64(done), int64(total)) }
-	placement, err := packFused(ctx, p, opt)
-	return placement, packingError(err)
-}
-
-// packingError tells a defect of the packer from its other errors.
-func packingError(err error) error {
-	var known *bug
-	var wrong *packing.BugError
-	if errors.As(err, &wrong) && !errors.As(err, &known) {
-		return &bug{err}
-	}
-	return err
-}
-
-func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement, f packFlags, sum *packed) error {
+func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement, f packFlags, sum *report.Packed) error {
 	output := f.output
 	if output == "" && !f.json {
 		output = "-"

@@ -61,6 +61,31 @@ func (p *progress) done() {
 	}
 }
 
+// stages shows the progress of work in several stages, one bar at a time.
+type stages struct {
+	app  *app
+	name string
+	bar  *progress
+}
+
+func (a *app) stages() *stages { return &stages{app: a} }
+
+// update says that done of total units of a stage are finished.
+func (s *stages) update(name string, done, total int64) {
+	if s.bar == nil || s.name != name {
+		s.done()
+		s.name, s.bar = name, s.app.progress(name)
+	}
+	s.bar.update(done, total)
+}
+
+// done clears the bar.
+func (s *stages) done() {
+	if s.bar != nil {
+		s.bar.done()
+	}
+}
+
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

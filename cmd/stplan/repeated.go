@@ -5,22 +5,14 @@ import (
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// repeated is a recording that goes on, and what other allocators reserve for it:
-// nothing but this program has it, so `diff` cannot say.
-type repeated struct {
-	Iterations int    `json:"iterations"` // made up
-	Seed       uint64 `json:"seed"`
-	Native     int64  `json:"native_reserved_bytes"`
-	Expandable int64  `json:"expandable_reserved_bytes"`
-}
-
 // repeat makes up the recording of a device that goes on for n iterations, and
 // serves it natively and by expandable segments.
-func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trace.Device, *repeated, error) {
-	fail := func(err error) (*trace.Device, *repeated, error) {
+func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trace.Device, *report.Repeated, error) {
+	fail := func(err error) (*trace.Device, *report.Repeated, error) {
 		return nil, nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	tl, err := lifespan.Build(d)
@@ -39,7 +31,7 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trac
 	if err != nil {
 		return fail(err)
 	}
-	out := &repeated{Iterations: n, Seed: seed}
+	out := &report.Repeated{Iterations: n, Seed: seed}
 	for _, s := range []struct {
 		label    string
 		config   baseline.Config

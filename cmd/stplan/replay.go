@@ -7,9 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/runtime/cuda"
 )
@@ -95,13 +98,20 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	case f.repeat > 0 && f.addresses != "":
 		return errors.New("--addresses is of the recording's events, and --repeat makes up others: choose one")
 	}
-	var p *planfile.Plan
-	var err error
 	if !f.noPlan {
 		if err := oneStdin(args[0], tracePath, "PLAN.bin", "TRACE"); err != nil {
 			return err
 		}
-		a.outputs.read(args[0])
+	}
+	if err := a.demandInputs(args...); err != nil {
+		return err
+	}
+	if err := a.demandOutputs(f.addresses); err != nil {
+		return err
+	}
+	var p *planfile.Plan
+	var err error
+	if !f.noPlan {
 		if p, err = a.readPlan(args[0]); err != nil {
 			return err
 		}
@@ -114,7 +124,7 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	if err != nil {
 		return err
 	}
-	out := &replayed{Trace: t.Name, Device: d.Ordinal}
+	out := &report.Replayed{Trace: t.Name, Device: d.Ordinal}
 	if p != nil {
 		name := inputName(args[0])
 		out.Plan = &name
@@ -149,7 +159,7 @@ func replayDevice(t *trace.Trace, ordinal int, chosen bool) (*trace.Device, erro
 	var found []*trace.Device
 	for i := range t.Devices {
 		d := &t.Devices[i]
-		if hasAllocations(d) && (!chosen || d.Ordinal == ordinal) {
+		if compile.HasAllocations(d) && (!chosen || d.Ordinal == ordinal) {
 			found = append(found, d)
 		}
 	}
@@ -164,22 +174,8 @@ func replayDevice(t *trace.Trace, ordinal int, chosen bool) (*trace.Device, erro
 	return nil, &hinted{fmt.Errorf("%s: %d devices, and replay takes one", t.Name, len(found)), "choose with --device"}
 }
 
-// replayGranularity is what a device gives memory in: the granularity of CUDA's
-// virtual memory.
-const replayGranularity = 2 << 20
-
-// replayCapacity is more memory than any device has.
-const replayCapacity = 1 << 50
-
-// simulate opens a device that is none, served by an encoded plan, or from the pool
-// where data is nil. A silent one keeps no record of what it is asked, which a judge
-// needs.
-func simulate(data []byte, ordinal int, silent bool) (*cuda.Device, error) {
-	return cuda.Open(data, ordinal, cuda.Options{Capacity: replayCapacity, Granularity: replayGranularity, Partial: true, Silent: silent})
-}
-
 // replayOne replays a recorded device, or what was made of it, and fills out.
-func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags, out *replayed) (*replay.Result, *replay.Program, error) {
+func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags, out *report.Replayed) (*replay.Result, *replay.Program, error) {
 	tl, err := lifespan.Build(played)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", out.Trace, err)
@@ -196,26 +192,17 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 			return nil, nil, &bug{err}
 		}
 	}
-	device, err := simulate(data, ordinal, false)
+	device, err := simdevice.Open(data, ordinal, false)
 	if err != nil {
 		return nil, nil, planRefused(err)
 	}
 	defer device.Close()
-	result, err := replay.Run(program, runtimeAllocator{device})
+	result, err := replay.Run(program, device)
 	if err != nil {
 		return nil, nil, &bug{fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err)}
 	}
-	out.fill(program, result, device.Counters())
+	account(out, program, result, device.Counters())
 	return result, program, nil
-}
-
-// planRefused tells a runtime that was left out of this build from one that
-// refuses what the Go reader accepts, which is a bug in one of the two.
-func planRefused(err error) error {
-	if errors.Is(err, cuda.ErrNotBuilt) {
-		return err
-	}
-	return &bug{err}
 }
 
 // planFor picks the plan's device, as a training process does: that of the same
@@ -243,26 +230,11 @@ func (a *app) planFor(p *planfile.Plan, d *trace.Device, name *string) *planfile
 	return of
 }
 
-// runtimeAllocator is the runtime as package replay drives it.
-type runtimeAllocator struct{ device *cuda.Device }
-
-func (r runtimeAllocator) Malloc(size, stream uint64) (uint64, int, error) {
-	address, source, err := r.device.Malloc(size, stream)
-	return address - cuda.Base, int(source), err
-}
-
-func (r runtimeAllocator) Free(address, stream uint64) error {
-	return r.device.Free(address+cuda.Base, stream)
-}
-
-func (r runtimeAllocator) RecordStream(address, stream uint64) error {
-	return r.device.RecordStream(address+cuda.Base, stream)
-}
-
-func (r runtimeAllocator) Operations(into []replay.Operation) []replay.Operation {
-	var from [16]cuda.Operation
-	for _, o := range r.device.Operations(from[:0]) {
-		into = append(into, replay.Operation(o))
+// planRefused tells a runtime that was left out of this build from one that
+// refuses what the Go reader accepts, which is a bug in one of the two.
+func planRefused(err error) error {
+	if errors.Is(err, cuda.ErrNotBuilt) {
+		return err
 	}
-	return into
+	return &bug{err}
 }

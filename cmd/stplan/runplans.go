@@ -41,7 +41,9 @@ func (a *app) readJobPlans(path string) (*jobPlans, error) {
 		return nil, err
 	}
 	for _, file := range files {
-		a.outputs.read(file)
+		if err := a.demandInputs(file); err != nil {
+			return nil, err
+		}
 		plan, err := a.readPlan(file)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/synth"
 )
 
@@ -64,7 +65,7 @@ func BenchmarkScale(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				var sum packed
+				var sum report.Packed
 				if err := json.Unmarshal(out, &sum); err != nil {
 					b.Fatal(err)
 				}

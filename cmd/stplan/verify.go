@@ -39,24 +39,14 @@ Exit code 1 and the first violation, with both buffers, where it does not hold.`
 	return cmd
 }
 
-// verified is what `verify --json` prints. Violation is null where there is
-// none.
-type verified struct {
-	Plan       string             `json:"plan"`
-	Verified   bool               `json:"verified"`
-	Devices    int                `json:"devices"`
-	Buffers    int                `json:"buffers"`
-	Waits      int                `json:"waits"`
-	TraceMatch *bool              `json:"trace_match"`
-	Advice     []string           `json:"advice,omitempty"` // of devices that have one
-	Violations []verify.Violation `json:"violations"`
-}
-
 func (a *app) runVerify(path string, f verifyFlags) error {
 	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
 		return err
 	}
-	res := verified{Plan: inputName(path), Violations: []verify.Violation{}}
+	if err := a.demandInputs(path, f.trace); err != nil {
+		return err
+	}
+	res := report.Verified{Plan: inputName(path), Violations: []verify.Violation{}}
 	p, err := a.readPlan(path)
 	var format *planfile.FormatError
 	switch {
@@ -80,13 +70,13 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 	return a.printVerified(res, f.json)
 }
 
-func (a *app) checkPlan(p *planfile.Plan, res *verified) {
+func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {
 	bar := a.progress("verifying")
 	defer bar.done()
 	res.Violations = append(res.Violations, verify.Plan(p, bar.update)...)
 	res.Devices = len(p.Devices)
 	for i := range p.Devices {
-		res.Buffers += allocations(&p.Devices[i])
+		res.Buffers += p.Devices[i].Allocations()
 		res.Waits += len(p.Devices[i].Waits)
 		if advice := p.Devices[i].Advice.String(); advice != "" {
 			res.Advice = append(res.Advice, fmt.Sprintf("device %d: %s", p.Devices[i].Ordinal, advice))
@@ -94,7 +84,7 @@ func (a *app) checkPlan(p *planfile.Plan, res *verified) {
 	}
 }
 
-func (a *app) printVerified(res verified, asJSON bool) error {
+func (a *app) printVerified(res report.Verified, asJSON bool) error {
 	res.Verified = len(res.Violations) == 0
 	if asJSON {
 		if err := report.WriteJSON(a.stdout, res); err != nil {

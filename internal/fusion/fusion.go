@@ -1,6 +1,6 @@
 // Package fusion makes a packing problem smaller before it is packed, and gives
-// the buffers their offsets back afterwards. Integers go in and integers come
-// out; the packer cannot tell a composite from a buffer.
+// the buffers their offsets back afterwards. The packer cannot tell a composite
+// from a buffer.
 //
 // Fold leaves out what repeats: a stretch of time that begins and ends with the
 // same buffers live is a problem of its own, and where another one beside the
@@ -27,7 +27,7 @@
 // no join is made that would add to the load where it is near its maximum, or
 // bring it there. The max load, and with it the lower bound, is the same before
 // and after. Whether a packing of the composites is as good as one of the
-// buffers is another matter: that is for the caller to try.
+// buffers is another matter: that is for the packer to try.
 package fusion
 
 import (
@@ -35,11 +35,17 @@ import (
 	"math"
 )
 
-// Buffer is one allocation of Size units, live in [Start, End). The unit is the
-// caller's; offsets count the same one, so sizes are best rounded up to the
-// alignment beforehand.
+// Time is an instant. Only the order of instants matters.
+type Time int64
+
+// Bytes is a size or an offset in bytes.
+type Bytes int64
+
+// Buffer is one allocation, live in [Start, End). Fold and Group take Size as it
+// is, so the caller rounds it up to the alignment beforehand.
 type Buffer struct {
-	Start, End, Size int64
+	Start, End Time
+	Size       Bytes
 }
 
 // Reduced is a smaller problem in the same time with the same max load, reached
@@ -54,13 +60,13 @@ type Reduced struct {
 // home is where an original buffer went.
 type home struct {
 	object int32 // index in Reduced.Buffers
-	inner  int64 // its offset there
+	inner  Bytes // its offset there
 }
 
 // Expand turns the offsets of the reduced problem into those of the original
 // one, in its order.
-func (r *Reduced) Expand(offsets []int64) []int64 {
-	out := make([]int64, len(r.home))
+func (r *Reduced) Expand(offsets []Bytes) []Bytes {
+	out := make([]Bytes, len(r.home))
 	for i, h := range r.home {
 		out[i] = offsets[h.object] + h.inner
 	}
@@ -92,13 +98,13 @@ func check(buffers []Buffer) error {
 	if len(buffers) > maxBuffers {
 		return fmt.Errorf("expected at most %d buffers, found %d", maxBuffers, len(buffers))
 	}
-	var total int64
+	var total Bytes
 	for i, b := range buffers {
 		switch {
 		case b.Start < 0 || b.End <= b.Start:
 			return fmt.Errorf("buffer %d: expected a start of 0 or later and an end after it, found [%d, %d)", i, b.Start, b.End)
 		case b.Size <= 0 || total > math.MaxInt64-b.Size:
-			return fmt.Errorf("buffer %d: size %d: expected sizes above 0 that add up to at most %d", i, b.Size, int64(math.MaxInt64))
+			return fmt.Errorf("buffer %d: size %d: expected sizes above 0 that add up to at most %d", i, b.Size, Bytes(math.MaxInt64))
 		}
 		total += b.Size
 	}

@@ -13,8 +13,8 @@ import (
 func randomBuffers(rng *rand.Rand, n int) []Buffer {
 	var out []Buffer
 	for range n {
-		start := rng.Int64N(int64(2 * n))
-		out = append(out, Buffer{start, start + 1 + rng.Int64N(12), 1 + rng.Int64N(4)})
+		start := Time(rng.Int64N(int64(2 * n)))
+		out = append(out, Buffer{start, start + 1 + Time(rng.Int64N(12)), 1 + Bytes(rng.Int64N(4))})
 	}
 	return out
 }
@@ -27,13 +27,13 @@ func repeated(rng *rand.Rand) []Buffer {
 		kinds = append(kinds, randomBuffers(rng, 1+rng.IntN(12)))
 	}
 	var out []Buffer
-	now := int64(1)
+	now := Time(1)
 	var open []int
 	for range 12 {
 		switch rng.IntN(4) {
 		case 0:
 			open = append(open, len(out))
-			out = append(out, Buffer{now, -1, 1 + rng.Int64N(9)})
+			out = append(out, Buffer{now, -1, 1 + Bytes(rng.Int64N(9))})
 			now++
 		case 1:
 			if len(open) > 0 {
@@ -59,7 +59,7 @@ func repeated(rng *rand.Rand) []Buffer {
 func pipelineBuffers(spec synth.Pipeline, seed uint64) []Buffer {
 	var out []Buffer
 	for _, b := range synth.Generate(spec, seed) {
-		out = append(out, Buffer(b))
+		out = append(out, Buffer{Time(b.Start), Time(b.End), Bytes(b.Size)})
 	}
 	return out
 }
@@ -84,8 +84,11 @@ func samples() [][]Buffer {
 }
 
 // maxLoad is the most bytes live at one instant, and the first such instant.
-func maxLoad(buffers []Buffer) (load, at int64) {
-	type change struct{ at, bytes int64 }
+func maxLoad(buffers []Buffer) (load Bytes, at Time) {
+	type change struct {
+		at    Time
+		bytes Bytes
+	}
 	var changes []change
 	for _, b := range buffers {
 		changes = append(changes, change{b.Start, b.Size}, change{b.End, -b.Size})
@@ -96,7 +99,7 @@ func maxLoad(buffers []Buffer) (load, at int64) {
 		}
 		return int(a.bytes - b.bytes)
 	})
-	live := int64(0)
+	live := Bytes(0)
 	for _, c := range changes {
 		if live += c.bytes; live > load {
 			load, at = live, c.at
@@ -106,8 +109,8 @@ func maxLoad(buffers []Buffer) (load, at int64) {
 }
 
 // place gives every buffer the lowest free offset, in a random order.
-func place(rng *rand.Rand, buffers []Buffer) []int64 {
-	off := make([]int64, len(buffers))
+func place(rng *rand.Rand, buffers []Buffer) []Bytes {
+	off := make([]Bytes, len(buffers))
 	var placed []int
 	for _, i := range rng.Perm(len(buffers)) {
 		b := buffers[i]
@@ -129,7 +132,7 @@ func place(rng *rand.Rand, buffers []Buffer) []int64 {
 }
 
 // overlap finds two buffers that are live at once on the same bytes.
-func overlap(buffers []Buffer, off []int64) (int, int, bool) {
+func overlap(buffers []Buffer, off []Bytes) (int, int, bool) {
 	for i, a := range buffers {
 		for k, b := range buffers[:i] {
 			if a.Start < b.End && b.Start < a.End && off[i] < off[k]+b.Size && off[k] < off[i]+a.Size {
@@ -140,8 +143,8 @@ func overlap(buffers []Buffer, off []int64) (int, int, bool) {
 	return 0, 0, false
 }
 
-func makespan(buffers []Buffer, off []int64) int64 {
-	top := int64(0)
+func makespan(buffers []Buffer, off []Bytes) Bytes {
+	top := Bytes(0)
 	for i, b := range buffers {
 		top = max(top, off[i]+b.Size)
 	}
@@ -224,7 +227,7 @@ func TestMembersLieInTheirComposite(t *testing.T) {
 			if len(members[k]) == 0 {
 				t.Fatalf("sample %d: composite %v without a member", i, c)
 			}
-			first, last := members[k][0].Start, int64(0)
+			first, last := members[k][0].Start, Time(0)
 			for _, b := range members[k] {
 				first, last = min(first, b.Start), max(last, b.End)
 			}
@@ -256,7 +259,7 @@ func TestFoldFindsWhatRepeats(t *testing.T) {
 // TestFoldKeepsWhatDiffers: what stands beside other buffers, or has another
 // size, order or end, is no repetition.
 func TestFoldKeepsWhatDiffers(t *testing.T) {
-	pair := func(at, a, b, end int64) []Buffer { return []Buffer{{at, at + 3, a}, {at + 1, at + end, b}} }
+	pair := func(at Time, a, b Bytes, end Time) []Buffer { return []Buffer{{at, at + 3, a}, {at + 1, at + end, b}} }
 	resident := Buffer{0, 100, 7}
 	for _, c := range []struct {
 		what    string

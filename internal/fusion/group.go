@@ -35,8 +35,8 @@ const (
 // object is a buffer or a composite. Its life is counted in starts of buffers.
 type object struct {
 	start, end int32
-	last       int64 // the time of its end
-	size       int64
+	last       Time // the time of its end
+	size       Bytes
 	used       float64 // of size × life, what buffers take up
 }
 
@@ -82,7 +82,7 @@ const window = 24
 
 // pass runs one pass with join, which says where object o goes, or -1 for a
 // place of its own, and how high.
-func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, int64)) {
+func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Bytes)) {
 	p := &pass{load: g.load, waste: waste, out: make([]object, 0, len(g.objects))}
 	moved := make([]home, len(g.objects))
 	for i, o := range g.objects {
@@ -133,7 +133,7 @@ func (p *pass) best(o object, with func(a, b object) (object, bool)) (int32, obj
 }
 
 // chain puts o after an object that has ended.
-func (p *pass) chain(o object) (int32, int64) {
+func (p *pass) chain(o object) (int32, Bytes) {
 	at, both := p.best(o, func(a, b object) (object, bool) {
 		return object{a.start, b.end, b.last, max(a.size, b.size), a.used + b.used}, a.end <= b.start
 	})
@@ -149,7 +149,7 @@ func (p *pass) chain(o object) (int32, int64) {
 }
 
 // stack puts o on an object that lives at the same time.
-func (p *pass) stack(o object) (int32, int64) {
+func (p *pass) stack(o object) (int32, Bytes) {
 	at, both := p.best(o, func(a, b object) (object, bool) {
 		return object{a.start, max(a.end, b.end), max(a.last, b.last), a.size + b.size, a.used + b.used}, a.end > b.start
 	})

@@ -4,9 +4,9 @@ package fusion
 // maximum. Nothing may raise it above limit, which is below the maximum.
 type load struct {
 	leaves int
-	whole  []int64 // added to all of a node's range
-	most   []int64 // the largest within it, whole included
-	limit  int64
+	whole  []Bytes // added to all of a node's range
+	most   []Bytes // the largest within it, whole included
+	limit  Bytes
 }
 
 // room is the share of the max load, as a divisor, that stays free of
@@ -19,13 +19,13 @@ func newLoad(objects []object) *load {
 	for i := range objects {
 		n = max(n, int(objects[i].end))
 	}
-	l := &load{leaves: n, whole: make([]int64, 2*n), most: make([]int64, 2*n)}
-	change := make([]int64, n+1)
+	l := &load{leaves: n, whole: make([]Bytes, 2*n), most: make([]Bytes, 2*n)}
+	change := make([]Bytes, n+1)
 	for i := range objects {
 		change[objects[i].start] += objects[i].size
 		change[objects[i].end] -= objects[i].size
 	}
-	live := int64(0)
+	live := Bytes(0)
 	for t := range n {
 		live += change[t]
 		l.whole[n+t], l.most[n+t] = live, live
@@ -41,7 +41,7 @@ func newLoad(objects []object) *load {
 // area is size more bytes during [start, end).
 type area struct {
 	start, end int32
-	size       int64
+	size       Bytes
 }
 
 // raise adds all areas if the load stays within the limit, else none.
@@ -87,8 +87,8 @@ func (l *load) refresh(v int) {
 	}
 }
 
-func (l *load) max(start, end int32) int64 {
-	most := int64(0)
+func (l *load) max(start, end int32) Bytes {
+	most := Bytes(0)
 	for x, y := int(start)+l.leaves, int(end)+l.leaves; x < y; x, y = x/2, y/2 {
 		if x&1 == 1 {
 			most = max(most, l.within(x))
@@ -102,7 +102,7 @@ func (l *load) max(start, end int32) int64 {
 	return most
 }
 
-func (l *load) within(v int) int64 {
+func (l *load) within(v int) Bytes {
 	m := l.most[v]
 	for v /= 2; v >= 1; v /= 2 {
 		m += l.whole[v]

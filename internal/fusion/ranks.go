@@ -6,7 +6,7 @@ package fusion
 // right after a start, so nothing else of time matters to packing.
 type ranked struct {
 	origin []int32 // of the i-th to start, its index in the problem
-	size   []int64
+	size   []Bytes
 	end    []int32
 }
 
@@ -14,15 +14,15 @@ type ranked struct {
 // matter.
 func rank(buffers []Buffer) *ranked {
 	n := len(buffers)
-	r := &ranked{origin: make([]int32, n), size: make([]int64, n), end: make([]int32, n)}
+	r := &ranked{origin: make([]int32, n), size: make([]Bytes, n), end: make([]int32, n)}
 	for i := range r.origin {
 		r.origin[i] = int32(i)
 	}
 	sorter := newSorter(n)
-	sorter.sort(r.origin, func(i int32) int64 { return buffers[i].Size })
-	sorter.sort(r.origin, func(i int32) int64 { return buffers[i].End })
+	sorter.sort(r.origin, func(i int32) int64 { return int64(buffers[i].Size) })
+	sorter.sort(r.origin, func(i int32) int64 { return int64(buffers[i].End) })
 	byEnd := append([]int32(nil), r.origin...)
-	sorter.sort(r.origin, func(i int32) int64 { return buffers[i].Start })
+	sorter.sort(r.origin, func(i int32) int64 { return int64(buffers[i].Start) })
 	place := make([]int32, n) // of each buffer of the problem
 	for k, o := range r.origin {
 		place[o] = int32(k)

@@ -1,13 +1,15 @@
 package packing
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
 
-// Apart places the buffers of each class by themselves, one class above the
-// other in ascending order, so that no byte is ever used by two classes. classes has one element for each buffer; pack places the buffers
-// of one class, which members lists.
+// Apart places the buffers of each class by themselves, one class above the other
+// in ascending order, so that no byte is ever used by two classes. classes has one
+// element for each buffer; pack places the buffers of one class, which members
+// lists.
 //
 // MaxLoad.Load and LowerBound are the sums over the classes: no placement that
 // keeps them apart has a smaller makespan. MaxLoad.At is when the class with the
@@ -52,6 +54,44 @@ func Apart(p *Problem, classes []int32, pack func(part *Problem, members []int32
 		return Placement{}, &BugError{Heuristic: out.Heuristic, Err: err}
 	}
 	return out, nil
+}
+
+// ApartLoad is the sum of the largest loads of the classes, in bytes: no placement
+// that keeps the classes apart is smaller. The errors are those of Pack for gaps that
+// it refuses. O(n log n).
+func ApartLoad(p *Problem, classes []int32) (Bytes, error) {
+	pieces, of, err := splitAtGaps(p)
+	if err != nil {
+		return 0, err
+	}
+	type change struct {
+		class int32
+		at    Time
+		bytes Bytes
+	}
+	changes := make([]change, 0, 2*len(pieces))
+	for i, b := range pieces {
+		whole := int32(i)
+		if of != nil {
+			whole = of[i]
+		}
+		class := classes[whole]
+		size := roundUp(b.Size, max(p.Alignment, 1))
+		changes = append(changes, change{class, b.Start, size}, change{class, b.End, -size})
+	}
+	// What ends at an instant goes before what starts there.
+	slices.SortFunc(changes, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.at, b.at), cmp.Compare(a.bytes, b.bytes))
+	})
+	var sum, live, most Bytes
+	for i, c := range changes {
+		live += c.bytes
+		most = max(most, live)
+		if i+1 == len(changes) || changes[i+1].class != c.class {
+			sum, most = sum+most, 0
+		}
+	}
+	return sum, nil
 }
 
 // byClass lists the buffers of each class, in ascending order of the classes.

@@ -51,6 +51,9 @@ func TestApartSharesNoByte(t *testing.T) {
 		if pl.MaxLoad.Load != sum || pl.Makespan != least || pl.LowerBound != least {
 			t.Fatalf("expected load %d and makespan %d, found %v", sum, least, pl)
 		}
+		if load, err := ApartLoad(p, classes); err != nil || load != sum {
+			t.Fatalf("expected a load of %d of the classes apart, found %d and error %v", sum, load, err)
+		}
 		at := int32(-1)
 		for b, buf := range p.Buffers {
 			if buf.Start <= pl.MaxLoad.At && pl.MaxLoad.At < buf.End {
@@ -74,12 +77,32 @@ func TestApartOfOneClassIsPack(t *testing.T) {
 }
 
 func TestApartRefuses(t *testing.T) {
-	p := &Problem{Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}}}
+	p := &Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}}}
 	if _, err := Apart(p, []int32{1}, packPart); err == nil || err.Error() != "classes: expected 2, one per buffer, found 1" {
 		t.Errorf("found %v", err)
 	}
 	stop := errors.New("stop")
 	if _, err := Apart(p, []int32{1, 2}, func(*Problem, []int32) (Placement, error) { return Placement{}, stop }); err != stop {
 		t.Errorf("expected the error of pack, found %v", err)
+	}
+}
+
+// TestApartLoadWithGaps: within a gap a buffer is no load.
+func TestApartLoadWithGaps(t *testing.T) {
+	p := &Problem{
+		Buffers: []Buffer{{Start: 0, End: 10, Size: 4}, {Start: 3, End: 5, Size: 3}, {Start: 0, End: 9, Size: 2}},
+		Gaps:    []Gap{{Buffer: 0, From: 2, To: 6}},
+	}
+	for _, c := range []struct {
+		classes []int32
+		want    Bytes
+	}{
+		{[]int32{0, 0, 0}, 6}, // 4 + 2, or 3 + 2 within the gap
+		{[]int32{0, 0, 1}, 4 + 2},
+		{[]int32{0, 1, 0}, 6 + 3},
+	} {
+		if got, err := ApartLoad(p, c.classes); err != nil || got != c.want {
+			t.Errorf("classes %v: expected %d, found %d and error %v", c.classes, c.want, got, err)
+		}
 	}
 }

@@ -167,7 +167,7 @@ func (c *csvReader) row() (id string, b Buffer, err error) {
 	case v[colSize] <= 0:
 		return "", b, c.fault(c.at[c.place[colSize]], fmt.Sprintf("size: expected more than 0 bytes, found %d", v[colSize]))
 	}
-	return c.fields[c.place[colID]], Buffer{Time(v[colLower]), Time(v[colUpper]), Bytes(v[colSize])}, nil
+	return c.fields[c.place[colID]], Buffer{Start: Time(v[colLower]), End: Time(v[colUpper]), Size: Bytes(v[colSize])}, nil
 }
 
 func (c *csvReader) integer(k int) (int64, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestReadCSVTakesColumnsInAnyOrder(t *testing.T) {
-	want := []Buffer{{0, 3, 4}, {3, 9, 5}}
+	want := []Buffer{{Start: 0, End: 3, Size: 4}, {Start: 3, End: 9, Size: 5}}
 	for _, text := range []string{
 		"id,lower,upper,size\nb1,0,3,4\nb2,3,9,5\n",
 		"id,lower,upper,size\r\nb1,0,3,4\r\nb2,3,9,5",
@@ -76,7 +76,7 @@ func TestReadCSVPassesOnReadErrors(t *testing.T) {
 }
 
 func TestWriteCSVRefusesWhatItCannotWrite(t *testing.T) {
-	p := &Problem{Buffers: []Buffer{{0, 1, 1}}}
+	p := &Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}}}
 	pl := Placement{Offsets: []Bytes{0}, Makespan: 1}
 	for _, c := range []struct {
 		ids  []string

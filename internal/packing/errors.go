@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// ErrNotBelow says that no rule stayed below Options.Below.
-var ErrNotBelow = errors.New("no placement below the given makespan")
+// errNotBelow says that no rule stayed below work.below.
+var errNotBelow = errors.New("no placement below the given makespan")
 
 // InputError says what is wrong with a problem or an instance file.
 type InputError struct {

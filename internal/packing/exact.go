@@ -54,14 +54,14 @@ type exact struct {
 	blocked []spans // of each buffer: what is taken during its life; nil without obstacles
 	closed  []shut  // of each section: what no buffer in it can use; nil without obstacles
 
-	nodes, limit int64 // of the turn under way
+	nodes, limit int64 // of the order under way
 	spent        int64 // nodes of all turns of the last decide
 	looks        int64 // at a buffer or a section, in the last decide
 	maxLooks     int64 // ends decide like its budget of nodes
 	stop         func() bool
 	lifted       []undo  // the trail of least
 	candidates   []int32 // a stack of the candidates of all open nodes
-	byOrder      turn
+	byOrder      exactOrder
 	round        uint64 // of turns in the last decide
 }
 
@@ -103,7 +103,7 @@ func newExact(of *instance) *exact {
 	return e
 }
 
-// decide takes turns with exactTurns, giving each twice as many nodes in every
+// decide takes turns with exactOrders, giving each twice as many nodes in every
 // round, until the question is answered, all of budget or of e.maxLooks is used or
 // stop says so.
 // With fits, e.best holds the offsets.
@@ -115,7 +115,7 @@ func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 	e.round = 0
 	for share := int64(2 * e.in.n); ; share *= 2 {
 		e.round++
-		for _, t := range exactTurns {
+		for _, t := range exactOrders {
 			e.reset(t, min(share, budget-e.spent))
 			v := e.solveParts()
 			e.spent += e.nodes
@@ -135,7 +135,7 @@ func (e *exact) layout() layout {
 	return l
 }
 
-func (e *exact) reset(t turn, limit int64) {
+func (e *exact) reset(t exactOrder, limit int64) {
 	e.byOrder, e.nodes, e.limit = t, 0, limit
 	e.lifted, e.candidates = e.lifted[:0], e.candidates[:0]
 	for b := range e.least {

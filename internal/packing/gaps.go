@@ -34,7 +34,7 @@ func splitAtGaps(p *Problem) (buffers []Buffer, of []int32, err error) {
 	next := p.Gaps
 	for i, b := range p.Buffers {
 		for ; len(next) > 0 && next[0].Buffer == i; next = next[1:] {
-			buffers, of = append(buffers, Buffer{b.Start, next[0].From, b.Size}), append(of, int32(i))
+			buffers, of = append(buffers, Buffer{Start: b.Start, End: next[0].From, Size: b.Size}), append(of, int32(i))
 			b.Start = next[0].To
 		}
 		buffers, of = append(buffers, b), append(of, int32(i))

@@ -82,7 +82,7 @@ func TestGapsByTrial(t *testing.T) {
 
 // TestGapsAreUsed: what lives within a gap shares the buffer's bytes.
 func TestGapsAreUsed(t *testing.T) {
-	p := &Problem{Buffers: []Buffer{{0, 10, 6}, {3, 7, 6}, {0, 10, 2}}, Gaps: []Gap{{0, 3, 7}}}
+	p := &Problem{Buffers: []Buffer{{Start: 0, End: 10, Size: 6}, {Start: 3, End: 7, Size: 6}, {Start: 0, End: 10, Size: 2}}, Gaps: []Gap{{0, 3, 7}}}
 	if pl := mustPack(t, p, Options{}); pl.Makespan != 8 || pl.Offsets[0] != pl.Offsets[1] {
 		t.Errorf("expected 8 bytes with the gap used, found %+v", pl)
 	}
@@ -106,7 +106,7 @@ func TestGapsRefused(t *testing.T) {
 		"gap 0: expected a time within [2, 5), after the gap before, found [-9000000, 3)":    {{1, -9000000, 3}},
 		"gap 0: expected a time within [2, 5), after the gap before, found [3, 90000000000)": {{1, 3, 90000000000}},
 	} {
-		p := &Problem{Buffers: []Buffer{{0, 10, 6}, {2, 5, 6}}, Gaps: gaps}
+		p := &Problem{Buffers: []Buffer{{Start: 0, End: 10, Size: 6}, {Start: 2, End: 5, Size: 6}}, Gaps: gaps}
 		if _, err := Pack(context.Background(), p, Options{}); err == nil || err.Error() != want {
 			t.Errorf("expected %q, found %v", want, err)
 		}
@@ -129,7 +129,7 @@ func TestRefinementsKeepMates(t *testing.T) {
 			t.Fatal("first fit gave up")
 		}
 		for i, refine := range refinements {
-			l := refine(newSearch(context.Background(), in, Options{Workers: 1}), poor)
+			l := refine(newSearch(context.Background(), in, Options{Workers: 1}, everything), poor)
 			if err := Validate(p, in.placement(l)); err != nil {
 				t.Fatalf("refinement %d: %v", i, err)
 			}

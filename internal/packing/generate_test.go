@@ -13,7 +13,7 @@ type pipeline = synth.Pipeline
 func generate(spec pipeline, seed uint64) *Problem {
 	p := &Problem{Alignment: 512}
 	for _, b := range synth.Generate(spec, seed) {
-		p.Buffers = append(p.Buffers, Buffer{Time(b.Start), Time(b.End), Bytes(b.Size)})
+		p.Buffers = append(p.Buffers, Buffer{Start: Time(b.Start), End: Time(b.End), Size: Bytes(b.Size)})
 	}
 	return p
 }
@@ -23,7 +23,7 @@ func randomProblem(rng *rand.Rand, n, span, size int) *Problem {
 	p := &Problem{Alignment: 1}
 	for range n {
 		start := rng.IntN(span)
-		p.Buffers = append(p.Buffers, Buffer{Time(start), Time(start + 1 + rng.IntN(span)), Bytes(1 + rng.IntN(size))})
+		p.Buffers = append(p.Buffers, Buffer{Start: Time(start), End: Time(start + 1 + rng.IntN(span)), Size: Bytes(1 + rng.IntN(size))})
 	}
 	return p
 }

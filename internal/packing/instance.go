@@ -160,7 +160,7 @@ func (in *instance) cut() {
 }
 
 func (in *instance) crests() {
-	heights := newHeights(in.sections)
+	heights := newRangeMax(in.sections)
 	for s, l := range in.load {
 		heights.raise(int32(s), int32(s)+1, l)
 	}

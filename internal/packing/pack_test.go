@@ -103,10 +103,14 @@ var aboveLoad = []struct {
 	load, optimum Bytes
 }{
 	{Problem{Alignment: 1, Buffers: []Buffer{
-		{0, 5, 2}, {0, 2, 2}, {2, 7, 2}, {5, 8, 1}, {5, 10, 1}, {7, 10, 1}, {7, 12, 1}, {8, 9, 1}, {9, 12, 1}, {10, 14, 2}, {12, 16, 2},
+		{Start: 0, End: 5, Size: 2}, {Start: 0, End: 2, Size: 2}, {Start: 2, End: 7, Size: 2}, {Start: 5, End: 8, Size: 1},
+		{Start: 5, End: 10, Size: 1}, {Start: 7, End: 10, Size: 1}, {Start: 7, End: 12, Size: 1}, {Start: 8, End: 9, Size: 1},
+		{Start: 9, End: 12, Size: 1}, {Start: 10, End: 14, Size: 2}, {Start: 12, End: 16, Size: 2},
 	}}, 4, 5},
 	{Problem{Alignment: 1, Buffers: []Buffer{
-		{0, 2, 3}, {0, 1, 2}, {1, 4, 1}, {1, 5, 1}, {2, 3, 1}, {2, 5, 1}, {2, 4, 1}, {3, 4, 1}, {4, 7, 3}, {5, 9, 2}, {7, 10, 2},
+		{Start: 0, End: 2, Size: 3}, {Start: 0, End: 1, Size: 2}, {Start: 1, End: 4, Size: 1}, {Start: 1, End: 5, Size: 1},
+		{Start: 2, End: 3, Size: 1}, {Start: 2, End: 5, Size: 1}, {Start: 2, End: 4, Size: 1}, {Start: 3, End: 4, Size: 1},
+		{Start: 4, End: 7, Size: 3}, {Start: 5, End: 9, Size: 2}, {Start: 7, End: 10, Size: 2},
 	}}, 5, 6},
 }
 
@@ -147,7 +151,7 @@ func fullProblem(rng *rand.Rand, n, load, life int) *Problem {
 		}
 		for left > 0 {
 			size := 1 + rng.IntN(left)
-			p.Buffers = append(p.Buffers, Buffer{now, now + 1 + Time(rng.IntN(life)), Bytes(size)})
+			p.Buffers = append(p.Buffers, Buffer{Start: now, End: now + 1 + Time(rng.IntN(life)), Size: Bytes(size)})
 			if left -= size; len(p.Buffers) == n {
 				return p
 			}
@@ -209,7 +213,7 @@ func TestRefinementsOnlyImprove(t *testing.T) {
 	}
 	first, _ := portfolio[0].run(alone(in))
 	for i, refine := range refinements {
-		s := newSearch(context.Background(), in, Options{Workers: 2, Capacity: Bytes(first.makespan-1) * in.unit})
+		s := newSearch(context.Background(), in, Options{Workers: 2, Capacity: Bytes(first.makespan-1) * in.unit}, everything)
 		l := refine(s, first)
 		if err := Validate(p, in.placement(l)); err != nil {
 			t.Fatalf("refinement %d: %v", i, err)
@@ -289,13 +293,14 @@ func TestPackRefusesWhatCannotBePlaced(t *testing.T) {
 		p    Problem
 		want string
 	}{
-		{Problem{Buffers: []Buffer{{0, 1, 1}, {5, 5, 1}}}, "buffer 1: expected an end after the start 5, found 5"},
-		{Problem{Buffers: []Buffer{{5, 4, 1}}}, "buffer 0: expected an end after the start 5, found 4"},
-		{Problem{Buffers: []Buffer{{-1, 4, 1}}}, "buffer 0: expected a start of 0 or later, found -1"},
-		{Problem{Buffers: []Buffer{{0, 4, 0}}}, "buffer 0: expected a size above 0 bytes, found 0"},
-		{Problem{Buffers: []Buffer{{0, 4, -8}}}, "buffer 0: expected a size above 0 bytes, found -8"},
-		{Problem{Buffers: []Buffer{{0, 1, 1 << 62}, {3, 4, 1 << 62}}}, "buffer 1: size 4611686018427387904 bytes: expected all sizes to add up to at most 9223372036854775807 bytes"},
-		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64 - 5}}, Alignment: 512}, "buffer 0: size 9223372036854775802 bytes: expected all sizes to add up to at most 9223372036854775807 bytes"},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 5, End: 5, Size: 1}}}, "buffer 1: expected an end after the start 5, found 5"},
+		{Problem{Buffers: []Buffer{{Start: 5, End: 4, Size: 1}}}, "buffer 0: expected an end after the start 5, found 4"},
+		{Problem{Buffers: []Buffer{{Start: -1, End: 4, Size: 1}}}, "buffer 0: expected a start of 0 or later, found -1"},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 4, Size: 0}}}, "buffer 0: expected a size above 0 bytes, found 0"},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 4, Size: -8}}}, "buffer 0: expected a size above 0 bytes, found -8"},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1 << 62},
+			{Start: 3, End: 4, Size: 1 << 62}}}, "buffer 1: size 4611686018427387904 bytes: expected all sizes to add up to at most 9223372036854775807 bytes"},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: math.MaxInt64 - 5}}, Alignment: 512}, "buffer 0: size 9223372036854775802 bytes: expected all sizes to add up to at most 9223372036854775807 bytes"},
 		{Problem{Alignment: -1}, "alignment: expected at least 1 byte, found -1"},
 	} {
 		_, err := Pack(context.Background(), &c.p, Options{})
@@ -316,10 +321,10 @@ func TestPackTakesExtremes(t *testing.T) {
 		want Bytes
 	}{
 		{Problem{}, 0},
-		{Problem{Buffers: []Buffer{{0, math.MaxInt64, math.MaxInt64}}}, math.MaxInt64},
-		{Problem{Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}}}, 1},
-		{Problem{Buffers: []Buffer{{0, 2, 1}, {1, 2, 1}}, Alignment: 512}, 1024},
-		{Problem{Buffers: []Buffer{{0, math.MaxInt64, 1}, {1, 2, math.MaxInt64 - 1}}}, math.MaxInt64},
+		{Problem{Buffers: []Buffer{{Start: 0, End: math.MaxInt64, Size: math.MaxInt64}}}, math.MaxInt64},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}}}, 1},
+		{Problem{Buffers: []Buffer{{Start: 0, End: 2, Size: 1}, {Start: 1, End: 2, Size: 1}}, Alignment: 512}, 1024},
+		{Problem{Buffers: []Buffer{{Start: 0, End: math.MaxInt64, Size: 1}, {Start: 1, End: 2, Size: math.MaxInt64 - 1}}}, math.MaxInt64},
 	} {
 		if pl := mustPack(t, &c.p, Options{}); pl.Makespan != c.want {
 			t.Errorf("%v: expected a makespan of %d, found %d", c.p, c.want, pl.Makespan)

@@ -12,19 +12,18 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/stplan/stplan/internal/fusion"
 )
 
 // Time is an instant. Only the order of instants matters to validity.
-type Time int64
+type Time = fusion.Time
 
 // Bytes is a size or an offset in bytes.
-type Bytes int64
+type Bytes = fusion.Bytes
 
 // Buffer is one allocation to place, live in [Start, End).
-type Buffer struct {
-	Start, End Time
-	Size       Bytes
-}
+type Buffer = fusion.Buffer
 
 // Problem is a set of buffers to place. Sizes are rounded up to Alignment
 // first, and offsets are multiples of it; 0 means 1.
@@ -67,13 +66,6 @@ type Options struct {
 	// Capacity ends the search as soon as the makespan is not above it, in
 	// bytes; 0 asks for as few bytes as possible.
 	Capacity Bytes
-	// Rules, if above 0, has Pack try rules only, and no more of them than cost
-	// so much in all: a first fit costs 4 a buffer (portfolio.go has the others).
-	Rules int
-	// Below, if above 0, says that only a makespan under so many bytes is of use.
-	// Rules give up as soon as they reach it, and Pack returns ErrNotBelow where
-	// all did.
-	Below Bytes
 	// TimeLimit ends the search after that long; 0 is no limit. The first rule
 	// always finishes.
 	TimeLimit time.Duration
@@ -86,21 +78,33 @@ type Options struct {
 }
 
 // Pack places the buffers of p. It returns an *InputError for a problem it
-// refuses, a *CapacityError together with the best placement where
-// opt.Capacity was not reached, ErrNotBelow where opt.Below was not, ctx's error when cancelled, and a *BugError if
-// its own result does not pass Validate.
+// refuses, a *CapacityError together with the best placement if opt.Capacity
+// was not reached, ctx's error if cancelled, and a *BugError if its own result
+// does not pass Validate.
+//
+// Problems with more than fuseAbove buffers, and without gaps, are packed through
+// fusion (fused.go).
 func Pack(ctx context.Context, p *Problem, opt Options) (Placement, error) {
-	in, err := newInstance(p)
-	if err != nil {
-		return Placement{}, err
-	}
 	if opt.Capacity < 0 {
 		return Placement{}, &InputError{Where: "capacity", Problem: "expected at least 0 bytes, found " + itoa(opt.Capacity)}
 	}
 	if opt.Workers <= 0 {
 		opt.Workers = runtime.GOMAXPROCS(0)
 	}
-	s := newSearch(ctx, in, opt)
+	if len(p.Buffers) > fuseAbove && len(p.Gaps) == 0 {
+		return packFused(ctx, p, opt)
+	}
+	return packPlain(ctx, p, opt, everything)
+}
+
+// packPlain packs p as it stands, without fusion, within the given work. It
+// returns errNotBelow if no rule got below work.below, else what Pack does.
+func packPlain(ctx context.Context, p *Problem, opt Options, work work) (Placement, error) {
+	in, err := newInstance(p)
+	if err != nil {
+		return Placement{}, err
+	}
+	s := newSearch(ctx, in, opt, work)
 	defer s.cancel()
 	best, err := s.run()
 	if err != nil {
@@ -112,8 +116,13 @@ func Pack(ctx context.Context, p *Problem, opt Options) (Placement, error) {
 	if err := Validate(p, pl); err != nil {
 		return Placement{}, &BugError{Heuristic: pl.Heuristic, Err: err}
 	}
+	return pl, withinCapacity(pl, opt)
+}
+
+// withinCapacity is a *CapacityError if pl is larger than asked for.
+func withinCapacity(pl Placement, opt Options) error {
 	if opt.Capacity > 0 && pl.Makespan > opt.Capacity {
-		return pl, &CapacityError{Capacity: opt.Capacity, Best: pl.Makespan, LowerBound: pl.LowerBound}
+		return &CapacityError{Capacity: opt.Capacity, Best: pl.Makespan, LowerBound: pl.LowerBound}
 	}
-	return pl, nil
+	return nil
 }

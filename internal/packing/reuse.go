@@ -26,7 +26,7 @@ func Reuses(p *Problem, pl Placement) []Reuse {
 	}
 	slices.SortStableFunc(byStart, func(a, b int32) int { return cmp.Compare(p.Buffers[a].Start, p.Buffers[b].Start) })
 
-	owners := newStrip(int64(pl.Makespan))
+	owners := newOwnerMap(int64(pl.Makespan))
 	var out []Reuse
 	var was []piece
 	for _, later := range byStart {

@@ -63,7 +63,8 @@ func TestReusesAgreeWithByteOwners(t *testing.T) {
 
 // TestReusesSkipsOlderOwners: only the most recent owner of a byte counts.
 func TestReusesSkipsOlderOwners(t *testing.T) {
-	p := &Problem{Alignment: 1, Buffers: []Buffer{{0, 1, 4}, {1, 2, 2}, {2, 3, 4}, {2, 3, 1}}}
+	p := &Problem{Alignment: 1, Buffers: []Buffer{{Start: 0, End: 1, Size: 4}, {Start: 1, End: 2, Size: 2}, {Start: 2, End: 3, Size: 4},
+		{Start: 2, End: 3, Size: 1}}}
 	pl := Placement{Offsets: []Bytes{0, 0, 0, 4}, Makespan: 5}
 	want := []Reuse{{0, 1, 2}, {0, 2, 2}, {1, 2, 2}}
 	if got := Reuses(p, pl); !slices.Equal(got, want) {

@@ -3,50 +3,113 @@ package packing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 )
 
-// TestRulesStayWithinTheirBudget: the list costs no more than the budget, its
-// first rule aside, and without gaps every rule that is let near is in it where
-// the budget is large.
+// TestRulesStayWithinTheirBudget: the list costs no more than the budget and the
+// skylines' share of it, the first rule aside, and has no rule that cannot place
+// the instance.
 func TestRulesStayWithinTheirBudget(t *testing.T) {
 	for _, n := range []int{1, 1000, 40_000, 60_000, 1_000_000, maxBuffers} {
 		for _, in := range []*instance{{n: n}, {n: n, mates: [][]int32{}}} {
 			for budget := 1; budget < 1<<40; budget *= 4 {
 				rules := rulesWithin(budget, in)
-				spent := 0
+				spent := map[bool]int{}
 				for _, r := range rules[1:] {
-					spent += r.cost.each * n
+					spent[r.cost == costSkyline] += r.cost.each * n
 					if n > r.cost.most || in.mates != nil && r.whole {
 						t.Errorf("%d buffers: %s is not for them", n, r.name)
 					}
 				}
-				if spent > budget {
-					t.Errorf("%d buffers: expected a cost of at most %d, found %d", n, budget, spent)
+				if spent[false] > budget || spent[true] > budget/8*skylineShare {
+					t.Errorf("%d buffers: expected a cost of at most %d, and of %d for skylines, found %d and %d",
+						n, budget, budget/8*skylineShare, spent[false], spent[true])
 				}
 			}
 		}
 	}
-	if n := len(rulesFor(&instance{n: 20_000})); n != len(portfolio) {
-		t.Errorf("expected all %d rules for 20,000 buffers, found %d", len(portfolio), n)
+}
+
+// rulesByBuffers is the table of docs/packing.md, "Rules": how many of the rules
+// run on a problem without gaps, and how many of those are skylines.
+var rulesByBuffers = []struct{ buffers, rules, skylines int }{
+	{20_000, 50, 9}, {40_000, 45, 4}, {50_000, 44, 3}, {75_000, 41, 0}, {100_000, 33, 0}, {500_000, 8, 0}, {2_000_000, 3, 0}, {15_000_000, 1, 0},
+}
+
+// TestRulesByBuffers holds the table of docs/packing.md.
+func TestRulesByBuffers(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/packing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rulesByBuffers {
+		rules := rulesWithin(rulesBudget, &instance{n: c.buffers})
+		skylines := 0
+		for _, r := range rules {
+			if r.cost == costSkyline {
+				skylines++
+			}
+		}
+		if len(rules) != c.rules || skylines != c.skylines {
+			t.Errorf("%d buffers: expected %d rules, %d of them skylines, found %d and %d", c.buffers, c.rules, c.skylines, len(rules), skylines)
+		}
+		row := fmt.Sprintf("| %s | %d | %d |", grouped(c.buffers), c.rules, c.skylines)
+		if !strings.Contains(string(doc), row) {
+			t.Errorf("docs/packing.md has no row %q", row)
+		}
 	}
 }
 
-// TestBelow: Pack finds the same placement under a limit that it can reach, and
-// nothing where it cannot.
+// grouped is n with thousands separators.
+func grouped(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}
+
+// TestFewerRulesForMoreBuffers: a larger problem never gets a rule that a
+// smaller one does not, within any budget that a search has.
+func TestFewerRulesForMoreBuffers(t *testing.T) {
+	for _, budget := range []int{1_250_000, 4_000_000, rulesBudget} {
+		for _, mates := range [][][]int32{nil, {}} {
+			had := len(portfolio)
+			for n := 1; n < maxBuffers/2; n += 1 + n/50 {
+				has := len(rulesWithin(budget, &instance{n: n, mates: mates}))
+				if has > had || has == 0 {
+					t.Fatalf("budget %d: expected at most %d rules and at least 1 on %d buffers, found %d", budget, had, n, has)
+				}
+				had = has
+			}
+		}
+	}
+}
+
+// TestBelow: a search finds the same placement under a limit that it can reach, and
+// nothing under one that it cannot.
 func TestBelow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 200 {
 		p := randomProblem(rng, 2+rng.IntN(60), 40, 9)
 		p.Alignment = Bytes(1 + rng.IntN(3))
-		free := mustPack(t, p, Options{Rules: 1 << 40})
-		limited, err := Pack(context.Background(), p, Options{Rules: 1 << 40, Below: free.Makespan + 1})
+		rules := work{rulesOnly: true, budget: 1 << 40}
+		free, err := packPlain(context.Background(), p, Options{Workers: 2}, rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules.below = free.Makespan + 1
+		limited, err := packPlain(context.Background(), p, Options{Workers: 2}, rules)
 		if err != nil || limited.Makespan != free.Makespan {
 			t.Fatalf("expected a makespan of %d, found %d and error %v", free.Makespan, limited.Makespan, err)
 		}
-		if _, err := Pack(context.Background(), p, Options{Rules: 1 << 40, Below: free.Makespan}); !errors.Is(err, ErrNotBelow) {
-			t.Fatalf("expected ErrNotBelow under %d, found %v", free.Makespan, err)
+		rules.below = free.Makespan
+		if _, err := packPlain(context.Background(), p, Options{Workers: 2}, rules); !errors.Is(err, errNotBelow) {
+			t.Fatalf("expected errNotBelow under %d, found %v", free.Makespan, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ type search struct {
 	cancel context.CancelFunc
 	in     *instance
 	opt    Options
+	work   work
 	target int64 // units; a makespan up to it ends the search
 
 	proven int64 // units; no layout has a smaller makespan
@@ -21,8 +22,22 @@ type search struct {
 	timeLimitHit bool
 }
 
-func newSearch(ctx context.Context, in *instance, opt Options) *search {
-	s := &search{caller: ctx, in: in, opt: opt, proven: in.bound, target: max(in.bound, int64(opt.Capacity/in.unit))}
+// work bounds one search.
+type work struct {
+	// rulesOnly leaves the refinements out.
+	rulesOnly bool
+	// budget is what the rules may cost in all; see rules.go for the unit.
+	budget int
+	// below, in bytes, if above 0: only a makespan under it is of use. Rules give
+	// up as soon as they reach it, and the search ends with errNotBelow if all did.
+	below Bytes
+}
+
+// everything is the work of a search that has no other beside it.
+var everything = work{budget: rulesBudget}
+
+func newSearch(ctx context.Context, in *instance, opt Options, work work) *search {
+	s := &search{caller: ctx, in: in, opt: opt, work: work, proven: in.bound, target: max(in.bound, int64(opt.Capacity/in.unit))}
 	s.ctx, s.cancel = ctx, func() {}
 	if opt.TimeLimit > 0 {
 		s.ctx, s.cancel = context.WithTimeout(ctx, opt.TimeLimit)
@@ -35,14 +50,14 @@ func (s *search) run() (layout, error) {
 	if s.in.n == 0 {
 		return layout{heuristic: "none"}, s.caller.Err()
 	}
-	rules, refinements := rulesFor(s.in), refinements
-	if s.opt.Rules > 0 {
-		rules, refinements = rulesWithin(s.opt.Rules, s.in), nil
+	rules, refinements := rulesWithin(s.work.budget, s.in), refinements
+	if s.work.rulesOnly {
+		refinements = nil
 	}
 	s.total = len(rules) + len(refinements)*refinementSteps
 	known := int64(math.MaxInt64)
-	if s.opt.Below > 0 {
-		known = int64((s.opt.Below - 1) / s.in.unit)
+	if s.work.below > 0 {
+		known = int64((s.work.below - 1) / s.in.unit)
 	}
 	best, ok := s.decide(contest{
 		tasks:  len(rules),
@@ -61,7 +76,7 @@ func (s *search) run() (layout, error) {
 	})
 	if !ok || best.makespan > known {
 		s.timeLimitHit = s.ctx.Err() != nil
-		return layout{}, cmp.Or(s.caller.Err(), ErrNotBelow)
+		return layout{}, cmp.Or(s.caller.Err(), errNotBelow)
 	}
 	for i, r := range refinements {
 		if s.settled(best) || s.ctx.Err() != nil {
@@ -87,7 +102,7 @@ func (s *search) settled(best layout) bool {
 type refinement func(s *search, best layout) layout
 
 // refinements run in this order.
-var refinements = []refinement{glance, windows, crux, solve, squeak, eject, windows}
+var refinements = []refinement{exactBriefly, windows, crux, exactFully, squeakyWheel, eject, windows}
 
 // refinementSteps is the share of one refinement in the progress total.
 const refinementSteps = 20

@@ -9,7 +9,7 @@ import (
 // TestValidateNamesEachFault corrupts one good placement in every way.
 func TestValidateNamesEachFault(t *testing.T) {
 	problem := func() *Problem {
-		return &Problem{Alignment: 4, Buffers: []Buffer{{0, 2, 3}, {1, 3, 4}, {2, 4, 5}}}
+		return &Problem{Alignment: 4, Buffers: []Buffer{{Start: 0, End: 2, Size: 3}, {Start: 1, End: 3, Size: 4}, {Start: 2, End: 4, Size: 5}}}
 	}
 	good := func() Placement { return Placement{Offsets: []Bytes{0, 8, 0}, Makespan: 12} }
 	if err := Validate(problem(), good()); err != nil {

@@ -54,9 +54,10 @@ func Waits(p *Problem, uses []Use, pl Placement) []Wait {
 // and the start of the later one. It returns pl itself where it finds none.
 //
 // It moves buffers one by one (mover), from pl and from what a few rules make of
-// the problem. The work is bounded by counting: of opt only Workers matters, and
-// the result depends on the problem and pl alone. Gaps are refused: who owns a
-// byte in one is not known here. The errors are those of Pack.
+// the problem. The work is bounded by counting, so that without a time limit the
+// result depends on the problem and pl alone; with one, TimeLimitHit says whether
+// it ended the search. Of opt only Workers and TimeLimit matter. Gaps are refused:
+// who owns a byte in one is not known here. The errors are those of Pack.
 func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt Options) (Placement, error) {
 	if len(uses) != len(p.Buffers) {
 		return Placement{}, &InputError{Where: "uses", Problem: fmt.Sprintf("expected %d, one per buffer, found %d", len(p.Buffers), len(uses))}
@@ -71,11 +72,17 @@ func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt O
 	if err != nil {
 		return Placement{}, err
 	}
-	best, err := leastToll(ctx, in, in.usesOf(uses), in.layoutOf(pl), opt)
-	if err != nil {
+	limited, cancel := ctx, func() {}
+	if opt.TimeLimit > 0 {
+		limited, cancel = context.WithTimeout(ctx, opt.TimeLimit)
+	}
+	defer cancel()
+	best := leastWaits(limited, in, in.usesOf(uses), in.layoutOf(pl), opt)
+	if err := ctx.Err(); err != nil {
 		return Placement{}, err
 	}
 	out := pl
+	out.TimeLimitHit = pl.TimeLimitHit || limited.Err() != nil
 	out.Offsets, out.Makespan = make([]Bytes, in.buffers), Bytes(best.makespan)*in.unit
 	for i, o := range in.origin {
 		out.Offsets[o] = Bytes(best.off[i]) * in.unit
@@ -113,47 +120,42 @@ var waitStarts = []order{bySize, residentsFirst(bySizeStart), byCrestSize}
 // waitStartBuffers is how many buffers are placed anew.
 const waitStartBuffers = 60_000
 
-// leastToll moves buffers from each start on, side by side, and goes on with what
-// has the least toll then, the first of equals.
-func leastToll(ctx context.Context, in *instance, uses []Use, known layout, opt Options) (layout, error) {
-	starts, err := startsUnder(ctx, in, uses, known, opt)
-	if err != nil {
-		return layout{}, err
-	}
+// leastWaits moves buffers from each start on, side by side, and goes on with what
+// costs least then, the first of equals. It ends early when ctx does, with a valid
+// layout that costs no more than the known one.
+func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt Options) layout {
+	starts := startsUnder(ctx, in, uses, known, opt)
 	movers := make([]*mover, len(starts))
 	var free atomic.Int64 // a start from which no wait is left: those behind it cannot win
 	free.Store(math.MaxInt64)
-	err = each(ctx, opt, len(starts), func(ctx context.Context, i int) {
+	each(opt, len(starts), func(i int) {
 		if free.Load() < int64(i) {
 			return
 		}
 		movers[i] = newMover(in, uses, starts[i], known.makespan)
 		movers[i].settleAll(ctx)
-		if movers[i].toll.count == 0 {
+		if movers[i].cost.count == 0 {
 			free.Store(min(free.Load(), int64(i)))
 		}
 	})
-	if err != nil {
-		return layout{}, err
-	}
 	best := movers[0]
 	for _, m := range movers[1:] {
-		if m != nil && m.toll.less(best.toll) {
+		if m != nil && m.cost.less(best.cost) {
 			best = m
 		}
 	}
 	best.settleAcross(ctx)
-	return best.layout(), ctx.Err()
+	return best.layout()
 }
 
 // startsUnder is the known layout, and those of waitStarts that need no more
 // than it, each once.
-func startsUnder(ctx context.Context, in *instance, uses []Use, known layout, opt Options) ([]layout, error) {
+func startsUnder(ctx context.Context, in *instance, uses []Use, known layout, opt Options) []layout {
 	if in.n > waitStartBuffers || slices.ContainsFunc(uses, func(u Use) bool { return u.Pinned }) {
-		return []layout{known}, ctx.Err()
+		return []layout{known}
 	}
 	fits := make([]layout, len(waitStarts))
-	err := each(ctx, opt, len(waitStarts), func(ctx context.Context, i int) {
+	each(opt, len(waitStarts), func(i int) {
 		if l, ok := fitUnder(ctx, in, waitStarts[i], known.makespan); ok {
 			fits[i] = l
 		}
@@ -164,12 +166,12 @@ func startsUnder(ctx context.Context, in *instance, uses []Use, known layout, op
 			starts = append(starts, l)
 		}
 	}
-	return starts, err
+	return starts
 }
 
 // each calls do for 0 to n-1, opt.Workers of them at a time.
-func each(ctx context.Context, opt Options, n int, do func(ctx context.Context, i int)) error {
-	group, ctx := errgroup.WithContext(ctx)
+func each(opt Options, n int, do func(i int)) {
+	var group errgroup.Group
 	workers := opt.Workers
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -177,14 +179,14 @@ func each(ctx context.Context, opt Options, n int, do func(ctx context.Context, 
 	group.SetLimit(workers)
 	for i := range n {
 		group.Go(func() error {
-			do(ctx, i)
-			return ctx.Err()
+			do(i)
+			return nil
 		})
 	}
-	return group.Wait()
+	_ = group.Wait() // do has no error
 }
 
-// fitUnder is first fit in the given order, where it needs no more than limit.
+// fitUnder is first fit in the given order, if it needs no more than limit.
 func fitUnder(ctx context.Context, in *instance, o order, limit int64) (layout, bool) {
 	j := &job{in: in, ctx: ctx, cut: new(atomic.Int64), limit: new(atomic.Int64)}
 	j.cut.Store(math.MaxInt64)

@@ -6,7 +6,7 @@ import (
 )
 
 // mover takes one buffer after the other, in the order of their starts or
-// against it, and puts it where the toll is least among the places that are
+// against it, and puts it where the cost is least among the places that are
 // free throughout its life. Whatever it does, the layout stays valid under its
 // top, and what less compares never grows.
 //
@@ -21,11 +21,11 @@ type mover struct {
 	uses []Use
 	off  []int64
 	top  int64 // no buffer ends above it
-	toll toll
+	cost waitCost
 
-	past, next *strip
+	past, next *ownerMap
 
-	less          func(a, b toll) bool // what is the better toll, for now
+	less          func(a, b waitCost) bool // what is the better cost, for now
 	looks, budget int64
 
 	free  run     // scratch: the run at hand
@@ -57,10 +57,10 @@ func (m *mover) layout() layout {
 	return l
 }
 
-// settleAll looks for the least toll.
+// settleAll looks for the least cost.
 func (m *mover) settleAll(ctx context.Context) {
-	m.toAndFro(ctx, toll.less)
-	m.toll = m.tollOf()
+	m.toAndFro(ctx, waitCost.less)
+	m.cost = m.costOf()
 }
 
 // settleAcross tries once more where waits between streams are left. Under a
@@ -68,19 +68,19 @@ func (m *mover) settleAll(ctx context.Context) {
 // was last there has gone and what was before it shows: a while in which the
 // memory of these waits comes first, and not their number, gets over that.
 func (m *mover) settleAcross(ctx context.Context) {
-	if m.toll.crossUnits == 0 {
+	if m.cost.crossUnits == 0 {
 		return
 	}
-	known, least := slices.Clone(m.off), m.toll
-	m.toAndFro(ctx, toll.lessAcross)
+	known, least := slices.Clone(m.off), m.cost
+	m.toAndFro(ctx, waitCost.lessAcross)
 	m.settleAll(ctx)
-	if !m.toll.less(least) {
-		m.off, m.toll = known, least
+	if !m.cost.less(least) {
+		m.off, m.cost = known, least
 	}
 }
 
 // toAndFro makes passes until neither way moves a buffer.
-func (m *mover) toAndFro(ctx context.Context, less func(a, b toll) bool) {
+func (m *mover) toAndFro(ctx context.Context, less func(a, b waitCost) bool) {
 	m.less = less
 	for k, still := 0, 0; k < waitPasses && still < 2 && m.looks < m.budget && ctx.Err() == nil; k++ {
 		still++
@@ -94,7 +94,7 @@ func (m *mover) toAndFro(ctx context.Context, less func(a, b toll) bool) {
 func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 	n := m.in.n
 	m.looks += sweepLooks * int64(n)
-	m.past, m.next = newStrip(m.top), newStrip(m.top)
+	m.past, m.next = newOwnerMap(m.top), newOwnerMap(m.top)
 	behind, ahead := m.past, m.next
 	nth := func(i int) int32 { return int32(i) }
 	if !forward {
@@ -126,7 +126,7 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 	return moved
 }
 
-// settle is the place for b: where it is, or another with a smaller toll. A
+// settle is the place for b: where it is, or another with a smaller cost. A
 // buffer that has to do with no wait stays, and the search ends at the first
 // place without one.
 func (m *mover) settle(b int32) int64 {
@@ -134,7 +134,7 @@ func (m *mover) settle(b int32) int64 {
 	if m.uses[b].Pinned {
 		return best
 	}
-	var least toll
+	var least waitCost
 	noisy := false
 	m.runs(b, best, best+size, func(r run) bool {
 		least, noisy = m.weigh(r, b, best)
@@ -180,7 +180,7 @@ func (m *mover) runs(b int32, lo, hi int64, visit func(run) bool) {
 	}
 }
 
-// candidates are the offsets in r where the toll of size units can be least:
+// candidates are the offsets in r where the cost of size units can be least:
 // those where they begin or end where an owner does.
 func (m *mover) candidates(r run, size int64) []int64 {
 	m.tries = m.tries[:0]

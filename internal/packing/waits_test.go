@@ -43,8 +43,8 @@ func waitsByByte(p *Problem, uses []Use, pl Placement) []Wait {
 	return out
 }
 
-func tollOfWaits(p *Problem, waits []Wait) toll {
-	var sum toll
+func costOfWaits(p *Problem, waits []Wait) waitCost {
+	var sum waitCost
 	for _, w := range waits {
 		sum.count++
 		sum.units += int64(w.Bytes / p.Alignment)
@@ -78,7 +78,7 @@ func TestWaitsAgreeWithByteOwners(t *testing.T) {
 // standAt is a mover with buffer b at hand.
 func standAt(in *instance, uses []Use, l layout, b int32) *mover {
 	m := newMover(in, uses, l, l.makespan)
-	m.past, m.next = newStrip(m.top), newStrip(m.top)
+	m.past, m.next = newOwnerMap(m.top), newOwnerMap(m.top)
 	for a := range b {
 		m.past.set(m.off[a], m.off[a]+in.size[a], a, nil)
 	}
@@ -89,7 +89,7 @@ func standAt(in *instance, uses []Use, l layout, b int32) *mover {
 }
 
 // TestWeighsWhatAMoveChanges compares, for every place that a buffer can go to,
-// the change of the toll with counting all waits anew, byte by byte.
+// the change of the cost with counting all waits anew, byte by byte.
 func TestWeighsWhatAMoveChanges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(22, 1))
 	moves, changes := 0, 0
@@ -102,15 +102,15 @@ func TestWeighsWhatAMoveChanges(t *testing.T) {
 		}
 		l := in.layoutOf(pl)
 		own := in.usesOf(uses)
-		count := func() toll { return tollOfWaits(p, waitsByByte(p, uses, in.placement(l))) }
+		count := func() waitCost { return costOfWaits(p, waitsByByte(p, uses, in.placement(l))) }
 		before := count()
 		b := int32(rng.IntN(in.n))
 		m := standAt(in, own, l, b)
-		if got := m.tollOf(); got != before {
-			t.Fatalf("expected a toll of %v, found %v", before, got)
+		if got := m.costOf(); got != before {
+			t.Fatalf("expected a cost of %v, found %v", before, got)
 		}
 		home := l.off[b]
-		var atHome toll
+		var atHome waitCost
 		m.runs(b, home, home+in.size[b], func(r run) bool {
 			atHome, _ = m.weigh(r, b, home)
 			return true
@@ -137,10 +137,10 @@ func TestWeighsWhatAMoveChanges(t *testing.T) {
 }
 
 // TestFewerWaitsOnlyImproves: the result is valid, no larger, never has a larger
-// toll, and is the same with any number of workers.
+// cost, and is the same with any number of workers.
 func TestFewerWaitsOnlyImproves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 1))
-	before, after := toll{}, toll{}
+	before, after := waitCost{}, waitCost{}
 	for range 200 {
 		p, pl := busyProblem(t, rng, 1+rng.IntN(80))
 		uses := randomUses(rng, p, 6)
@@ -151,9 +151,9 @@ func TestFewerWaitsOnlyImproves(t *testing.T) {
 		if err := Validate(p, got); err != nil || got.Makespan > pl.Makespan {
 			t.Fatalf("expected at most %d bytes, found %d: %v", pl.Makespan, got.Makespan, err)
 		}
-		old, now := tollOfWaits(p, waitsByByte(p, uses, pl)), tollOfWaits(p, waitsByByte(p, uses, got))
+		old, now := costOfWaits(p, waitsByByte(p, uses, pl)), costOfWaits(p, waitsByByte(p, uses, got))
 		if old.less(now) {
-			t.Fatalf("expected a toll of at most %v, found %v", old, now)
+			t.Fatalf("expected a cost of at most %v, found %v", old, now)
 		}
 		before.count += old.count
 		after.count += now.count
@@ -203,10 +203,10 @@ func TestFewerWaitsGoesBackInTime(t *testing.T) {
 	p := &Problem{Alignment: 1}
 	var uses []Use
 	for k := range Time(5) {
-		p.Buffers = append(p.Buffers, Buffer{k, k + 1, 1})
+		p.Buffers = append(p.Buffers, Buffer{Start: k, End: k + 1, Size: 1})
 		uses = append(uses, Use{Stream: 0})
 	}
-	p.Buffers = append(p.Buffers, Buffer{5, 9, 1}, Buffer{6, 9, 1})
+	p.Buffers = append(p.Buffers, Buffer{Start: 5, End: 9, Size: 1}, Buffer{Start: 6, End: 9, Size: 1})
 	uses = append(uses, Use{Stream: 1}, Use{Stream: 0})
 	pl := Placement{Offsets: []Bytes{0, 0, 0, 0, 0, 0, 1}, Makespan: 2}
 	got := fewerWaits(t, p, uses, pl, 1)
@@ -219,7 +219,8 @@ func TestFewerWaitsGoesBackInTime(t *testing.T) {
 // stream 1 goes away, two waits for what lay there before take the place of one.
 // Only when these have gone too is it a gain.
 func TestFewerWaitsGetsUnderLongLives(t *testing.T) {
-	p := &Problem{Alignment: 1, Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}, {3, 4, 2}, {5, 9, 2}, {6, 9, 2}}}
+	p := &Problem{Alignment: 1, Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}, {Start: 3, End: 4, Size: 2},
+		{Start: 5, End: 9, Size: 2}, {Start: 6, End: 9, Size: 2}}}
 	uses := []Use{{Stream: 0}, {Stream: 0}, {Stream: 0}, {Stream: 1, Pinned: true}, {Stream: 0, Pinned: true}}
 	pl := Placement{Offsets: []Bytes{0, 1, 0, 0, 2}, Makespan: 4}
 	got := fewerWaits(t, p, uses, pl, 1)
@@ -229,7 +230,7 @@ func TestFewerWaitsGetsUnderLongLives(t *testing.T) {
 }
 
 func TestFewerWaitsRefuses(t *testing.T) {
-	p := &Problem{Buffers: []Buffer{{0, 1, 1}, {1, 2, 1}}}
+	p := &Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}}}
 	pl := mustPack(t, p, Options{})
 	if _, err := FewerWaits(context.Background(), p, make([]Use, 1), pl, Options{}); err == nil ||
 		err.Error() != "uses: expected 2, one per buffer, found 1" {
@@ -248,12 +249,12 @@ func TestFewerWaitsRefuses(t *testing.T) {
 	}
 }
 
-// TestStripKnowsEveryOwner compares a strip with an array, through changes and
+// TestOwnerMapKnowsEveryOwner compares a ownerMap with an array, through changes and
 // back again.
-func TestStripKnowsEveryOwner(t *testing.T) {
+func TestOwnerMapKnowsEveryOwner(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 1))
 	const end = 6000
-	s := newStrip(end)
+	s := newOwnerMap(end)
 	want := make([]int32, end)
 	for x := range want {
 		want[x] = nobody

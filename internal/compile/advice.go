@@ -1,0 +1,139 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// Server serves a program with the runtime and says what that takes: by an encoded
+// plan's device of the given ordinal, or from the pool alone if plan is nil.
+type Server func(program *replay.Program, plan []byte, ordinal int) (replay.Cost, error)
+
+// paysWithin is the share of the pool's bytes, as a divisor, that a plan may
+// reserve more if data does not decide what an iteration allocates: half a per
+// cent, which moving half as much memory is worth.
+const paysWithin = 200
+
+// pays says whether a plan reserves no more than the pool, or at most slack bytes
+// more while it spares half of what the pool moves.
+func pays(planned, pool replay.Cost, slack int64) bool {
+	return planned.Reserved <= pool.Reserved ||
+		planned.Reserved <= pool.Reserved+slack && planned.Moved < pool.Moved/2
+}
+
+// advise serves the recording with the plan and without, and writes into the plan
+// whether it pays. If data decides what an iteration allocates, a plan that knows
+// all iterations says little: then one that was made without the last iteration
+// has to pay as well, and neither may reserve more than the pool. Nothing is said
+// if the options forbid waits, since the pool makes what they forbid; nor without
+// a Server.
+func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
+	if c.Serve == nil || c.NoCrossStream || c.NoReusePending {
+		return nil, nil
+	}
+	program := replay.NewProgram(c.timeline)
+	pool, err := c.Serve(program, nil, 0)
+	if err != nil {
+		return nil, c.unserved(err)
+	}
+	planned, err := c.serve(program, dev)
+	if err != nil {
+		return nil, err
+	}
+	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}
+	slack := pool.Reserved / paysWithin
+	if differ(dev) {
+		slack = 0 // what the next iterations add is not known
+	}
+	if pays(planned, pool, slack) {
+		other, err := c.withoutLast(dev)
+		if err != nil {
+			return nil, err
+		}
+		if other != nil {
+			judged.Unseen = true
+			if planned, err = c.serve(program, other); err != nil {
+				return nil, err
+			}
+		}
+	}
+	judged.Planned, judged.PlannedMoved = planned.Reserved, planned.Moved
+	if judged.Pays = pays(planned, pool, slack); !judged.Pays {
+		dev.Advice = planfile.AdvicePool
+	}
+	return judged, nil
+}
+
+// serve serves a program by the plan of one device.
+func (c *compiler) serve(program *replay.Program, dev *planfile.Device) (replay.Cost, error) {
+	data, err := planfile.Encode(&planfile.Plan{Producer: c.Producer, Devices: []planfile.Device{*dev}})
+	if err != nil {
+		return replay.Cost{}, c.unserved(err)
+	}
+	cost, err := c.Serve(program, data, int(dev.Ordinal))
+	if err != nil {
+		return replay.Cost{}, c.unserved(err)
+	}
+	return cost, nil
+}
+
+// unserved is a recording that the runtime could not serve, or a plan that it
+// refuses: a bug in one of the two.
+func (c *compiler) unserved(err error) error {
+	return &BugError{fmt.Errorf("%s: device %d: %w", c.trace, c.device.Ordinal, err)}
+}
+
+// withoutLast is the plan of the recording without its last pass. It is nil if
+// data does not decide what passes allocate, or if there are too few.
+func (c *compiler) withoutLast(dev *planfile.Device) (*planfile.Device, error) {
+	if c.periodic == nil || len(c.periodic.Passes) < 3 || !differ(dev) {
+		return nil, nil
+	}
+	end := c.periodic.Passes[len(c.periodic.Passes)-1].First
+	short := *c.device
+	short.Events = c.device.Events[:end]
+	if later := slices.IndexFunc(c.device.Annotations, func(n trace.Annotation) bool { return n.At > end }); later >= 0 {
+		short.Annotations = c.device.Annotations[:later]
+	}
+	other := compiler{Options: c.Options, ctx: c.ctx, trace: c.trace, device: &short}
+	other.Mode, other.TimeLimit = planfile.ModePeriodic, c.remaining()
+	other.Note, other.Progress, other.Serve = nil, nil, nil
+	made, _, err := other.compile()
+	c.limited = c.limited || other.limited
+	if c.ctx.Err() != nil {
+		return nil, c.ctx.Err()
+	}
+	if err != nil {
+		return nil, nil // there is no plan of so little, and nothing to learn from it
+	}
+	return made, nil
+}
+
+// steadyStretch: data decides what a job allocates if a stretch of optional slots
+// begins more often than once in that many allocations. In the recordings of
+// mixtures of experts that is once in 26 to 57, in others never above once in 965.
+const steadyStretch = 256
+
+// differ says whether data decides what the passes of a plan allocate.
+func differ(dev *planfile.Device) bool {
+	for x := range dev.Phases {
+		p := &dev.Phases[x]
+		stretches, inside := uint64(0), false
+		for _, s := range dev.PhaseSlots(x) {
+			optional := s.Flags&planfile.SlotEntering == 0 && s.Occurrences < p.Occurrences
+			if optional && !inside {
+				stretches++
+			}
+			inside = optional
+		}
+		if stretches*steadyStretch > p.Length {
+			return true
+		}
+	}
+	return false
+}

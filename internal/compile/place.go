@@ -1,0 +1,101 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/stplan/stplan/internal/packing"
+)
+
+// place gives every slot an offset and lists the waits that are left. It returns
+// the placement of the line.
+func (c *compiler) place(d *draft) (packing.Placement, error) {
+	l := newLine(d)
+	pl, err := c.pack(l)
+	if err != nil {
+		return pl, err
+	}
+	d.settle(pl)
+	return pl, c.order(d, l, pl)
+}
+
+// pack packs the line, or each stream by itself if memory must not go from one
+// to another. If the plan does not repeat it then looks for fewer waits; those of a
+// periodic plan show only when its phases are unrolled (fewerWaits).
+func (c *compiler) pack(l *line) (packing.Placement, error) {
+	label := fmt.Sprintf("packing device %d", c.device.Ordinal)
+	if c.NoCrossStream {
+		return c.packApart(label, l, c.fewerIfRecorded)
+	}
+	pl, err := c.packPart(label, &l.problem)
+	if err != nil {
+		return pl, err
+	}
+	if pl, err = c.orApart(label, l, pl); err != nil {
+		return pl, err
+	}
+	return c.fewerIfRecorded(&l.problem, l.uses, pl)
+}
+
+// orApart packs each stream by itself as well if pl has a gap that this may close,
+// and returns the smaller placement. A pipeline keeps a few buffers of gigabytes on
+// a stream of its own from its beginning to its end. Among the others they cut the
+// arena in pieces, and on some recordings the searches get lost in them: then the
+// streams apart take less, though nothing is shared between them.
+func (c *compiler) orApart(label string, l *line, pl packing.Placement) (packing.Placement, error) {
+	if pl.Makespan <= pl.LowerBound || c.limited {
+		return pl, nil
+	}
+	if least, err := packing.ApartLoad(&l.problem, l.streams()); err != nil || least >= pl.Makespan {
+		return pl, err
+	}
+	apart, err := c.packApart(label, l, func(_ *packing.Problem, _ []packing.Use, part packing.Placement) (packing.Placement, error) {
+		return part, nil
+	})
+	if err != nil || apart.Makespan >= pl.Makespan {
+		return pl, err
+	}
+	apart.MaxLoad, apart.LowerBound, apart.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
+	return apart, nil
+}
+
+// packApart packs each stream by itself, and does to the placement of each what
+// then says.
+func (c *compiler) packApart(label string, l *line, then func(*packing.Problem, []packing.Use, packing.Placement) (packing.Placement, error)) (packing.Placement, error) {
+	return packing.Apart(&l.problem, l.streams(), func(part *packing.Problem, members []int32) (packing.Placement, error) {
+		uses := make([]packing.Use, len(members))
+		for i, b := range members {
+			uses[i] = l.uses[b]
+		}
+		pl, err := c.packPart(fmt.Sprintf("%s, stream %d", label, uses[0].Stream), part)
+		if err != nil {
+			return pl, err
+		}
+		return then(part, uses, pl)
+	})
+}
+
+// packPart is packing.Pack within what is left of the time limit.
+func (c *compiler) packPart(stage string, p *packing.Problem) (packing.Placement, error) {
+	opt := packing.Options{TimeLimit: c.remaining()}
+	if c.Progress != nil {
+		opt.Progress = func(done, total int, _ packing.Bytes) { c.Progress(stage, int64(done), int64(total)) }
+	}
+	pl, err := packing.Pack(c.ctx, p, opt)
+	c.limited = c.limited || pl.TimeLimitHit
+	return pl, err
+}
+
+// fewerIfRecorded is fewer for a plan that does not repeat.
+func (c *compiler) fewerIfRecorded(p *packing.Problem, uses []packing.Use, pl packing.Placement) (packing.Placement, error) {
+	if c.periodic != nil {
+		return pl, nil
+	}
+	return c.fewer(p, uses, pl)
+}
+
+// fewer is packing.FewerWaits within what is left of the time limit.
+func (c *compiler) fewer(p *packing.Problem, uses []packing.Use, pl packing.Placement) (packing.Placement, error) {
+	pl, err := packing.FewerWaits(c.ctx, p, uses, pl, packing.Options{TimeLimit: c.remaining()})
+	c.limited = c.limited || pl.TimeLimitHit
+	return pl, err
+}

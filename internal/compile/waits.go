@@ -1,0 +1,110 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// order lists the reuses that the device has to order. In a periodic plan it
+// first moves slots to where fewer are needed, unless each stream has its own
+// memory: then only frees that are pending need a wait, and a move could mix the
+// streams.
+func (c *compiler) order(d *draft, l *line, pl packing.Placement) error {
+	if !d.periodic() {
+		for _, w := range packing.Waits(&l.problem, l.uses, pl) {
+			d.waits = append(d.waits, wait{w.Later, w.Earlier, waitKind(w)}) // buffer i is slot i
+		}
+		return nil
+	}
+	d.waits = periodicWaits(d)
+	if c.NoCrossStream {
+		return nil
+	}
+	return c.fewerWaits(d)
+}
+
+func waitKind(w packing.Wait) (kind planfile.WaitKind) {
+	if w.CrossStream {
+		kind |= planfile.WaitCrossStream
+	}
+	if w.Pending {
+		kind |= planfile.WaitPending
+	}
+	return kind
+}
+
+// periodicWaits are the waits of a periodic plan: of every sequence of the
+// prologue and two passes of one body.
+func periodicWaits(d *draft) []wait {
+	var all []wait
+	for x := 1; x < len(d.phases); x++ {
+		u := unroll(d, x, 2)
+		for _, w := range packing.Waits(&u.problem, u.uses, u.placement()) {
+			kind := waitKind(w)
+			if u.pass[w.Earlier] != u.pass[w.Later] {
+				kind |= planfile.WaitSeam
+			}
+			all = append(all, wait{u.slots[w.Later], u.slots[w.Earlier], kind})
+		}
+	}
+	slices.SortFunc(all, func(a, b wait) int {
+		return cmp.Or(cmp.Compare(a.later, b.later), cmp.Compare(a.earlier, b.earlier), cmp.Compare(a.kind, b.kind))
+	})
+	return slices.Compact(all)
+}
+
+// periodicRounds is how often every phase is gone through for fewer waits. What
+// one phase gains may open a place for another; a third round has never gained
+// anything on the recordings.
+const periodicRounds = 2
+
+// fewerWaits moves slots of a periodic plan to where fewer reuses need a wait,
+// phase by phase, within the arena. Residents and cells stay, which all phases
+// share.
+func (c *compiler) fewerWaits(d *draft) error {
+	for range periodicRounds {
+		before := len(d.waits)
+		for x := range d.phases {
+			if err := c.fewerWaitsIn(d, x); err != nil {
+				return err
+			}
+		}
+		if len(d.waits) == before {
+			break
+		}
+	}
+	return nil
+}
+
+// fewerWaitsIn moves the slots of one phase. A body is seen in the second of
+// three passes, so that what comes before and after is what it is for ever; the
+// prologue before one pass of the first body. The passes around do not move along,
+// so the result may need as many waits as before. Then all is left as it was.
+func (c *compiler) fewerWaitsIn(d *draft, x int) error {
+	moving, passes := 0, 1
+	if x > 0 {
+		moving, passes = 2, 3
+	}
+	u := unroll(d, max(x, 1), passes)
+	for i, slot := range u.slots {
+		u.uses[i].Pinned = u.pass[i] != moving || d.slots[slot].is(planfile.SlotResident|planfile.SlotLeaving)
+	}
+	pl, err := c.fewer(&u.problem, u.uses, u.placement())
+	if err != nil {
+		return err
+	}
+	moved := *d
+	moved.slots = slices.Clone(d.slots)
+	for i, slot := range u.slots {
+		if !u.uses[i].Pinned {
+			moved.slots[slot].offset = pl.Offsets[i]
+		}
+	}
+	if moved.waits = periodicWaits(&moved); len(moved.waits) < len(d.waits) {
+		d.slots, d.waits = moved.slots, moved.waits
+	}
+	return nil
+}

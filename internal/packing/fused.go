@@ -1,0 +1,167 @@
+package packing
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stplan/stplan/internal/fusion"
+)
+
+// fuseAbove is the largest problem, in buffers, that is packed as it stands: the
+// exact search takes on problems of that size.
+const fuseAbove = 1 << 10
+
+// groupUpTo is the largest folded problem, in buffers, whose buffers are joined
+// to composites. Beyond it finding composites takes longer than the rules take on
+// the buffers.
+const groupUpTo = 1_000_000
+
+// reduction is one way to pack a problem: what is made of the folded problem,
+// and the work of the search on that.
+type reduction struct {
+	name   string // before the name of the rule that wins; "" for buffers
+	reduce func(fold *fusion.Reduced) (*fusion.Reduced, error)
+	work   func(buffers int) work
+}
+
+// reductions are tried in this order until one reaches the target; the first of
+// the best wins. The buffers come first, with the cheapest rules, and last, with
+// every search. Composites lie between. They are a tenth of the objects, so that
+// all rules cost little on them, and on some problems a rule reaches the target
+// on the composites and none does on the buffers.
+var reductions = []reduction{
+	{"", buffersAlone, func(n int) work { return work{rulesOnly: true, budget: min(16*n, 4_000_000)} }},
+	{"composites, ", composites(1.0 / 4), func(int) work { return work{rulesOnly: true, budget: 1_250_000} }},
+	{"fine composites, ", composites(1.0 / 32), func(int) work { return work{rulesOnly: true, budget: 4_000_000} }},
+	{"", buffersAlone, func(int) work { return everything }},
+}
+
+func buffersAlone(fold *fusion.Reduced) (*fusion.Reduced, error) { return fold, nil }
+
+// composites joins buffers as long as at most the share waste of a composite's
+// size × life is unused.
+func composites(waste float64) func(*fusion.Reduced) (*fusion.Reduced, error) {
+	return func(fold *fusion.Reduced) (*fusion.Reduced, error) {
+		group, err := fusion.Group(fold.Buffers, waste)
+		if err != nil {
+			return nil, err
+		}
+		return fold.Then(group), nil
+	}
+}
+
+// packFused packs what fusion makes of p: repetitions are packed once, and
+// composites are tried if they may be quicker. The placement is one of p,
+// validated as such, and depends on p and opt alone.
+func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) {
+	fold, err := fusion.Fold(roundedBuffers(p))
+	if err != nil {
+		return packPlain(ctx, p, opt, everything) // it says what is wrong with p
+	}
+	f := fused{problem: p, opt: opt, deadline: time.Now().Add(opt.TimeLimit)}
+	for i, r := range reductions {
+		if r.name != "" && len(fold.Buffers) > groupUpTo {
+			continue
+		}
+		reduced, err := r.reduce(fold)
+		if err != nil {
+			return Placement{}, err
+		}
+		if err := f.try(ctx, i, r, reduced); err != nil {
+			return Placement{}, err
+		}
+		if f.done() {
+			break
+		}
+	}
+	return f.answer()
+}
+
+// fused is the state between two reductions.
+type fused struct {
+	problem  *Problem
+	opt      Options
+	deadline time.Time // if opt has a time limit
+	best     Placement
+	proven   Bytes
+	witness  *Witness
+}
+
+// try packs one reduction and keeps the result if it is the best so far.
+func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Reduced) error {
+	opt, work := f.opt, r.work(len(reduced.Buffers))
+	if work.rulesOnly {
+		work.below = f.best.Makespan
+	}
+	if opt.TimeLimit > 0 {
+		opt.TimeLimit = max(time.Until(f.deadline), 1) // 0 would be none
+	}
+	if f.opt.Progress != nil {
+		opt.Progress = func(done, total int, best Bytes) {
+			f.opt.Progress(i*total+done, len(reductions)*total, best)
+		}
+	}
+	pl, err := packPlain(ctx, &Problem{Alignment: f.problem.Alignment, Buffers: reduced.Buffers}, opt, work)
+	var over *CapacityError
+	switch {
+	case errors.Is(err, errNotBelow):
+		return nil
+	case err != nil && !errors.As(err, &over):
+		return err
+	}
+	if !work.rulesOnly {
+		f.keepProof(pl, reduced)
+	}
+	hit := pl.TimeLimitHit || f.best.TimeLimitHit
+	if f.best.Offsets == nil || pl.Makespan < f.best.Makespan {
+		pl.Offsets, pl.Heuristic = reduced.Expand(pl.Offsets), r.name+pl.Heuristic
+		f.best = pl
+	}
+	f.best.TimeLimitHit = hit
+	return nil
+}
+
+// keepProof takes over what the search has proven of the reduced problem. It is
+// made of some of the buffers, so the proof holds for all of them.
+func (f *fused) keepProof(pl Placement, reduced *fusion.Reduced) {
+	f.proven, f.witness = pl.LowerBound, pl.Witness
+	if w := pl.Witness; w != nil {
+		first := reduced.First()
+		for i, b := range w.Buffers {
+			w.Buffers[i] = int(first[b])
+		}
+		slices.Sort(w.Buffers)
+	}
+}
+
+func (f *fused) done() bool {
+	if c := f.opt.Capacity; c > 0 && f.best.MaxLoad.Load > c {
+		return true
+	}
+	return f.best.Makespan <= max(f.best.MaxLoad.Load, f.opt.Capacity) || f.best.TimeLimitHit
+}
+
+// answer checks the best placement against the problem itself.
+func (f *fused) answer() (Placement, error) {
+	f.best.LowerBound, f.best.Witness = max(f.best.MaxLoad.Load, f.proven), f.witness
+	if err := Validate(f.problem, f.best); err != nil {
+		return Placement{}, &BugError{Heuristic: f.best.Heuristic, Err: err}
+	}
+	return f.best, withinCapacity(f.best, f.opt)
+}
+
+// roundedBuffers are the buffers of p with their sizes rounded up to its
+// alignment. A size that would overflow stays; it is refused later.
+func roundedBuffers(p *Problem) []Buffer {
+	unit := max(p.Alignment, 1)
+	buffers := slices.Clone(p.Buffers)
+	for i := range buffers {
+		if size := buffers[i].Size; size <= math.MaxInt64-unit+1 {
+			buffers[i].Size = roundUp(size, unit)
+		}
+	}
+	return buffers
+}

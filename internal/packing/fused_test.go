@@ -1,0 +1,147 @@
+package packing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stplan/stplan/internal/fusion"
+	"github.com/stplan/stplan/internal/synth"
+)
+
+// pipelineProblems are larger than what goes to the packer as it is.
+func pipelineProblems() []*Problem {
+	var out []*Problem
+	for seed := range uint64(6) {
+		spec := synth.Pipeline{Layers: 4, Chunks: 1 + int(seed%2), Stages: 2, MicroBatches: 8, Iterations: 4, PerLayer: 12,
+			Varied: seed > 1, Recompute: seed == 3, Optimizer: int(seed)}
+		if seed > 3 {
+			spec.Jitter, spec.Drift = 0.1, 0.1
+		}
+		p := &Problem{Alignment: 512}
+		for _, b := range synth.Generate(spec, seed) {
+			p.Buffers = append(p.Buffers, Buffer{Start: Time(b.Start), End: Time(b.End), Size: Bytes(b.Size)})
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// TestFusedIsValid: what Pack makes of a large problem is valid, as it stands in every order
+// of the work, with the bound that the packer finds, and not larger than what
+// the packer reaches under the same capacity.
+func TestFusedIsValid(t *testing.T) {
+	for i, p := range pipelineProblems() {
+		if len(p.Buffers) <= fuseAbove {
+			t.Fatalf("problem %d has %d buffers and is not fused", i, len(p.Buffers))
+		}
+		alone, err := packPlain(context.Background(), p, Options{Workers: 1}, work{rulesOnly: true, budget: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt := Options{Capacity: alone.MaxLoad.Load + alone.MaxLoad.Load/8, Workers: 1}
+		one, err := Pack(context.Background(), p, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Workers = 3
+		other, err := Pack(context.Background(), p, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Validate(p, one); err != nil {
+			t.Errorf("problem %d: %v", i, err)
+		}
+		if one.Makespan > opt.Capacity || one.MaxLoad != alone.MaxLoad {
+			t.Errorf("problem %d: expected a makespan of at most %d and the bound %+v, found %d and %+v",
+				i, opt.Capacity, alone.MaxLoad, one.Makespan, one.MaxLoad)
+		}
+		if !slices.Equal(one.Offsets, other.Offsets) || one.Heuristic != other.Heuristic {
+			t.Errorf("problem %d: one worker and three find different placements, %s and %s", i, one.Heuristic, other.Heuristic)
+		}
+	}
+}
+
+// TestEveryReductionIsValid: each way to pack a problem gives a valid placement
+// with the same bound, whichever of them would win.
+func TestEveryReductionIsValid(t *testing.T) {
+	for i, p := range pipelineProblems() {
+		fold, err := fusion.Fold(roundedBuffers(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bound Bound
+		for k, r := range reductions {
+			reduced, err := r.reduce(fold)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := fused{problem: p, opt: Options{Capacity: 1 << 60, Workers: 2}}
+			if err := f.try(context.Background(), 0, r, reduced); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.answer(); err != nil {
+				t.Errorf("problem %d, reduction %d: %v", i, k, err)
+			}
+			if k == 0 {
+				bound = f.best.MaxLoad
+			}
+			if f.best.MaxLoad != bound {
+				t.Errorf("problem %d, reduction %d: expected the bound %+v, found %+v", i, k, bound, f.best.MaxLoad)
+			}
+		}
+	}
+}
+
+// TestFusedRefuses: errors are the packer's own.
+func TestFusedRefuses(t *testing.T) {
+	p := pipelineProblems()[0]
+	_, err := Pack(context.Background(), p, Options{Capacity: 1 << 20, TimeLimit: 1})
+	var over *CapacityError
+	if !errors.As(err, &over) || !over.Infeasible() {
+		t.Errorf("expected an infeasible capacity, found %v", err)
+	}
+	p.Buffers[1500].End = p.Buffers[1500].Start
+	_, err = Pack(context.Background(), p, Options{})
+	var input *InputError
+	if !errors.As(err, &input) || input.Where != "buffer 1500" {
+		t.Errorf("expected an error about buffer 1500, found %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err = Pack(ctx, pipelineProblems()[0], Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("expected %v, found %v", context.Canceled, err)
+	}
+}
+
+// TestProofsSurviveFolding: a problem whose optimum is above its load, two
+// hundred times over, is solved and proven as one, and the witness names buffers
+// of the whole that need so much.
+func TestProofsSurviveFolding(t *testing.T) {
+	once := []Buffer{
+		{Start: 0, End: 5, Size: 2}, {Start: 0, End: 2, Size: 2}, {Start: 2, End: 7, Size: 2}, {Start: 5, End: 8, Size: 1},
+		{Start: 5, End: 10, Size: 1}, {Start: 7, End: 10, Size: 1}, {Start: 7, End: 12, Size: 1}, {Start: 8, End: 9, Size: 1},
+		{Start: 9, End: 12, Size: 1}, {Start: 10, End: 14, Size: 2}, {Start: 12, End: 16, Size: 2},
+	}
+	p := &Problem{Alignment: 1}
+	for k := range Time(200) {
+		for _, b := range once {
+			p.Buffers = append(p.Buffers, Buffer{Start: b.Start + 20*k, End: b.End + 20*k, Size: b.Size})
+		}
+	}
+	pl, err := Pack(context.Background(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pl.MaxLoad.Load != 4 || pl.Makespan != 5 || pl.LowerBound != 5 || pl.Witness == nil {
+		t.Fatalf("expected load 4, makespan and lower bound 5 with a witness, found %d, %d, %d and %v", pl.MaxLoad.Load, pl.Makespan, pl.LowerBound, pl.Witness)
+	}
+	core := &Problem{Alignment: 1}
+	for _, b := range pl.Witness.Buffers {
+		core.Buffers = append(core.Buffers, p.Buffers[b])
+	}
+	if proof, err := Pack(context.Background(), core, Options{}); err != nil || proof.LowerBound < pl.Witness.Bytes {
+		t.Errorf("expected the witness to need %d, found %d and error %v", pl.Witness.Bytes, proof.LowerBound, err)
+	}
+}

@@ -1,0 +1,87 @@
+package packing
+
+// rule is one greedy heuristic: it places every buffer once.
+type rule struct {
+	name string
+	cost cost
+	// whole rules place each buffer without regard to its mates: they are for
+	// instances without gaps.
+	whole bool
+	run   func(j *job) (layout, bool)
+}
+
+// cost is what a rule takes to place one buffer, in units of what a first-fit
+// sweep takes, and the largest problem, in buffers, that it is tried on.
+type cost struct{ each, most int }
+
+// The costs were measured on 10,000 to 100,000 buffers. A sweep places millions
+// of buffers a second, a first fit hundreds of thousands, and a skyline tens of
+// thousands. A skyline takes longer for each buffer the more there are, so it has
+// a limit of its own.
+var (
+	costSweep     = cost{1, maxBuffers}
+	costSweepBest = cost{2, maxBuffers}
+	costFit       = cost{4, maxBuffers}
+	costBestFit   = cost{5, maxBuffers}
+	costSkyline   = cost{48, 50_000}
+)
+
+// rulesBudget bounds the cost of all rules on one problem: each rule costs
+// cost.each for each buffer. Within it all rules run on 20,000 buffers, and the
+// two sweeps and a first fit on two million; that takes about 10 s at most.
+const rulesBudget = 14_000_000
+
+// skylineShare is the part of a budget, in eighths, that skylines may cost on top
+// of what the other rules cost. It lets all nine of them run on 20,000 buffers.
+// If they shared one budget, leaving the skylines out of a larger problem would
+// give it more rules than a smaller one has.
+const skylineShare = 5
+
+// portfolio is every rule in the order of its index: the fastest first, then
+// those that reach the lower bound most often, then the rest by cost.
+var portfolio = makePortfolio()
+
+func makePortfolio() []rule {
+	rules := []rule{
+		{"sweep-FF", costSweep, true, sweep((*freeList).first)},
+		{"sweep-BF", costSweepBest, true, sweep((*freeList).best)},
+	}
+	add := func(suffix string, c cost, pass func(*job, []int32) (layout, bool), orders ...order) {
+		for _, o := range orders {
+			rules = append(rules, rule{o.name + "-" + suffix, c, suffix == "sky", func(j *job) (layout, bool) { return pass(j, o.sorted(j.in)) }})
+		}
+	}
+	add("FF", costFit, firstFit, byCrestSize, byStart, byCrestEnd, byTimeArea, byCrestStart, byCrestLast, residentsFirst(byStart),
+		residentsFirst(bySize))
+	add("BF", costBestFit, bestFit, byStart, residentsFirst(byStart), byPeakEnd)
+	add("2E", costBestFit, twoEnded, byPeakEnd)
+	add("sky", costSkyline, skyline, byCrestSize, byTimeArea, byCrestTime)
+	add("FF", costFit, firstFit, byCrestTime, byArea, byCrestArea, byCrestLife, byPeakEnd, byPeakSize, byPeakLast, byPeakStart,
+		byPeakLife, bySize, bySizeStart, residentsFirst(bySizeStart), byLife)
+	add("BF", costBestFit, bestFit, byCrestLast, byCrestSize, byCrestEnd, byCrestTime, byTimeArea, bySize, byArea,
+		byPeakSize, byPeakLife, residentsFirst(bySize))
+	add("2E", costBestFit, twoEnded, byCrestSize, byCrestEnd, byTimeArea, residentsFirst(bySize))
+	add("sky", costSkyline, skyline, bySizeStart, byArea, byCrestArea, byCrestLife, byPeakLife, byLifeArea)
+	return rules
+}
+
+// rulesWithin lists the rules that can place the instance within a budget, in
+// the order of their index. Skylines have their share of the budget, and the other
+// rules have all of it. Of each of the two kinds it takes the first ones, up to
+// the first that goes over: so the more buffers there are, the fewer rules run. The
+// first rule that can place the instance is always one of them.
+func rulesWithin(budget int, in *instance) []rule {
+	var rules []rule
+	left := map[bool]int{false: budget, true: budget / 8 * skylineShare} // by whether it is a skyline
+	for _, r := range portfolio {
+		if in.mates != nil && r.whole {
+			continue
+		}
+		kind := r.cost == costSkyline
+		left[kind] -= r.cost.each * in.n
+		if left[kind] >= 0 && in.n <= r.cost.most || rules == nil {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}

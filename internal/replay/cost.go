@@ -1,0 +1,6 @@
+package replay
+
+// Cost is what serving a program takes, in bytes: the most that the allocator
+// reserved at once, and what it gave back to the device and took again to keep
+// that low. The host waits for the device whenever memory moves.
+type Cost struct{ Reserved, Moved int64 }

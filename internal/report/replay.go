@@ -1,0 +1,65 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// Replayed is what `replay --json` prints. Bytes are of requests rounded up to
+// 512; shares are of the recording's allocations.
+type Replayed struct {
+	Trace              string  `json:"trace"`
+	Plan               *string `json:"plan"`
+	Device             int     `json:"device"`
+	PeakAllocated      uint64  `json:"peak_allocated_bytes"`
+	PeakReserved       uint64  `json:"peak_reserved_bytes"`
+	Efficiency         float64 `json:"efficiency"`
+	Allocations        int     `json:"allocations"`
+	PlannedAllocations int     `json:"planned_allocations"`
+	PlannedFraction    float64 `json:"planned_fraction"`
+	PlannedBytes       float64 `json:"planned_bytes_fraction"`
+	FromGaps           int     `json:"gap_allocations"`
+	FromGrowth         int     `json:"grow_allocations"`
+	DriftEvents        uint64  `json:"drift_events"`
+	Resyncs            uint64  `json:"resyncs"`
+	Clashes            uint64  `json:"clashes"`
+	Waits              uint64  `json:"waits"`
+	Moved              uint64  `json:"moved_bytes"`
+	Overlaps           int     `json:"overlaps"`
+
+	Repeated *Repeated `json:"repeated"` // null without --repeat
+}
+
+// Repeated is a recording that goes on, and what other allocators reserve for it:
+// nothing but this program has it, so `diff` cannot say.
+type Repeated struct {
+	Iterations int    `json:"iterations"` // made up
+	Seed       uint64 `json:"seed"`
+	Native     int64  `json:"native_reserved_bytes"`
+	Expandable int64  `json:"expandable_reserved_bytes"`
+}
+
+// Write prints the result for people.
+func (r *Replayed) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	how := "without a plan"
+	if r.Plan != nil {
+		how = "with " + *r.Plan
+	}
+	fmt.Fprintf(out, "%s: device %d, %s\n", r.Trace, r.Device, how)
+	row := func(label, value string) { fmt.Fprintf(out, "  %-16s%s\n", label, value) }
+	row("peak allocated", Count(r.PeakAllocated)+" B  "+Bytes(r.PeakAllocated))
+	row("peak reserved", Count(r.PeakReserved)+" B  "+Bytes(r.PeakReserved))
+	row("efficiency", Percent(r.Efficiency))
+	row("allocations", fmt.Sprintf("%s: %s on plan (%s, of the bytes %s), %s in gaps, %s by growing", Count(r.Allocations),
+		Count(r.PlannedAllocations), Percent(r.PlannedFraction), Percent(r.PlannedBytes), Count(r.FromGaps), Count(r.FromGrowth)))
+	row("drift", fmt.Sprintf("left the plan's sequence %s times, found again elsewhere %s times, %s places taken", Count(r.DriftEvents), Count(r.Resyncs), Count(r.Clashes)))
+	row("waits", Count(r.Waits))
+	row("moved", Count(r.Moved)+" B of idle memory, to where it was needed")
+	row("overlaps", Count(r.Overlaps))
+	if m := r.Repeated; m != nil {
+		row("repeated", fmt.Sprintf("%d iterations: native reserves %s, expandable segments %s", m.Iterations, Bytes(m.Native), Bytes(m.Expandable)))
+	}
+	return out.Flush()
+}

@@ -1,0 +1,81 @@
+// Package simdevice is the runtime on a simulated device, whose memory is
+// addresses only: what `replay` drives, and what compile tries a plan with. It
+// needs the C runtime, which a build without cgo lacks (Built).
+package simdevice
+
+import (
+	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+// Built says whether this build has the C runtime. If not, Open and Serve answer
+// cuda.ErrNotBuilt.
+const Built = cuda.Built
+
+// The simulated device has more memory than any real one, and gives it in pieces
+// of 2 MiB, as CUDA's virtual memory does.
+const (
+	capacity    = 1 << 50
+	granularity = 2 << 20
+)
+
+// Device is the runtime on a simulated device, as package replay drives it: its
+// addresses begin at 0.
+type Device struct{ device *cuda.Device }
+
+// Open makes a device that is served by an encoded plan's device of the given
+// ordinal, or from the pool alone if plan is nil. A silent one keeps no record of
+// what the runtime asks of it; replay's judge needs that record.
+func Open(plan []byte, ordinal int, silent bool) (*Device, error) {
+	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: capacity, Granularity: granularity, Partial: true, Silent: silent})
+	if err != nil {
+		return nil, err
+	}
+	return &Device{d}, nil
+}
+
+// Close frees the device.
+func (d *Device) Close() { d.device.Close() }
+
+// Counters are what the runtime has counted.
+func (d *Device) Counters() cuda.Counters { return d.device.Counters() }
+
+// Malloc allocates size bytes for a stream. The source is a cuda.Source.
+func (d *Device) Malloc(size, stream uint64) (address uint64, source int, err error) {
+	at, from, err := d.device.Malloc(size, stream)
+	return at - cuda.Base, int(from), err
+}
+
+// Free frees what Malloc returned.
+func (d *Device) Free(address, stream uint64) error {
+	return d.device.Free(address+cuda.Base, stream)
+}
+
+// RecordStream says that a stream uses an allocation besides its own.
+func (d *Device) RecordStream(address, stream uint64) error {
+	return d.device.RecordStream(address+cuda.Base, stream)
+}
+
+// Operations appends what the runtime asked of the device since the last call.
+func (d *Device) Operations(into []replay.Operation) []replay.Operation {
+	var from [16]cuda.Operation
+	for _, o := range d.device.Operations(from[:0]) {
+		into = append(into, replay.Operation(o))
+	}
+	return into
+}
+
+// Serve serves a program by an encoded plan's device of the given ordinal, or from
+// the pool alone if plan is nil, and says what that takes.
+func Serve(program *replay.Program, plan []byte, ordinal int) (replay.Cost, error) {
+	d, err := Open(plan, ordinal, true)
+	if err != nil {
+		return replay.Cost{}, err
+	}
+	defer d.Close()
+	if err := replay.Drive(program, d); err != nil {
+		return replay.Cost{}, err
+	}
+	c := d.Counters()
+	return replay.Cost{Reserved: int64(c.PeakReserved), Moved: int64(c.MovedBytes)}, nil
+}
