@@ -143,8 +143,12 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	if err != nil {
 		return none, err
 	}
+	program, err := baseline.ReadProgram(d, configs.recorded)
+	if err != nil {
+		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
+	}
 	bar := a.progress(fmt.Sprintf("checking device %d", d.Ordinal))
-	check, err := baseline.SelfCheck(d, configs.recorded, bar.update)
+	check, err := baseline.SelfCheck(program, configs.recorded, bar.update)
 	bar.done()
 	if err != nil {
 		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
@@ -162,14 +166,14 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check)}
 	cmp.Recorded = report.NewRow(configs.recorded.Kind(), account.PeakReserved, account, int64(rec.PeakActive), plan)
-	simulate := func(label string, c baseline.Config) (report.ComparedRow, error) {
-		bar := a.progress("simulating " + label)
-		res, err := baseline.Simulate(d, c, bar.update)
+	simulate := func(al baseline.Allocator) (report.ComparedRow, error) {
+		bar := a.progress("simulating " + al.Title)
+		res, err := baseline.Simulate(program, al, bar.update)
 		bar.done()
 		if err != nil {
-			return report.ComparedRow{}, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, label, err)
+			return report.ComparedRow{}, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, al.Title, err)
 		}
-		row := report.NewRow(label, int64(res.PeakReserved), account, int64(rec.PeakActive), plan)
+		row := report.NewRow(al.Title, int64(res.PeakReserved), account, int64(rec.PeakActive), plan)
 		row.Retries = res.Retries
 		if res.OOM != nil {
 			row.OutOfMemory = &report.OutOfMemory{Event: int64(res.OOM.Event), Requested: int64(res.OOM.Requested), Reserved: int64(res.OOM.Reserved)}
@@ -177,18 +181,23 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		}
 		return row, nil
 	}
-	if cmp.Simulated.Native, err = simulate("native", baseline.Native(configs.recorded)); err != nil {
-		return none, err
-	}
-	if cmp.Simulated.Expandable, err = simulate("expandable segments", baseline.Expandable(configs.recorded)); err != nil {
-		return none, err
-	}
+	allocators := baseline.Allocators(configs.recorded)
 	if f.config != "" {
-		row, err := simulate(f.config, configs.other)
+		allocators = append(allocators, baseline.Caching("configured", f.config, configs.other))
+	}
+	for _, al := range allocators {
+		row, err := simulate(al)
 		if err != nil {
 			return none, err
 		}
-		cmp.Simulated.Configured = &row
+		switch al.Key {
+		case baseline.KeyNative:
+			cmp.Simulated.Native = row
+		case baseline.KeyExpandable:
+			cmp.Simulated.Expandable = row
+		default:
+			cmp.Simulated.Configured = &row
+		}
 	}
 	cmp.Plan = planRow(planName, pd, plan, &cmp)
 	cmp.Plan.OffPlan = strays

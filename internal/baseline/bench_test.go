@@ -42,7 +42,7 @@ func BenchmarkSimulate(b *testing.B) {
 		b.Run("allocator="+c.Kind(), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Simulate(d, c, nil); err != nil {
+				if _, err := simulate(d, c, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func BenchmarkSelfCheck(b *testing.B) {
 	d, c := longRecording(b, 500_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := SelfCheck(d, c, nil); err != nil {
+		if _, err := selfCheck(d, c, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,36 +2,6 @@ package baseline
 
 import "github.com/stplan/stplan/internal/trace"
 
-// allocator is a simulated allocator as replay drives it. Buffers are numbered
-// by the program; a buffer is allocated once.
-type allocator interface {
-	// alloc serves a request. ok is false where the allocator is out of memory.
-	alloc(buffer int32, r request) (addr uint64, ok bool)
-	// free is the program's own act; complete says that no stream uses the
-	// memory any more. A free that needs no waiting is followed by its complete.
-	free(buffer int32)
-	complete(buffer int32)
-	// emptyCache waits for every pending free, then gives cached memory back,
-	// including that of the memory pools that are no longer in use.
-	emptyCache(unused []trace.PoolID)
-	// usage is what PyTorch's own counters would say.
-	usage() Usage
-}
-
-// request is what a program asks for.
-type request struct {
-	size   trace.Bytes
-	stream uint64
-	pool   trace.PoolID
-}
-
-// Usage is an allocator's state in bytes. Allocated and Active count whole
-// blocks, unsplit slack included, as torch.cuda.memory_allocated does; Active
-// also has the blocks whose free waits for another stream.
-type Usage struct {
-	Reserved, Allocated, Active trace.Bytes
-}
-
 // segmentEvent is one dealing of the allocator with the driver.
 type segmentEvent struct {
 	action trace.Action
@@ -46,7 +16,7 @@ type segmentEvent struct {
 type caching struct {
 	rules
 	driver driver
-	watch  func(segmentEvent) // told of every dealing with the driver
+	watch  func(segmentEvent) // if not nil, told of every dealing with the driver
 
 	pools   []*pair // the default pool first, then by first use
 	private map[trace.PoolID]*pair
@@ -54,11 +24,28 @@ type caching struct {
 	live    []*block // by buffer; nil before its allocation and after its completion
 	waiting queue
 
-	now     Usage
-	retries int
+	stats Stats
 
 	spare []*block
 	ranks ranks
+}
+
+// Caching is PyTorch's caching allocator under c. A setting of c that makes no
+// sense is an error of New.
+func Caching(key, title string, c Config) Allocator {
+	return Allocator{key, title, func(p *Program) (Model, error) {
+		return cachingFor(p, c, newCard(p.device), nil)
+	}}
+}
+
+func cachingFor(p *Program, c Config, d driver, watch func(segmentEvent)) (*caching, error) {
+	r, err := c.rules()
+	if err != nil {
+		return nil, err
+	}
+	a := newCaching(r, d, len(p.buffers), watch)
+	a.custom = p.custom
+	return a, nil
 }
 
 func newCaching(r rules, d driver, buffers int, watch func(segmentEvent)) *caching {
@@ -69,14 +56,30 @@ func newCaching(r rules, d driver, buffers int, watch func(segmentEvent)) *cachi
 	}
 }
 
-func (a *caching) usage() Usage { return a.now }
+func (a *caching) Stats() Stats { return a.stats }
 
-func (a *caching) alloc(buffer int32, r request) (uint64, bool) {
-	size := a.divisions.Round(r.size)
-	p := a.pool(r.pool).half(small(size))
-	b := a.find(p, r.stream, size)
+func (a *caching) Alloc(buffer int32, r Request) bool {
+	_, ok := a.alloc(buffer, r)
+	return ok
+}
+
+// Refuse makes the attempt whose failure is recorded. A request that free memory
+// can serve after all is freed again at once.
+func (a *caching) Refuse(buffer int32, r Request) {
+	a.driver.refuse(true)
+	if _, ok := a.alloc(buffer, r); ok {
+		a.Free(buffer)
+		a.Complete(buffer)
+	}
+	a.driver.refuse(false)
+}
+
+func (a *caching) alloc(buffer int32, r Request) (uint64, bool) {
+	size := a.divisions.Round(r.Size)
+	p := a.pool(r.Pool).half(small(size))
+	b := a.find(p, r.Stream, size)
 	if b == nil {
-		b = a.obtain(p, r.stream, size)
+		b = a.obtain(p, r.Stream, size)
 	}
 	if b == nil {
 		return 0, false
@@ -114,13 +117,13 @@ func (a *caching) lookup(p *pool, stream uint64, size trace.Bytes) *block {
 
 // canServe says that a request needs nothing from the driver. Expandable
 // segments can give an oversize block after all.
-func (a *caching) canServe(r request) bool {
-	size := a.divisions.Round(r.size)
-	p := a.pool(r.pool).half(small(size))
-	if a.lookup(p, r.stream, size) != nil {
+func (a *caching) canServe(r Request) bool {
+	size := a.divisions.Round(r.Size)
+	p := a.pool(r.Pool).half(small(size))
+	if a.lookup(p, r.Stream, size) != nil {
 		return true
 	}
-	b := p.room(r.stream, size)
+	b := p.room(r.Stream, size)
 	return a.expandable && b != nil && !b.unmapped && b.size >= size
 }
 
@@ -145,7 +148,7 @@ func (a *caching) obtain(p *pool, stream uint64, size trace.Bytes) *block {
 			return b
 		}
 	}
-	a.retries++
+	a.stats.Retries++
 	a.releaseAll()
 	return a.grow(p, stream, size)
 }
@@ -153,7 +156,7 @@ func (a *caching) obtain(p *pool, stream uint64, size trace.Bytes) *block {
 // grow takes memory from the driver, nil if that is refused. The cap counts a
 // whole segment even where an expandable one would map less.
 func (a *caching) grow(p *pool, stream uint64, size trace.Bytes) *block {
-	if a.allowed >= 0 && a.now.Reserved+a.segment(size) > a.allowed {
+	if a.allowed >= 0 && a.stats.Reserved+a.segment(size) > a.allowed {
 		return nil
 	}
 	if a.expandable && !p.custom {
@@ -183,23 +186,23 @@ func (a *caching) cut(b *block, size trace.Bytes) (front *block) {
 func (a *caching) hold(buffer int32, b *block) {
 	b.buffer, b.used = buffer, true
 	a.live[buffer] = b
-	a.now.Allocated += b.size
-	a.now.Active += b.size
+	a.stats.Allocated += b.size
+	a.stats.Active += b.size
 }
 
 // free does nothing for a buffer that could not be served.
-func (a *caching) free(buffer int32) {
+func (a *caching) Free(buffer int32) {
 	b := a.live[buffer]
 	if b == nil {
 		return
 	}
 	b.used, b.waiting = false, true
-	a.now.Allocated -= b.size
+	a.stats.Allocated -= b.size
 	a.waiting.push(b)
 }
 
 // complete does nothing for a buffer whose completion releaseAll has waited for.
-func (a *caching) complete(buffer int32) {
+func (a *caching) Complete(buffer int32) {
 	if b := a.live[buffer]; b != nil {
 		a.settle(b)
 	}
@@ -210,7 +213,7 @@ func (a *caching) settle(b *block) {
 	a.waiting.remove(b)
 	b.waiting = false
 	a.live[b.buffer] = nil
-	a.now.Active -= b.size
+	a.stats.Active -= b.size
 	a.merge(b)
 	b.pool.put(b)
 }
@@ -260,9 +263,11 @@ func (a *caching) recycle(b *block) {
 // deal accounts for a dealing with the driver over a range of b's segment.
 func (a *caching) deal(action trace.Action, b *block, addr uint64, size trace.Bytes) {
 	if action == trace.ActionSegmentAlloc || action == trace.ActionSegmentMap {
-		a.now.Reserved += size
+		a.stats.Reserve(size)
 	} else {
-		a.now.Reserved -= size
+		a.stats.Reserve(-size)
 	}
-	a.watch(segmentEvent{action, addr, size, b.stream})
+	if a.watch != nil {
+		a.watch(segmentEvent{action, addr, size, b.stream})
+	}
 }

@@ -140,7 +140,7 @@ func TestUnreadSettings(t *testing.T) {
 			t.Errorf("%q: %+v, %v\nexpected\n%+v", tc.conf, c, err, want)
 			continue
 		}
-		k, err := SelfCheck(&trace.Device{}, c, nil)
+		k, err := selfCheck(&trace.Device{}, c, nil)
 		want := "the recorded settings string cannot be read (" + tc.why + "), so that PyTorch's defaults stand for what only it holds: pass the settings with --recorded-config"
 		if err != nil || !slices.Equal(k.Hints, []string{want}) {
 			t.Errorf("%q: %v, hints %q\nexpected %q", tc.conf, err, k.Hints, want)
@@ -148,7 +148,7 @@ func TestUnreadSettings(t *testing.T) {
 		if c, err = c.Apply("max_split_size_mb:40"); err != nil {
 			t.Fatal(err)
 		}
-		if k, err = SelfCheck(&trace.Device{}, c, nil); err != nil || len(k.Hints) > 0 {
+		if k, err = selfCheck(&trace.Device{}, c, nil); err != nil || len(k.Hints) > 0 {
 			t.Errorf("%q, replaced: %v, hints %q", tc.conf, err, k.Hints)
 		}
 	}
@@ -164,15 +164,15 @@ func TestUnknownCard(t *testing.T) {
 	}
 	whole := share
 	whole.MemoryFraction = 0
-	got, err := Simulate(d, share, nil)
+	got, err := simulate(d, share, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Simulate(d, whole, nil)
+	want, err := simulate(d, whole, nil)
 	if err != nil || got != want || got.OOM != nil {
 		t.Errorf("a share of an unknown card: %+v, expected as the whole: %+v, %v", got, want, err)
 	}
-	k, err := SelfCheck(d, share, nil)
+	k, err := selfCheck(d, share, nil)
 	const hint = "per_process_memory_fraction:0.01 is left out of account, since the recording does not hold the card's size: " +
 		"pass it with --recorded-config device_memory:80GiB"
 	if err != nil || !slices.Contains(k.Hints, hint) {
@@ -182,10 +182,10 @@ func TestUnknownCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, err = SelfCheck(d, known, nil); err != nil || slices.Contains(k.Hints, hint) {
+	if k, err = selfCheck(d, known, nil); err != nil || slices.Contains(k.Hints, hint) {
 		t.Errorf("the hint stays: %q, %v", k.Hints, err)
 	}
-	if got, err = Simulate(d, known, nil); err != nil || got.OOM == nil {
+	if got, err = simulate(d, known, nil); err != nil || got.OOM == nil {
 		t.Errorf("164 MiB were enough: %+v, %v", got, err)
 	}
 }

@@ -10,6 +10,9 @@ type driver interface {
 	reserve(size trace.Bytes) (addr uint64, ok bool)
 	// commit maps memory into reserved address space.
 	commit(size trace.Bytes) (ok bool)
+	// refuse says whether a request is being served that ran out of memory in
+	// the recording: the driver then has no memory.
+	refuse(bool)
 }
 
 // card is a driver for programs that run otherwise than recorded. Where it puts
@@ -22,7 +25,7 @@ type card struct {
 	recorded map[trace.Bytes][]uint64 // addresses yet to be used, by segment size
 	lowest   uint64                   // of all segments
 	spaces   uint64                   // of all reserved address space
-	refuse   bool
+	full     bool                     // no memory at present
 }
 
 const (
@@ -44,7 +47,7 @@ func newCard(d *trace.Device) *card {
 }
 
 func (c *card) segment(size trace.Bytes) (uint64, bool) {
-	if c.refuse {
+	if c.full {
 		return 0, false
 	}
 	if r := c.recorded[size]; len(r) > 0 {
@@ -72,4 +75,6 @@ func below(addr *uint64, size trace.Bytes) bool {
 	return true
 }
 
-func (c *card) commit(trace.Bytes) bool { return !c.refuse }
+func (c *card) commit(trace.Bytes) bool { return !c.full }
+
+func (c *card) refuse(on bool) { c.full = on }

@@ -35,7 +35,7 @@ func newScript(t *testing.T, c Config) *script {
 // must be reserved then.
 func (s *script) alloc(name byte, size trace.Bytes, stream uint64, offset uint64, reserved trace.Bytes) {
 	s.t.Helper()
-	addr, ok := s.a.alloc(int32(name), request{size: size, stream: stream})
+	addr, ok := s.a.alloc(int32(name), Request{Size: size, Stream: stream})
 	if !ok {
 		s.t.Fatalf("%c: out of memory", name)
 	}
@@ -47,21 +47,21 @@ func (s *script) alloc(name byte, size trace.Bytes, stream uint64, offset uint64
 
 func (s *script) free(names string) {
 	for _, n := range names {
-		s.a.free(n)
-		s.a.complete(n)
+		s.a.Free(n)
+		s.a.Complete(n)
 	}
 }
 
 func (s *script) reserved(want trace.Bytes) {
 	s.t.Helper()
-	if got := s.a.usage().Reserved; got != want {
+	if got := s.a.Stats().Usage.Reserved; got != want {
 		s.t.Errorf("reserved %d, expected %d", got, want)
 	}
 }
 
 func (s *script) allocated(want trace.Bytes) {
 	s.t.Helper()
-	if got := s.a.usage().Allocated; got != want {
+	if got := s.a.Stats().Usage.Allocated; got != want {
 		s.t.Errorf("allocated %d, expected %d", got, want)
 	}
 }
@@ -113,7 +113,7 @@ func TestCoalescing(t *testing.T) {
 	s.alloc('E', 9*mib, 0, 0, 40*mib)
 	s.allocated(10*mib + 10*mib + 12*mib)
 	s.free("CDE")
-	s.a.emptyCache(nil)
+	s.a.EmptyCache(nil)
 	s.last(segmentEvent{trace.ActionSegmentFree, 0, 40 * mib, 0})
 	s.reserved(0)
 }
@@ -137,7 +137,7 @@ func TestExpandableSegments(t *testing.T) {
 	s.free("B")
 	s.alloc('D', 31*mib, 0, 0, 100*mib)
 	s.free("CD")
-	s.a.emptyCache(nil)
+	s.a.EmptyCache(nil)
 	s.last(segmentEvent{trace.ActionSegmentUnmap, 0, 100 * mib, 0})
 	s.reserved(0)
 	if p := &s.a.pools[0].large; p.free.root != nil || p.unmapped.root != nil {
@@ -185,15 +185,15 @@ func crowd(t testing.TB, n int) *caching {
 	}
 	a := newCaching(r, &ladder{}, 4*n, func(segmentEvent) {})
 	for i := range int32(n) {
-		a.alloc(i, request{size: 12 * mib})
+		a.alloc(i, Request{Size: 12 * mib})
 	}
 	for i := range int32(n) {
-		a.free(i)
-		a.complete(i)
+		a.Free(i)
+		a.Complete(i)
 		// A hit makes the rest older.
-		a.alloc(int32(n)+i, request{size: 12 * mib})
-		a.free(int32(n) + i)
-		a.complete(int32(n) + i)
+		a.alloc(int32(n)+i, Request{Size: 12 * mib})
+		a.Free(int32(n) + i)
+		a.Complete(int32(n) + i)
 	}
 	return a
 }
@@ -202,7 +202,7 @@ func crowd(t testing.TB, n int) *caching {
 func miss(t testing.TB, a *caching, n int) {
 	t.Helper()
 	for i := range n {
-		if _, ok := a.alloc(int32(2*n+i), request{size: 14 * mib, stream: 7}); !ok {
+		if _, ok := a.alloc(int32(2*n+i), Request{Size: 14 * mib, Stream: 7}); !ok {
 			t.Fatal("out of memory")
 		}
 	}

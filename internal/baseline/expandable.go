@@ -101,7 +101,7 @@ func (a *caching) reserve(p *pool, stream uint64) *block {
 // the card is full.
 func (a *caching) mapFront(b *block, size trace.Bytes) *block {
 	size = align(size, b.space.page)
-	if a.now.Reserved+size > a.capacity || !a.driver.commit(size) {
+	if a.stats.Reserved+size > a.capacity || !a.driver.commit(size) {
 		return nil
 	}
 	b.pool.drop(b)

@@ -43,11 +43,11 @@ func FuzzHostileRecordings(f *testing.F) {
 		d := hostileDevice(raw)
 		for _, c := range configs {
 			c = asRecorded(c)
-			r, err := Simulate(d, c, nil)
+			r, err := simulate(d, c, nil)
 			if err == nil && (r.final.Allocated > r.final.Active || r.final.Active > r.final.Reserved || r.final.Reserved > r.PeakReserved) {
 				t.Errorf("%+v: %+v", c, r)
 			}
-			k, err := SelfCheck(d, c, nil)
+			k, err := selfCheck(d, c, nil)
 			if err == nil && (k.Matched > k.Total || (k.Matched == k.Total) != (k.First == nil)) {
 				t.Errorf("%+v: %+v", c, k)
 			}

@@ -44,7 +44,7 @@ func (j *releaseJudge) burstEnd(i int) int {
 
 // isEmptyCache judges the burst [i, end); entry i has been seen. Where both are
 // possible it looks for something that the allocator's own release excludes.
-func (j *releaseJudge) isEmptyCache(i, end int, requestOf func(int) request) bool {
+func (j *releaseJudge) isEmptyCache(i, end int, requestOf func(int) Request) bool {
 	if j.grown {
 		return false
 	}
@@ -89,12 +89,12 @@ func (j *releaseJudge) waitsThenReleases(i int) bool {
 // request. Nothing is released for a request that a free block can serve. It
 // proves nothing of a segment that became free only while the allocator waited
 // for pending frees, as it does right before it releases.
-func (j *releaseJudge) couldServe(i, end int, r request) bool {
-	size := j.recorded.divisions.Round(r.size)
+func (j *releaseJudge) couldServe(i, end int, r Request) bool {
+	size := j.recorded.divisions.Round(r.Size)
 	awaited := j.addresses(j.awaited(i), i)
 	for ; i < end; i++ {
 		e := &j.events[i]
-		if e.Stream == r.stream && j.mayServe(e, small(size)) && e.Size >= size &&
+		if e.Stream == r.Stream && j.mayServe(e, small(size)) && e.Size >= size &&
 			!j.mayBeOversize(e, size) && !anyWithin(awaited, e) {
 			return true
 		}

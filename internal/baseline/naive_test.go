@@ -144,11 +144,11 @@ func (n *naive) roundNaive(r trace.Bytes) trace.Bytes {
 	return (r + 511) / 512 * 512
 }
 
-func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
-	s := n.roundNaive(q.size)
-	h := naiveHalf{q.pool, s <= 1<<20}
-	if q.pool != (trace.PoolID{}) && !slices.Contains(n.pools, q.pool) {
-		n.pools = append(n.pools, q.pool)
+func (n *naive) alloc(buffer int32, q Request) (uint64, bool) {
+	s := n.roundNaive(q.Size)
+	h := naiveHalf{q.Pool, s <= 1<<20}
+	if q.Pool != (trace.PoolID{}) && !slices.Contains(n.pools, q.Pool) {
+		n.pools = append(n.pools, q.Pool)
 	}
 	seg := n.large()
 	if h.small {
@@ -161,7 +161,7 @@ func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
 	if collecting {
 		n.searches[h]++
 	}
-	at, ok := n.find(h, q.stream, s)
+	at, ok := n.find(h, q.Stream, s)
 	if !ok && collecting {
 		n.collect(limit)
 	}
@@ -170,15 +170,15 @@ func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
 			return
 		}
 		if n.c.Expandable {
-			at, ok = n.expand(h, q.stream, s)
+			at, ok = n.expand(h, q.Stream, s)
 		} else {
-			at, ok = n.take(h, q.stream, seg)
+			at, ok = n.take(h, q.Stream, seg)
 		}
 	}
 	if !ok {
 		grow()
 	}
-	if !ok && n.releaseSome(h, q.stream, s) {
+	if !ok && n.releaseSome(h, q.Stream, s) {
 		grow()
 	}
 	if !ok {

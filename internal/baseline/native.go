@@ -5,7 +5,7 @@ import "github.com/stplan/stplan/internal/trace"
 // newSegment takes a native segment from the driver as one block, nil if the
 // card is full.
 func (a *caching) newSegment(p *pool, stream uint64, size trace.Bytes) *block {
-	if a.now.Reserved+size > a.capacity {
+	if a.stats.Reserved+size > a.capacity {
 		return nil
 	}
 	addr, ok := a.driver.segment(size)

@@ -10,18 +10,21 @@ import (
 
 // program is what a recording's process asked of its allocator, without what
 // the allocator did about it.
-type program struct {
+type Program struct {
 	// buffers: first those that were live when the recording began, then one
 	// for each allocation, then those of refused ones as they come.
 	buffers []buffer
 	initial int
 	ops     []op
+	device  *trace.Device
+	// custom are the private pools whose segments are never expandable.
+	custom map[trace.PoolID]bool
 	// unused holds, for each opEmptyCache, the private pools that it emptied.
 	unused [][]trace.PoolID
 }
 
 type buffer struct {
-	request
+	Request
 	addr uint64 // as recorded
 	// pending says that the buffer's free was pending when recording began.
 	pending bool
@@ -50,7 +53,7 @@ type op struct {
 // reader takes a recording apart.
 type reader struct {
 	device  *trace.Device
-	program *program
+	program *Program
 	live    map[uint64]int32 // by recorded address, until completed
 	freed   []bool           // by buffer
 	private privatePools
@@ -64,9 +67,14 @@ type reader struct {
 	deferred []op
 }
 
-// readProgram fails where a recording contradicts itself. recorded are the
-// rules the recording ran under.
-func readProgram(d *trace.Device, recorded *rules) (*program, error) {
+// ReadProgram takes a recording apart. recorded is what it ran under, from
+// RecordedConfig; limits of the card do not matter. A recording that contradicts
+// itself is a *trace.InputError.
+func ReadProgram(d *trace.Device, recorded Config) (*Program, error) {
+	rules, err := recorded.recordedRules()
+	if err != nil {
+		return nil, err
+	}
 	allocs := 0
 	for i := range d.Events {
 		if d.Events[i].Action == trace.ActionAlloc {
@@ -75,8 +83,11 @@ func readProgram(d *trace.Device, recorded *rules) (*program, error) {
 	}
 	r := reader{
 		device: d, live: make(map[uint64]int32), private: findPrivatePools(d),
-		judge: newReleaseJudge(d, recorded), completes: completes(d),
-		program: &program{buffers: make([]buffer, 0, allocs), ops: make([]op, 0, 3*allocs)},
+		judge: newReleaseJudge(d, &rules), completes: completes(d),
+		program: &Program{
+			device: d, custom: customPools(d, &rules),
+			buffers: make([]buffer, 0, allocs), ops: make([]op, 0, 3*allocs),
+		},
 	}
 	if err := r.readInitial(); err != nil {
 		return nil, err
@@ -101,7 +112,7 @@ func (r *reader) readInitial() error {
 			if b.State == trace.BlockInactive {
 				continue
 			}
-			n, err := r.begin(b.Address, request{b.Requested, s.Stream, s.Pool}, "initial state")
+			n, err := r.begin(b.Address, Request{b.Requested, s.Stream, s.Pool}, "initial state")
 			if err != nil {
 				return err
 			}
@@ -137,7 +148,7 @@ func (r *reader) read(i int) (next int, err error) {
 		}
 		r.add(opAlloc, n, i)
 	case trace.ActionOOM:
-		n, err := r.number(buffer{request: r.request(i)}, entry(i))
+		n, err := r.number(buffer{Request: r.request(i)}, entry(i))
 		if err != nil {
 			return 0, err
 		}
@@ -192,11 +203,11 @@ func (r *reader) beginServing(i, end int) {
 }
 
 // begin makes a buffer live.
-func (r *reader) begin(addr uint64, q request, where string) (int32, error) {
+func (r *reader) begin(addr uint64, q Request, where string) (int32, error) {
 	if _, ok := r.live[addr]; ok {
 		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation at 0x%x, which is still in use", addr)}
 	}
-	n, err := r.number(buffer{request: q, addr: addr}, where)
+	n, err := r.number(buffer{Request: q, addr: addr}, where)
 	if err == nil {
 		r.live[addr] = n
 	}
@@ -205,8 +216,8 @@ func (r *reader) begin(addr uint64, q request, where string) (int32, error) {
 
 // number gives a buffer its number.
 func (r *reader) number(b buffer, where string) (int32, error) {
-	if b.size < 0 || b.size > maxRequest {
-		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation of %d B, expected 0 to %d", b.size, maxRequest)}
+	if b.Size < 0 || b.Size > maxRequest {
+		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation of %d B, expected 0 to %d", b.Size, maxRequest)}
 	}
 	if len(r.program.buffers) == math.MaxInt32 {
 		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("more than %d allocations", math.MaxInt32)}
@@ -249,9 +260,9 @@ func (r *reader) emptied(i, end int) []trace.PoolID {
 }
 
 // request is what the alloc or oom entry i asks for.
-func (r *reader) request(i int) request {
+func (r *reader) request(i int) Request {
 	e := &r.device.Events[i]
-	return request{e.Size, e.Stream, r.private.of(r.device, i)}
+	return Request{e.Size, e.Stream, r.private.of(r.device, i)}
 }
 
 func entry(i int) string { return fmt.Sprintf("entry %d", i) }

@@ -56,12 +56,8 @@ func TestWhoReleased(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded, err := c.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
 		d := &trace.Device{Events: slices.Concat(begin, []trace.Event{release}, tc.after)}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, c)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
@@ -82,11 +78,7 @@ func TestAwaitedFrees(t *testing.T) {
 	// The free and its completion are neighbours: nothing was waited for, and
 	// the block could have served.
 	kinds := func() (k []opKind) {
-		recorded, err := Config{}.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,15 +118,11 @@ func TestFreesWhileServing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded, err := c.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
 		d := &trace.Device{Events: slices.Concat([]trace.Event{
 			e(segAlloc, 1<<30, 40*mib, 0), e(alloc, 1<<30, 40*mib, 0), e(freed, 1<<30, 40*mib, 0), e(completed, 1<<30, 40*mib, 0),
 			e(segAlloc, 2<<30, 2*mib, 0), e(alloc, 2<<30, 1024, 0), e(freed, 2<<30, 1024, 0), e(alloc, 2<<30+1024, 1024, 0),
 		}, tc.answer, []trace.Event{e(alloc, 3<<30, 60*mib, 0)})}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +155,7 @@ func TestCard(t *testing.T) {
 			t.Errorf("half the address space: %t, expected %t", ok, want)
 		}
 	}
-	c.refuse = true
+	c.refuse(true)
 	if _, ok := c.segment(2 * mib); ok || c.commit(2*mib) {
 		t.Error("a full card has memory")
 	}
@@ -181,7 +169,7 @@ func TestSurvivedRefusal(t *testing.T) {
 		e(segAlloc, 2<<30, 20*mib, 0), e(alloc, 2<<30, 2*mib, 0),
 	}}
 	checkExact(t, d, Config{})
-	r, err := Simulate(d, Config{}, nil)
+	r, err := simulate(d, Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +194,11 @@ func TestOneKindOfFree(t *testing.T) {
 				one.Events = append(one.Events, d.Events[i])
 			}
 		}
-		r, err := Simulate(&one, c, nil)
+		r, err := simulate(&one, c, nil)
 		if err != nil {
 			t.Fatalf("without %s: %v", missing, err)
 		}
-		all, err := Simulate(d, c, nil)
+		all, err := simulate(d, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,8 +237,8 @@ func TestContradictions(t *testing.T) {
 			"initial state: segment of 1152921504606846976 B at 0x1000, expected 1 to 281474976710656"},
 	} {
 		for name, run := range map[string]func() error{
-			"Simulate":  func() error { _, err := Simulate(&tc.device, Config{}, nil); return err },
-			"SelfCheck": func() error { _, err := SelfCheck(&tc.device, Config{}, nil); return err },
+			"Simulate":  func() error { _, err := simulate(&tc.device, Config{}, nil); return err },
+			"SelfCheck": func() error { _, err := selfCheck(&tc.device, Config{}, nil); return err },
 		} {
 			var input *trace.InputError
 			if err := run(); !errors.As(err, &input) || err.Error() != tc.want {

@@ -28,7 +28,7 @@ type recorder struct {
 }
 
 type placed struct {
-	request
+	Request
 	addr uint64
 }
 
@@ -60,20 +60,20 @@ func raise(sum *trace.Bytes, by trace.Bytes, most *trace.Bytes) {
 	*most = max(*most, *sum)
 }
 
-func (r *recorder) alloc(q request) {
-	q.pool = trace.PoolID{}
+func (r *recorder) alloc(q Request) {
+	q.Pool = trace.PoolID{}
 	n := r.next
 	r.next++
 	addr, ok := r.a.alloc(n, q)
 	if !ok {
 		r.full++
-		r.emit(trace.Event{Action: trace.ActionOOM, Size: r.a.roundNaive(q.size), Stream: q.stream})
+		r.emit(trace.Event{Action: trace.ActionOOM, Size: r.a.roundNaive(q.Size), Stream: q.Stream})
 		return
 	}
 	r.live[n] = placed{q, addr}
 	r.order = append(r.order, n)
-	r.emit(trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: q.size, Stream: q.stream})
-	size := max((q.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: q.Size, Stream: q.Stream})
+	size := max((q.Size+511)/512*512, 512)
 	raise(&r.now.Allocated, size, &r.peaks.PeakAllocated)
 	raise(&r.now.Active, size, &r.peaks.PeakActive)
 }
@@ -84,8 +84,8 @@ func (r *recorder) free(late bool) {
 	r.order = slices.Delete(r.order, i, i+1)
 	b := r.live[n]
 	r.a.free(n)
-	r.emit(trace.Event{Action: trace.ActionFreeRequested, Addr: b.addr, Size: b.size, Stream: b.stream})
-	r.now.Allocated -= max((b.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionFreeRequested, Addr: b.addr, Size: b.Size, Stream: b.Stream})
+	r.now.Allocated -= max((b.Size+511)/512*512, 512)
 	r.late = append(r.late, n)
 	if !late {
 		r.a.complete(n)
@@ -98,8 +98,8 @@ func (r *recorder) complete(n int32) {
 	b := r.live[n]
 	delete(r.live, n)
 	r.late = slices.DeleteFunc(r.late, func(x int32) bool { return x == n })
-	r.emit(trace.Event{Action: trace.ActionFreeCompleted, Addr: b.addr, Size: b.size, Stream: b.stream})
-	r.now.Active -= max((b.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionFreeCompleted, Addr: b.addr, Size: b.Size, Stream: b.Stream})
+	r.now.Active -= max((b.Size+511)/512*512, 512)
 }
 
 // run records acts; one free in lateness completes later.
@@ -141,7 +141,7 @@ func (r *recorder) segments() (all []trace.Segment, known bool) {
 				s := &all[len(all)-1]
 				b := trace.Block{Address: addr, Size: p.size, State: trace.BlockInactive}
 				if p.state != 'f' {
-					b.Requested, b.State = r.live[p.owner].size, trace.BlockAllocated
+					b.Requested, b.State = r.live[p.owner].Size, trace.BlockAllocated
 				}
 				if p.state == 'w' {
 					b.State = trace.BlockPendingFree
@@ -195,7 +195,7 @@ func TestRandomRecordings(t *testing.T) {
 			t.Errorf("seed %d: recorded %+v, expected %+v", seed, got, r.peaks)
 		}
 		checkExact(t, d, c)
-		sim, err := Simulate(d, c, nil)
+		sim, err := simulate(d, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestInitialState(t *testing.T) {
 func checkOtherKind(t *testing.T, d *trace.Device, c Config, r *recorder) {
 	t.Helper()
 	c.Expandable = !c.Expandable
-	got, err := Simulate(d, c, nil)
+	got, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,11 +272,11 @@ func TestAdoptedState(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := newCaching(rules, &ladder{}, playedBuffers, func(segmentEvent) {})
-		if err := a.adopt(initial); err != nil {
+		if err := a.adoptSegments(initial); err != nil {
 			t.Fatal(err)
 		}
-		if err := sound(a); err != nil || a.usage() != r.a.usage() {
-			t.Errorf("seed %d: %v, %+v, expected %+v", seed, err, a.usage(), r.a.usage())
+		if err := sound(a); err != nil || a.Stats().Usage != r.a.usage() {
+			t.Errorf("seed %d: %v, %+v, expected %+v", seed, err, a.Stats().Usage, r.a.usage())
 		}
 	}
 }

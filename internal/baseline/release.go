@@ -53,7 +53,7 @@ func (c *cache) old(searches int64) []*block {
 // the average, until enough is reclaimed. It never stops within a round.
 func (a *caching) collect() {
 	p := &a.pools[0].large
-	target := a.now.Reserved - trace.Bytes(a.gcThreshold*float64(a.allowed))
+	target := a.stats.Reserved - trace.Bytes(a.gcThreshold*float64(a.allowed))
 	for reclaimed := trace.Bytes(0); reclaimed < target; {
 		old := p.cache.old(p.searches)
 		if len(old) == 0 {
@@ -95,7 +95,7 @@ func (a *caching) releaseAvailable(p *pool, stream uint64, size trace.Bytes) boo
 	return released >= k.size
 }
 
-func (a *caching) emptyCache(unused []trace.PoolID) {
+func (a *caching) EmptyCache(unused []trace.PoolID) {
 	for _, id := range unused {
 		a.pool(id).unused = true
 	}

@@ -38,25 +38,23 @@ func (m *Mismatch) String() string {
 //
 // progress, if not nil, is told now and then how many of the program's acts are
 // done.
-func SelfCheck(d *trace.Device, c Config, progress func(done, total int64)) (Check, error) {
-	k := checker{device: d, other: newCard(d)}
-	s, err := newSimulation(d, c, &k)
+func SelfCheck(p *Program, c Config, progress func(done, total int64)) (Check, error) {
+	k, err := newChecker(p, c)
 	if err != nil {
 		return Check{}, err
 	}
-	s.watch = k.see
-	if err := s.begin(d, c); err != nil {
+	if err := k.run.begin(); err != nil {
 		return Check{}, err
 	}
-	s.each(progress, func(o *op) (more bool) {
-		k.step(s, o)
+	k.run.each(progress, func(o *op) (more bool) {
+		k.step(o)
 		return true
 	})
-	k.enter(len(d.Events), false)
+	k.enter(len(p.device.Events), false)
 	k.leave()
 	k.check.Hints = missing(c)
 	if k.check.First != nil {
-		k.check.Hints = append(k.check.Hints, reasons(d, c)...)
+		k.check.Hints = append(k.check.Hints, reasons(p.device, c)...)
 	}
 	return k.check, nil
 }
@@ -65,34 +63,45 @@ func SelfCheck(d *trace.Device, c Config, progress func(done, total int64)) (Che
 // allocator's part. It works op by op: the segment events between two ops are
 // the recorded answer to the second.
 type checker struct {
-	device  *trace.Device
-	check   Check
-	refused bool          // the recorded allocation failed
-	answer  []trace.Event // entries since the op before; the first yet to come
-	read    int           // entries that belong to ops so far
-	other   *card         // for what the recording lacks
+	run       simulation
+	allocator *caching // the run's model
+	check     Check
+	refused   bool          // the recorded allocation failed
+	answer    []trace.Event // entries since the op before; the first yet to come
+	read      int           // entries that belong to ops so far
+	other     *card         // for what the recording lacks
 }
 
-func (k *checker) step(s *simulation, o *op) {
+func newChecker(p *Program, c Config) (*checker, error) {
+	k := &checker{other: newCard(p.device)}
+	a, err := cachingFor(p, c, k, k.see)
+	if err != nil {
+		return nil, err
+	}
+	k.allocator, k.run = a, simulation{program: p, model: a}
+	return k, nil
+}
+
+func (k *checker) step(o *op) {
 	end := int(o.at)
 	if o.kind == opEmptyCache {
 		end++
 	}
 	k.enter(end, o.kind == opRefused)
-	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && s.allocator.canServe(s.program.buffers[o.buffer].request) {
+	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && k.allocator.canServe(k.run.program.buffers[o.buffer].Request) {
 		// Nothing is released for such a request: the program did it.
-		s.allocator.emptyCache(nil)
+		k.allocator.EmptyCache(nil)
 	}
-	addr := s.step(o)
+	k.run.step(o)
 	k.leave()
 	if o.kind == opAlloc {
-		k.compareAlloc(s, o, addr)
+		k.compareAlloc(o)
 	}
 }
 
 // enter begins the op whose answer ends at entry end.
 func (k *checker) enter(end int, refused bool) {
-	k.answer = k.device.Events[min(k.read, end):end]
+	k.answer = k.run.program.device.Events[min(k.read, end):end]
 	k.read = max(k.read, end)
 	k.refused = refused
 }
@@ -134,18 +143,19 @@ func (k *checker) leave() {
 	}
 }
 
-func (k *checker) compareAlloc(s *simulation, o *op, addr uint64) {
+func (k *checker) compareAlloc(o *op) {
 	k.check.Total++
-	b := &s.program.buffers[o.buffer]
-	switch {
-	case s.result.OOM != nil:
-		k.differ(allocAt(b.size, b.addr), fmt.Sprintf("alloc of %d B: out of memory", b.size))
-		s.result.OOM = nil
-	case addr != b.addr:
-		k.differ(allocAt(b.size, b.addr), allocAt(b.size, addr))
-	default:
-		k.check.Matched++
+	b := &k.run.program.buffers[o.buffer]
+	if k.run.result.OOM != nil {
+		k.differ(allocAt(b.Size, b.addr), fmt.Sprintf("alloc of %d B: out of memory", b.Size))
+		k.run.result.OOM = nil
+		return
 	}
+	if addr := k.allocator.live[o.buffer].addr; addr != b.addr {
+		k.differ(allocAt(b.Size, b.addr), allocAt(b.Size, addr))
+		return
+	}
+	k.check.Matched++
 }
 
 func allocAt(size trace.Bytes, addr uint64) string {
@@ -197,6 +207,9 @@ func (k *checker) reserve(size trace.Bytes) (uint64, bool) {
 }
 
 func (k *checker) commit(trace.Bytes) bool { return !k.full() }
+
+// refuse does nothing: full knows from the recording.
+func (k *checker) refuse(bool) {}
 
 // missing are the limits and settings that the recording is known not to hold.
 func missing(c Config) []string {

@@ -144,7 +144,7 @@ func TestSharedRecordings(t *testing.T) {
 
 func checkExact(t *testing.T, d *trace.Device, c Config) {
 	t.Helper()
-	k, err := SelfCheck(d, c, nil)
+	k, err := selfCheck(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func checkExact(t *testing.T, d *trace.Device, c Config) {
 // checkOwnPeaks simulates without the recording's driver.
 func checkOwnPeaks(t *testing.T, d *trace.Device, c Config) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func checkManifest(t *testing.T, d *trace.Device, want manifestEntry) {
 // recorded one.
 func checkMeasured(t *testing.T, d *trace.Device, c Config, measured trace.Bytes) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func checkMeasured(t *testing.T, d *trace.Device, c Config, measured trace.Bytes
 // expandable segments and compares it with a recording of the same job.
 func checkNativeOf(t *testing.T, d *trace.Device, c Config, native *trace.Trace) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,89 @@
+package baseline
+
+import "github.com/stplan/stplan/internal/trace"
+
+// Allocator is one allocator that Simulate can run: a row of a comparison. To
+// add one, write its Model and a line in Allocators. If the Model needs what
+// this package may not import, its caller builds a value of this type instead
+// and passes it to Simulate.
+type Allocator struct {
+	Key   string // its name in JSON
+	Title string // its name in text
+	// New returns the allocator before the first request of a program. An error
+	// says why the allocator cannot run.
+	New func(*Program) (Model, error)
+}
+
+// Keys of Allocators.
+const (
+	KeyNative     = "native"
+	KeyExpandable = "expandable"
+)
+
+// Allocators lists the allocators that every recording is compared with, in the
+// order in which they are shown. recorded is what the recording ran under, from
+// RecordedConfig.
+func Allocators(recorded Config) []Allocator {
+	return []Allocator{
+		Caching(KeyNative, Native(recorded).Kind(), Native(recorded)),
+		Caching(KeyExpandable, Expandable(recorded).Kind(), Expandable(recorded)),
+	}
+}
+
+// Model is a simulated allocator at work. Simulate calls it in the order of the
+// recorded program. Buffers are numbered by the program, and each is allocated
+// at most once.
+type Model interface {
+	// Alloc serves a request. ok is false if the allocator is out of memory;
+	// Simulate then stops.
+	Alloc(buffer int32, r Request) (ok bool)
+	// Refuse is a request that ran out of memory in the recording. The program
+	// went on without it, so it fails here too. The model does what it does
+	// before it gives up, such as giving back cached memory.
+	Refuse(buffer int32, r Request)
+	// Free is the program's own act. Complete says that no stream uses the
+	// memory any more; it directly follows a Free that nothing delays.
+	Free(buffer int32)
+	Complete(buffer int32)
+	// EmptyCache waits for every pending free and then gives back cached
+	// memory, including that of the named private pools, which the program no
+	// longer uses.
+	EmptyCache(unused []trace.PoolID)
+	Stats() Stats
+}
+
+// adopter is a Model that can begin with the segments that were there when the
+// recording began. Any other Model begins by allocating the buffers in them.
+type adopter interface {
+	// adopt reports whether it took the segments over.
+	adopt(*Program) (bool, error)
+}
+
+// Request is what a program asks for.
+type Request struct {
+	Size   trace.Bytes
+	Stream uint64
+	Pool   trace.PoolID // of a CUDA graph or a MemPool; zero for the default pool
+}
+
+// Usage is an allocator's state in bytes. Allocated and Active count whole
+// blocks, including unsplit slack, as torch.cuda.memory_allocated does; Active
+// also counts the blocks whose free waits for another stream.
+type Usage struct {
+	Reserved, Allocated, Active trace.Bytes
+}
+
+// Stats is an allocator's account of itself.
+type Stats struct {
+	Usage
+	// PeakReserved is the most bytes reserved so far, also within a request.
+	PeakReserved trace.Bytes
+	// Retries counts the requests for which all cached memory was given back.
+	Retries int
+}
+
+// Reserve counts n more bytes as reserved, or -n fewer.
+func (s *Stats) Reserve(n trace.Bytes) {
+	s.Reserved += n
+	s.PeakReserved = max(s.PeakReserved, s.Reserved)
+}
