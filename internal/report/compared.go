@@ -1,13 +1,13 @@
 package report
 
 import (
-	"fmt"
-	"io"
+	"bytes"
+	"encoding/json"
 )
 
-// Compared is what `diff` says of one device: the recording, the simulated
-// allocators and the plan under one rule of account. It is what `diff --json`
-// prints.
+// Compared is what diff says of one device: the recording, the simulated
+// allocators and the plan, all accounted for by the formulas of Account. It is
+// what diff --json prints.
 type Compared struct {
 	Trace     string      `json:"trace"`
 	Device    int         `json:"device"`
@@ -15,51 +15,101 @@ type Compared struct {
 	Simulated Simulated   `json:"simulated"`
 	Plan      PlanRow     `json:"plan"`
 	SelfCheck SelfCheck   `json:"self_check"`
-	// Others are the plan's other devices, where it has several and none was
+	// Others are the plan's other devices, if it has several and none was
 	// chosen.
 	Others []Compared `json:"other_devices,omitempty"`
 }
 
-// Simulated holds PyTorch's allocators on the recording's program: both under
-// the recorded settings, and Configured under those of --config.
-type Simulated struct {
-	Native     ComparedRow  `json:"native"`
-	Expandable ComparedRow  `json:"expandable"`
-	Configured *ComparedRow `json:"configured"`
+// KeyConfigured is the key of each row that simulates settings of --config.
+const KeyConfigured = "configured"
+
+// Simulated are the rows of the simulated allocators, in the order of the table.
+type Simulated []ComparedRow
+
+// Row returns the first row with the given key, nil if there is none.
+func (s Simulated) Row(key string) *ComparedRow {
+	for i := range s {
+		if s[i].Key == key {
+			return &s[i]
+		}
+	}
+	return nil
 }
 
-// ComparedRow is one allocator. Sizes are bytes; PlanReduction is the share of
-// its waste that the plan avoids, null where it wastes nothing. PeakActive is
-// of the recording only; Retries is how often a simulated allocator gave back
-// all cached memory to serve a request.
+// MarshalJSON writes one object: each row under its key, in order, and after
+// them the rows of --config. Of those, "configured" is the first, null if there
+// is none; if there are several, "configurations" lists them all.
+func (s Simulated) MarshalJSON() ([]byte, error) {
+	type field struct {
+		key   string
+		value any
+	}
+	var fields []field
+	var configured []ComparedRow
+	for _, r := range s {
+		if r.Key == KeyConfigured {
+			configured = append(configured, r)
+		} else {
+			fields = append(fields, field{r.Key, r})
+		}
+	}
+	fields = append(fields, field{KeyConfigured, s.Row(KeyConfigured)})
+	if len(configured) > 1 {
+		fields = append(fields, field{"configurations", configured})
+	}
+
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // as WriteJSON does: settings may contain '>'
+	for i, f := range fields {
+		out.WriteByte("{,"[min(i, 1)])
+		if err := enc.Encode(f.key); err != nil {
+			return nil, err
+		}
+		out.WriteByte(':')
+		if err := enc.Encode(f.value); err != nil {
+			return nil, err
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// ComparedRow is one allocator. Sizes are bytes.
 type ComparedRow struct {
-	Settings           string       `json:"settings"`
-	PeakReserved       int64        `json:"peak_reserved_bytes"`
-	PeakAllocated      int64        `json:"peak_allocated_bytes"`
-	PeakActive         int64        `json:"peak_active_bytes"`
-	Efficiency         float64      `json:"efficiency"`
-	FragmentationRatio float64      `json:"fragmentation_ratio"`
-	Waste              int64        `json:"waste_bytes"`
-	PlanReduction      *float64     `json:"plan_reduction"`
-	Retries            int          `json:"retries"`
-	OutOfMemory        *OutOfMemory `json:"out_of_memory"`
+	Key           string `json:"-"`
+	Title         string `json:"settings"`
+	PeakReserved  int64  `json:"peak_reserved_bytes"`
+	PeakAllocated int64  `json:"peak_allocated_bytes"` // the recording's
+	PeakActive    int64  `json:"peak_active_bytes"`    // the recording's
+	// These four are null if the allocator ran out of memory: it reserved less
+	// than the program needs, so that they say nothing. PlanReduction, the share
+	// of the waste that the plan avoids, is also null if nothing is wasted.
+	Efficiency         *float64 `json:"efficiency"`
+	FragmentationRatio *float64 `json:"fragmentation_ratio"`
+	Waste              *int64   `json:"waste_bytes"`
+	PlanReduction      *float64 `json:"plan_reduction"`
+	// Retries is how often a simulated allocator gave back all cached memory to
+	// serve a request.
+	Retries     int          `json:"retries"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory"`
 }
 
-// OutOfMemory is where a simulated allocator could not serve the program; its
-// peaks are those up to there.
+// OutOfMemory is the request at which a simulated allocator stopped. Its peak
+// reserved is the peak up to there.
 type OutOfMemory struct {
-	Event     int64 `json:"event"`
+	Event     int64 `json:"event"` // -1 for a buffer from before the recording
 	Requested int64 `json:"requested_bytes"`
 	Reserved  int64 `json:"reserved_bytes"`
 }
 
-// PlanRow is the plan under the same account.
+// PlanRow is the plan by the same formulas. Sizes are bytes.
 type PlanRow struct {
 	File               string   `json:"file"`
 	Mode               string   `json:"mode"`
 	PlanBytes          int64    `json:"plan_bytes"`
-	OffPlan            int64    `json:"off_plan_bytes"`      // what has no place in the plan, at its peak
-	PeakReserved       int64    `json:"peak_reserved_bytes"` // both, and never less than the peak allocated
+	OffPlan            int64    `json:"off_plan_bytes"`      // peak of what has no place in the plan
+	PeakReserved       int64    `json:"peak_reserved_bytes"` // PlanBytes + OffPlan, at least PeakAllocated
 	LowerBound         int64    `json:"lower_bound_bytes"`
 	Gap                float64  `json:"gap"`
 	PeakAllocated      int64    `json:"peak_allocated_bytes"`
@@ -76,8 +126,8 @@ type PlanRow struct {
 type SelfCheck struct {
 	Matched int `json:"matched"`
 	Total   int `json:"total"`
-	// Mismatch is the first difference from the recording, empty where the check
-	// is exact; Hints are what the recording does not say about its settings.
+	// Mismatch is the first difference from the recording, empty if there is
+	// none. Hints are what the recording does not say about its settings.
 	Mismatch string   `json:"first_mismatch,omitempty"`
 	Hints    []string `json:"hints,omitempty"`
 }
@@ -85,13 +135,14 @@ type SelfCheck struct {
 // Exact says that the simulator reproduced the whole recording.
 func (s SelfCheck) Exact() bool { return s.Matched == s.Total }
 
-// NewRow accounts for one allocator that reserved peakReserved bytes at its
-// peak, against a plan.
-func NewRow(settings string, peakReserved int64, of Account, peakActive int64, plan Account) ComparedRow {
+// NewRow accounts for an allocator that reserved peakReserved bytes at its peak.
+// of is the recording's account, peakActive the recording's too.
+func NewRow(key, title string, peakReserved int64, of Account, peakActive int64, plan Account) ComparedRow {
 	a := Account{PeakReserved: peakReserved, PeakAllocated: of.PeakAllocated}
+	efficiency, fragmentation, waste := a.Efficiency(), a.FragmentationRatio(), a.Waste()
 	row := ComparedRow{
-		Settings: settings, PeakReserved: a.PeakReserved, PeakAllocated: a.PeakAllocated, PeakActive: peakActive,
-		Efficiency: a.Efficiency(), FragmentationRatio: a.FragmentationRatio(), Waste: a.Waste(),
+		Key: key, Title: title, PeakReserved: a.PeakReserved, PeakAllocated: a.PeakAllocated, PeakActive: peakActive,
+		Efficiency: &efficiency, FragmentationRatio: &fragmentation, Waste: &waste,
 	}
 	if share, ok := plan.Reduction(a); ok {
 		row.PlanReduction = &share
@@ -99,37 +150,9 @@ func NewRow(settings string, peakReserved int64, of Account, peakActive int64, p
 	return row
 }
 
-// Write prints the comparison for people.
-func (c *Compared) Write(w io.Writer) error {
-	check := fmt.Sprintf("self-check %s / %s", Count(c.SelfCheck.Matched), Count(c.SelfCheck.Total))
-	if !c.SelfCheck.Exact() {
-		check += ": NOT exact, simulated figures are estimates"
-	}
-	fmt.Fprintf(w, "device %d: peak allocated %s; %s\n\n", c.Device, Bytes(c.Recorded.PeakAllocated), check)
-	var t Table
-	t.Row("", "peak reserved", "bytes", "efficiency", "fragmentation", "waste", "waste the plan avoids")
-	add := func(label string, r ComparedRow) {
-		if r.OutOfMemory != nil {
-			t.Row(label, "out of memory", fmt.Sprintf("at event %s", Count(r.OutOfMemory.Event)), "", "", "", "")
-			return
-		}
-		avoided := "-"
-		if r.PlanReduction != nil {
-			avoided = Percent(*r.PlanReduction)
-		}
-		t.Row(label, Bytes(r.PeakReserved), Count(r.PeakReserved), Percent(r.Efficiency), Percent(r.FragmentationRatio), Bytes(r.Waste), avoided)
-	}
-	add("recorded ("+c.Recorded.Settings+")", c.Recorded)
-	add("native, simulated", c.Simulated.Native)
-	add("expandable segments, simulated", c.Simulated.Expandable)
-	if c.Simulated.Configured != nil {
-		add(c.Simulated.Configured.Settings+", simulated", *c.Simulated.Configured)
-	}
-	p := &c.Plan
-	t.Row("plan ("+p.Mode+")", Bytes(p.PeakReserved), Count(p.PeakReserved), Percent(p.Efficiency), Percent(p.FragmentationRatio), Bytes(p.Waste), "")
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nplan: gap to the lower bound %s; %s stream-ordered waits\n", Gap(p.PlanBytes, p.LowerBound), Count(p.Waits))
-	return err
+// RanOut says that the allocator ran out of memory, and drops the figures that
+// mean nothing then.
+func (r *ComparedRow) RanOut(at OutOfMemory) {
+	r.OutOfMemory = &at
+	r.Efficiency, r.FragmentationRatio, r.Waste, r.PlanReduction = nil, nil, nil, nil
 }
