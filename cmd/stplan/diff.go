@@ -45,16 +45,16 @@ The allocators are simulated, event by event. The self-check says how far to
 believe the simulation: it runs under the recorded settings, and counts how many
 of the segments (the pieces of memory that PyTorch takes from the GPU and gives
 back) and of the addresses in the recording it reproduces. All of them is exact.
-A recording does not hold the memory fraction nor the size of the GPU's memory.
-If the job ran into such a limit, pass it with --recorded-config.
+A recording does not hold the size of the GPU's memory, nor a memory fraction that
+the script set. If the job ran into such a limit, pass it with --recorded-config.
 
 An allocator that runs out of memory in the simulation says so in its row. Its
 efficiency, fragmentation, waste and plan_reduction are then null in --json.
 
-A periodic plan has places for what comes before the steady state, and for one
-iteration, which repeats. A tensor that outlives its iteration while the next one
-does not replace it, such as a loss kept in a list, has no place in the plan: it
-is off plan. Its memory is added to the plan's.
+A periodic plan has places for what comes before the steady state, in which
+iterations repeat, and for one such iteration. A tensor that outlives its
+iteration and is not replaced in the next, such as a loss kept in a list, has no
+place in the plan: it is off plan. Its memory is added to the plan's.
 
 --config simulates other settings too. Repeat it for several: each is a row of
 its own. In --json "configured" is the first of them or null, and if there are
@@ -75,7 +75,7 @@ settings that such a string leaves out return to their defaults.`,
 	}
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
-	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate these settings; repeat it for several")
+	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. per_process_memory_fraction:0.5,device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")

@@ -3,14 +3,15 @@ package baseline
 import "github.com/stplan/stplan/internal/trace"
 
 // Allocator is one allocator that Simulate can run: a row of a comparison. To
-// add one, write its Model and a line in Allocators. If the Model needs what
-// this package may not import, its caller builds a value of this type instead
-// and passes it to Simulate.
+// add one, write its Model in a file of its own and add a line to Allocators. A
+// Model that needs what this package may not import can live elsewhere: pass its
+// Allocator to Simulate.
 type Allocator struct {
 	Key   string // its name in JSON
 	Title string // its name in text
-	// New returns the allocator before the first request of a program. An error
-	// says why the allocator cannot run.
+	// New returns a model that has served nothing yet. It is given the whole
+	// program, for allocators that plan ahead. An error says why the allocator
+	// cannot run.
 	New func(*Program) (Model, error)
 }
 
@@ -31,23 +32,24 @@ func Allocators(recorded Config) []Allocator {
 }
 
 // Model is a simulated allocator at work. Simulate calls it in the order of the
-// recorded program. Buffers are numbered by the program, and each is allocated
-// at most once.
+// recorded program. The program numbers its buffers, and allocates each once at
+// most.
 type Model interface {
 	// Alloc serves a request. ok is false if the allocator is out of memory;
 	// Simulate then stops.
 	Alloc(buffer int32, r Request) (ok bool)
 	// Refuse is a request that ran out of memory in the recording. The program
-	// went on without it, so it fails here too. The model does what it does
+	// went on without it, so it fails here too. The model does what it would do
 	// before it gives up, such as giving back cached memory.
 	Refuse(buffer int32, r Request)
-	// Free is the program's own act. Complete says that no stream uses the
-	// memory any more; it directly follows a Free that nothing delays.
+	// Free says that the program frees the buffer, Complete that no stream uses
+	// its memory any more. Complete comes right after Free if nothing delays the
+	// free. It also comes if the model has waited for the free by itself.
 	Free(buffer int32)
 	Complete(buffer int32)
-	// EmptyCache waits for every pending free and then gives back cached
-	// memory, including that of the named private pools, which the program no
-	// longer uses.
+	// EmptyCache waits for every pending free, then gives back cached memory.
+	// From now on that includes the memory of the private pools in unused, which
+	// the program has let go of.
 	EmptyCache(unused []trace.PoolID)
 	Stats() Stats
 }
@@ -73,7 +75,7 @@ type Usage struct {
 	Reserved, Allocated, Active trace.Bytes
 }
 
-// Stats is an allocator's account of itself.
+// Stats is what a model counts.
 type Stats struct {
 	Usage
 	// PeakReserved is the most bytes reserved so far, also within a request.

@@ -48,7 +48,7 @@ func (a *perfect) EmptyCache([]trace.PoolID)      {}
 func (a *perfect) Stats() baseline.Stats          { return a.stats }
 
 // TestThirdAllocator adds an allocator to the list that diff works through. It
-// reserves the recording's peak of active bytes, which no allocator can undercut.
+// reserves the recording's peak active bytes, and no allocator can reserve less.
 func TestThirdAllocator(t *testing.T) {
 	for _, path := range []string{"default.pickle.gz", "expandable.pickle.gz", "corners/mid.pickle.gz", "corners/oom.pickle.gz"} {
 		tr, err := trace.ReadFile(filepath.Join("testdata", path), trace.Options{})

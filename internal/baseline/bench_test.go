@@ -6,11 +6,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// longRecording has at least so many entries.
+// longRecording makes a recording with at least the given number of entries.
 func longRecording(t testing.TB, entries int) (*trace.Device, Config) {
 	t.Helper()
 	d, c := readFixture(t, "default", "")
-	// The fixture's program many times over: what it leaves is freed in between.
+	// The fixture's program again and again. What it leaves live is freed each time.
 	long := &trace.Device{}
 	for len(long.Events) < entries {
 		long.Events = append(long.Events, d.Events...)

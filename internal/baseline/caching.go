@@ -2,7 +2,7 @@ package baseline
 
 import "github.com/stplan/stplan/internal/trace"
 
-// segmentEvent is one dealing of the allocator with the driver.
+// segmentEvent is memory that the allocator took from the driver or gave back.
 type segmentEvent struct {
 	action trace.Action
 	addr   uint64
@@ -10,19 +10,19 @@ type segmentEvent struct {
 	stream uint64
 }
 
-// caching is PyTorch's caching allocator. Its rules are in the file of the
-// mechanism they belong to: native.go and expandable.go for taking memory from
-// the driver, release.go for giving it back.
+// caching is the Model of PyTorch's caching allocator (c10/cuda/
+// CUDACachingAllocator.cpp). native.go and expandable.go take memory from the
+// driver, release.go gives it back.
 type caching struct {
 	rules
 	driver driver
-	watch  func(segmentEvent) // if not nil, told of every dealing with the driver
+	watch  func(segmentEvent) // if not nil, called with every segment event
 
 	pools   []*pair // the default pool first, then by first use
 	private map[trace.PoolID]*pair
 	custom  map[trace.PoolID]bool
 	live    []*block // by buffer; nil before its allocation and after its completion
-	waiting queue
+	waiting queue    // blocks with a pending free
 
 	stats Stats
 
@@ -89,7 +89,8 @@ func (a *caching) alloc(buffer int32, r Request) (uint64, bool) {
 	return b.addr, true
 }
 
-// find takes a free block that can serve.
+// find takes a free block that can serve the request out of its set, nil if there
+// is none.
 func (a *caching) find(p *pool, stream uint64, size trace.Bytes) *block {
 	if a.collects() {
 		p.searches++
@@ -101,22 +102,22 @@ func (a *caching) find(p *pool, stream uint64, size trace.Bytes) *block {
 	return b
 }
 
-// lookup is the smallest sufficient free block of the stream, the lowest among
-// equals.
+// lookup returns the smallest sufficient free block of the stream, the lowest of
+// those of one size, nil if there is none.
 func (a *caching) lookup(p *pool, stream uint64, size trace.Bytes) *block {
 	b := sameStream(p.free.ceiling(key{stream: stream, size: size}), stream)
 	if b != nil && b.space != nil {
 		b = a.preferHole(p, b)
 	}
-	// Only this block is tried: larger ones would be oversize as well.
+	// If this block is oversize, so are all larger ones.
 	if b == nil || a.oversize(b.size, size) {
 		return nil
 	}
 	return b
 }
 
-// canServe says that a request needs nothing from the driver. Expandable
-// segments can give an oversize block after all.
+// canServe says that a request needs nothing from the driver. With expandable
+// segments, expand finds a block that lookup rejects as oversize.
 func (a *caching) canServe(r Request) bool {
 	size := a.divisions.Round(r.Size)
 	p := a.pool(r.Pool).half(small(size))
@@ -134,8 +135,8 @@ func sameStream(b *block, stream uint64) *block {
 	return b
 }
 
-// obtain gets a block that no free block could serve: the steps PyTorch takes
-// until one of them works.
+// obtain gets a block for a request that no free block can serve. It tries in turn
+// what PyTorch tries, nil if nothing helps.
 func (a *caching) obtain(p *pool, stream uint64, size trace.Bytes) *block {
 	if a.collects() {
 		a.collect()
@@ -153,8 +154,8 @@ func (a *caching) obtain(p *pool, stream uint64, size trace.Bytes) *block {
 	return a.grow(p, stream, size)
 }
 
-// grow takes memory from the driver, nil if that is refused. The cap counts a
-// whole segment even where an expandable one would map less.
+// grow takes memory from the driver, nil if that is refused. As in PyTorch, the
+// cap counts a whole segment even if an expandable one would map less.
 func (a *caching) grow(p *pool, stream uint64, size trace.Bytes) *block {
 	if a.allowed >= 0 && a.stats.Reserved+a.segment(size) > a.allowed {
 		return nil
@@ -165,7 +166,7 @@ func (a *caching) grow(p *pool, stream uint64, size trace.Bytes) *block {
 	return a.newSegment(p, stream, a.segment(size))
 }
 
-// front is the front of b that a request gets, or all of it.
+// front returns the part of b that a request gets: its front, or all of it.
 func (a *caching) front(b *block, size trace.Bytes) *block {
 	if !a.splits(size, b.size-size) {
 		return b
@@ -173,8 +174,8 @@ func (a *caching) front(b *block, size trace.Bytes) *block {
 	return a.cut(b, size)
 }
 
-// cut makes the first size bytes of b, which is in no set, a block of their
-// own, and puts the rest back.
+// cut makes the first size bytes of b, which is in no set, a block of its own and
+// puts the rest into a set.
 func (a *caching) cut(b *block, size trace.Bytes) (front *block) {
 	front = a.newBlock()
 	b.cutFront(front, size)
@@ -182,7 +183,7 @@ func (a *caching) cut(b *block, size trace.Bytes) (front *block) {
 	return front
 }
 
-// hold makes b the buffer's.
+// hold gives b to the buffer.
 func (a *caching) hold(buffer int32, b *block) {
 	b.buffer, b.used = buffer, true
 	a.live[buffer] = b
@@ -190,7 +191,7 @@ func (a *caching) hold(buffer int32, b *block) {
 	a.stats.Active += b.size
 }
 
-// free does nothing for a buffer that could not be served.
+// Free does nothing for a buffer that could not be served.
 func (a *caching) Free(buffer int32) {
 	b := a.live[buffer]
 	if b == nil {
@@ -201,7 +202,7 @@ func (a *caching) Free(buffer int32) {
 	a.waiting.push(b)
 }
 
-// complete does nothing for a buffer whose completion releaseAll has waited for.
+// Complete does nothing for a buffer whose completion releaseAll has waited for.
 func (a *caching) Complete(buffer int32) {
 	if b := a.live[buffer]; b != nil {
 		a.settle(b)
@@ -218,8 +219,8 @@ func (a *caching) settle(b *block) {
 	b.pool.put(b)
 }
 
-// merge joins b, which is in no set, with its idle neighbours of the same kind,
-// mapped or unmapped.
+// merge joins b, which is in no set, with its idle neighbours, mapped with mapped
+// and unmapped with unmapped.
 func (a *caching) merge(b *block) {
 	for _, n := range [...]*block{b.prev, b.next} {
 		if n.idle() && n.unmapped == b.unmapped {
@@ -230,7 +231,7 @@ func (a *caching) merge(b *block) {
 	}
 }
 
-// pool finds a memory pool, or begins it.
+// pool returns a memory pool, which it makes at its first use.
 func (a *caching) pool(id trace.PoolID) *pair {
 	if id == (trace.PoolID{}) {
 		return a.pools[0]
@@ -253,15 +254,15 @@ func (a *caching) newBlock() *block {
 	return b
 }
 
-// recycle keeps a block that is in no set and no segment for later use. Blocks
-// keep their ranks.
+// recycle keeps a block that is in no set and no segment for newBlock. A block
+// keeps its rank for good, so that ranks stay distinct.
 func (a *caching) recycle(b *block) {
 	*b = block{rank: b.rank}
 	a.spare = append(a.spare, b)
 }
 
-// deal accounts for a dealing with the driver over a range of b's segment.
-func (a *caching) deal(action trace.Action, b *block, addr uint64, size trace.Bytes) {
+// emit counts and reports a segment event over a range of b's segment.
+func (a *caching) emit(action trace.Action, b *block, addr uint64, size trace.Bytes) {
 	if action == trace.ActionSegmentAlloc || action == trace.ActionSegmentMap {
 		a.stats.Reserve(size)
 	} else {

@@ -31,8 +31,8 @@ func newScript(t *testing.T, c Config) *script {
 	return s
 }
 
-// alloc expects the buffer at an offset from the first segment and says what
-// must be reserved then.
+// alloc expects the buffer at an offset from the first segment, and this many bytes
+// reserved afterwards.
 func (s *script) alloc(name byte, size trace.Bytes, stream uint64, offset uint64, reserved trace.Bytes) {
 	s.t.Helper()
 	addr, ok := s.a.alloc(int32(name), Request{Size: size, Stream: stream})
@@ -74,8 +74,8 @@ func (s *script) last(want segmentEvent) {
 	}
 }
 
-// The examples were worked out by hand from PyTorch's source and confirmed
-// against it. Segments lie one above the other.
+// The expected offsets and sizes of these examples were derived by hand from
+// PyTorch's source and confirmed by running it. Segments lie one above the other.
 func TestRoundingAndClasses(t *testing.T) {
 	s := newScript(t, Config{})
 	s.alloc('A', 203, 0, 0, 2*mib)
@@ -174,8 +174,8 @@ func TestDivisions(t *testing.T) {
 	}
 }
 
-// crowd is an allocator with n idle segments that is at the threshold of its
-// collector: from here on every miss collects.
+// crowd makes an allocator with n idle segments that has reached the threshold of
+// the garbage collector: from now on every miss runs it.
 func crowd(t testing.TB, n int) *caching {
 	t.Helper()
 	c := Config{DeviceMemory: trace.Bytes(n) * 48 * mib, MemoryFraction: 0.5, GCThreshold: 0.5}
@@ -198,7 +198,7 @@ func crowd(t testing.TB, n int) *caching {
 	return a
 }
 
-// miss asks n times for what no idle segment can serve.
+// miss makes n requests that no idle segment can serve.
 func miss(t testing.TB, a *caching, n int) {
 	t.Helper()
 	for i := range n {
@@ -208,8 +208,8 @@ func miss(t testing.TB, a *caching, n int) {
 	}
 }
 
-// TestCrowdedCollector keeps the collector from looking at every idle segment
-// on every miss, which would take minutes here.
+// TestCrowdedCollector makes sure that the collector does not look at every idle
+// segment at every miss, which would take minutes here.
 func TestCrowdedCollector(t *testing.T) {
 	const n = 30_000
 	a := crowd(t, n)

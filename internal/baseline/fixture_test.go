@@ -37,8 +37,9 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestOtherAllocators compares what two simulations of one program reserve with
-// what two recordings of it did: each fixture stands for the others' program.
+// TestOtherAllocators simulates each kind of allocator on the recording of the other
+// kind, and compares what it reserves with what was recorded under it: both fixtures
+// are of one program.
 func TestOtherAllocators(t *testing.T) {
 	native, c := readFixture(t, "default", "")
 	expandable, e := readFixture(t, "expandable", "")
@@ -63,8 +64,8 @@ func TestOtherAllocators(t *testing.T) {
 	}
 }
 
-// TestPerturbedRules shows that the self-check can fail: each change of a rule
-// that the recording depends on is noticed.
+// TestPerturbedRules shows that the self-check can fail: it notices each change of a
+// rule that the recording depends on.
 func TestPerturbedRules(t *testing.T) {
 	for _, tc := range []struct {
 		name, fixture string
@@ -159,8 +160,8 @@ func readLog(t *testing.T, path string) []logged {
 	return log
 }
 
-// TestRunningTotals compares the counters after every act with what PyTorch
-// told the program at the time.
+// TestRunningTotals compares the counters after every operation with those that
+// PyTorch reported to the program at the time.
 func TestRunningTotals(t *testing.T) {
 	for _, f := range fixtures {
 		t.Run(f.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // adopt starts from the segments that were there when the recording began, if
-// they are of the kind that a makes.
+// they are of the kind that a makes, expandable or not.
 func (a *caching) adopt(p *Program) (bool, error) {
 	if !sameKind(p.device.Initial, a.expandable) {
 		return false, nil
@@ -16,11 +16,11 @@ func (a *caching) adopt(p *Program) (bool, error) {
 	return true, a.adoptSegments(p.device.Initial)
 }
 
-// adoptSegments numbers buffers as ReadProgram does. watch is not told.
+// adoptSegments numbers buffers as ReadProgram does. It emits no events.
 func (a *caching) adoptSegments(segments []trace.Segment) error {
 	buffer := int32(0)
 	ends := make(map[*pool][]*block) // the last block of each address space, by pool
-	var idle []*block                // for the sets, once they have their neighbours
+	var idle []*block                // put into sets once they have their neighbours
 	for i := range segments {
 		s := &segments[i]
 		if err := a.checkInitial(s); err != nil {
@@ -54,8 +54,8 @@ func (a *caching) adoptSegments(segments []trace.Segment) error {
 	return nil
 }
 
-// checkInitial holds what adopt relies on: blocks tile their segment, and the
-// sum of all stays far from overflow.
+// checkInitial checks what adoptSegments relies on: blocks fill their segment
+// without gaps, and the sum of all segments stays far from overflow.
 func (a *caching) checkInitial(s *trace.Segment) error {
 	if s.Size <= 0 || s.Size > maxRequest {
 		return &trace.InputError{Where: "initial state", Problem: fmt.Sprintf("segment of %d B at 0x%x, expected 1 to %d", s.Size, s.Address, maxRequest)}
@@ -96,9 +96,10 @@ func (a *caching) adoptBlock(s *trace.Segment, from *trace.Block, p *pool, buffe
 	return b
 }
 
-// joinSpace puts a mapped run into the address space of its stream that ends
-// before it, with the unmapped hole between them, or else into a new one. Where
-// a space begins is not recorded: at its first run, as far as we know.
+// joinSpace adds the mapped run from first to end to an address space of its
+// stream that ends before it, with an unmapped block for the hole between them. If
+// there is none, it begins a new space. A recording does not hold where a space
+// begins: it is taken to begin at its first run.
 func (a *caching) joinSpace(ends []*block, first, end *block) []*block {
 	page := a.page(first.pool.small)
 	for i, before := range ends {
@@ -124,7 +125,7 @@ func setSpace(b *block, s *space) {
 	}
 }
 
-// closeSpaces adds the unmapped tails.
+// closeSpaces adds the unmapped end of each address space.
 func (a *caching) closeSpaces(ends []*block) {
 	for _, end := range ends {
 		size := align(a.reservation, end.space.page)

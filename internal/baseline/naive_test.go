@@ -8,9 +8,9 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// naive is the same allocator written again from its specification: regions
-// hold slices of pieces, every search is a linear scan, nothing is kept in
-// order. It shares only Config, Usage and the driver with the real one.
+// naive is PyTorch's caching allocator written again from its specification, as a
+// reference. Regions are slices of pieces, every search is a linear scan, and nothing
+// is kept in order. It shares only Config, Usage and the driver with caching.
 type naive struct {
 	c        Config
 	driver   driver
@@ -21,7 +21,7 @@ type naive struct {
 	waiting  []int32
 	pools    []trace.PoolID // private ones, by first use
 	unused   []trace.PoolID
-	// completed is told of the frees that emptyCache waits for.
+	// completed is called for each free that emptyCache waits for.
 	completed func(buffer int32)
 }
 
@@ -278,7 +278,7 @@ func (n *naive) expand(h naiveHalf, stream uint64, s trace.Bytes) (place, bool) 
 	}
 	r := start.region
 	for {
-		// The idle run from start: map its unmapped parts until a free piece at
+		// Map unmapped parts of the idle run from start until the free piece at
 		// start is large enough.
 		i := r.indexOf(start.addr)
 		p := r.pieces[i]
@@ -357,8 +357,8 @@ func (n *naive) mapPages(r *naiveRegion, hole int, need trace.Bytes) bool {
 	return true
 }
 
-// join merges piece i with its neighbours of the same idle state, and gives the
-// result the age of now.
+// join merges piece i with its neighbours of the same idle state. The result counts
+// as free since now.
 func (n *naive) join(r *naiveRegion, i int) {
 	for i+1 < len(r.pieces) && r.pieces[i+1].state == r.pieces[i].state {
 		r.pieces[i].size += r.pieces[i+1].size

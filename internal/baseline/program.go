@@ -8,18 +8,18 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// program is what a recording's process asked of its allocator, without what
-// the allocator did about it.
+// Program is what a recorded process asked of its allocator, without what the
+// allocator did about it.
 type Program struct {
-	// buffers: first those that were live when the recording began, then one
-	// for each allocation, then those of refused ones as they come.
+	// buffers are first those that were live when the recording began, initial of
+	// them, then one for each allocation, served or refused, in order.
 	buffers []buffer
 	initial int
 	ops     []op
-	device  *trace.Device
+	device  *trace.Device // the recording
 	// custom are the private pools whose segments are never expandable.
 	custom map[trace.PoolID]bool
-	// unused holds, for each opEmptyCache, the private pools that it emptied.
+	// unused are the private pools that each opEmptyCache emptied.
 	unused [][]trace.PoolID
 }
 
@@ -37,17 +37,17 @@ const (
 	opFree
 	opComplete
 	opEmptyCache
-	// opRefused is an allocation that failed in the recording, which the
-	// program survived.
+	// opRefused is an allocation that ran out of memory in the recording, after
+	// which the program went on.
 	opRefused
 )
 
-// op is one act of the program. The segment events since the op before it, up
-// to its own entry, are the allocator's answer to it.
+// op is one operation of the program. The segment events between the entry of the
+// op before it and its own are what the recorded allocator did to serve it.
 type op struct {
 	kind   opKind
 	buffer int32      // of opEmptyCache: the index in unused
-	at     trace.Time // of opEmptyCache: the last entry of the burst that betrays it
+	at     trace.Time // of opEmptyCache: the last entry of the burst that it caused
 }
 
 // reader takes a recording apart.
@@ -60,16 +60,16 @@ type reader struct {
 	judge   releaseJudge
 	// completes says that the recording has free_completed entries.
 	completes bool
-	// serving says that the entries are in the middle of a request that made
-	// the allocator release something. Frees that it waited for meanwhile come
-	// after the request: it had to fail without them.
+	// serving says that the entries are in the middle of a request that made the
+	// allocator release something. The completions of frees that it waited for
+	// meanwhile are deferred until after the request, which failed without them.
 	serving  bool
 	deferred []op
 }
 
-// ReadProgram takes a recording apart. recorded is what it ran under, from
-// RecordedConfig; limits of the card do not matter. A recording that contradicts
-// itself is a *trace.InputError.
+// ReadProgram separates the program from a recording. recorded is what the
+// recording ran under, from RecordedConfig; limits of the card do not matter. A
+// recording that contradicts itself is a *trace.InputError.
 func ReadProgram(d *trace.Device, recorded Config) (*Program, error) {
 	rules, err := recorded.recordedRules()
 	if err != nil {
@@ -126,8 +126,8 @@ func (r *reader) readInitial() error {
 	return nil
 }
 
-// pend takes note of an initial buffer whose free was pending. Where nothing
-// tells of its completion, it completes before the first entry.
+// pend notes that the free of an initial buffer was pending. If the recording has
+// no completions, it completes before the first entry.
 func (r *reader) pend(n int32) {
 	r.freed[n] = true
 	if !r.completes {
@@ -136,7 +136,8 @@ func (r *reader) pend(n int32) {
 	}
 }
 
-// read takes in entry i and returns the next one to read.
+// read reads entry i, or the burst that begins there, and returns the next entry to
+// read.
 func (r *reader) read(i int) (next int, err error) {
 	e := &r.device.Events[i]
 	r.judge.see(e)
@@ -183,8 +184,9 @@ func (r *reader) add(k opKind, buffer int32, at int) {
 	r.judge.grown, r.serving = false, false
 }
 
-// beginServing notes that the releases [i, end) serve a request. Before it gives
-// back everything, and only then, the allocator waits for pending frees.
+// beginServing notes that the allocator released [i, end) to serve a request. Before
+// it releases everything, and only then, it waits for pending frees: the ops of
+// those are deferred.
 func (r *reader) beginServing(i, end int) {
 	if r.serving {
 		return
@@ -227,8 +229,8 @@ func (r *reader) number(b buffer, where string) (int32, error) {
 	return int32(len(r.program.buffers) - 1), nil
 }
 
-// free reads one end of a buffer. A recording made without one of the two kinds
-// of entry has the other stand for both.
+// free reads the end of a buffer. If the recording lacks one of the two kinds of
+// entry, the other stands for both.
 func (r *reader) free(i int) error {
 	e := &r.device.Events[i]
 	n, ok := r.live[e.Addr]
@@ -247,8 +249,8 @@ func (r *reader) free(i int) error {
 	return nil
 }
 
-// emptied lists the private pools that gave memory back in [i, end), as far as
-// the recording says.
+// emptied lists the private pools that gave back memory in [i, end), as far as the
+// recording names them.
 func (r *reader) emptied(i, end int) []trace.PoolID {
 	var pools []trace.PoolID
 	for ; i < end; i++ {
@@ -259,7 +261,7 @@ func (r *reader) emptied(i, end int) []trace.PoolID {
 	return pools
 }
 
-// request is what the alloc or oom entry i asks for.
+// request returns what the alloc or oom entry i asks for.
 func (r *reader) request(i int) Request {
 	e := &r.device.Events[i]
 	return Request{e.Size, e.Stream, r.private.of(r.device, i)}

@@ -41,7 +41,7 @@ func randomConfig(r *rand.Rand) Config {
 	return c
 }
 
-// player issues a random program to an allocator and keeps what is live.
+// player makes up a random program and keeps track of its live buffers.
 type player struct {
 	rand    *rand.Rand
 	next    int32
@@ -73,7 +73,7 @@ func (p *player) takeFrom(list *[]int32) int32 {
 	return b
 }
 
-// play does one random act on both allocators and describes it.
+// play does one random operation on both allocators and describes it.
 func (p *player) play(t *testing.T, a *caching, b *naive) string {
 	switch k := p.rand.IntN(100); {
 	case k < 55 || len(p.live) == 0:
@@ -117,11 +117,11 @@ func (p *player) play(t *testing.T, a *caching, b *naive) string {
 	return ""
 }
 
-// TestAgainstReference plays random programs under random settings to the
-// allocator and to the naive one, and expects the same addresses, dealings with
-// the driver and counters after every act, and a sound state. Expandable
-// segments are switched on and off on the way where that is defined: a segment
-// that was split under one setting must not be oversize under the other.
+// TestAgainstReference runs random programs under random settings on caching and on
+// naive. It expects the same addresses, segment events and counters after every
+// operation, and a sound state. Expandable segments are switched on and off on the way
+// unless there is a maximal split size: a segment that was split under one setting
+// could be oversize under the other.
 func TestAgainstReference(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -153,7 +153,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// sound checks everything that must hold between acts.
+// sound checks everything that must hold between operations.
 func sound(a *caching) error {
 	inSet := make(map[*block]bool)
 	var heads []*block
@@ -192,7 +192,7 @@ func sound(a *caching) error {
 	return soundSegments(slices.Compact(heads), inSet, a.Stats().Usage)
 }
 
-// soundCache compares what the collector goes by with the free blocks.
+// soundCache compares the garbage collector's figures with the free blocks.
 func soundCache(p *pool) error {
 	var want, got cache
 	native := make(map[*block]bool)

@@ -9,8 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// recorder makes a recording of a random program that runs on the naive
-// allocator, and keeps account of it.
+// recorder makes a recording of a random program that runs on naive, and counts its
+// peaks.
 type recorder struct {
 	rand   *rand.Rand
 	a      *naive
@@ -93,7 +93,7 @@ func (r *recorder) free(late bool) {
 	}
 }
 
-// complete writes the entry; the allocator has done, or will do, the work.
+// complete writes the entry. The allocator completes the free before or afterwards.
 func (r *recorder) complete(n int32) {
 	b := r.live[n]
 	delete(r.live, n)
@@ -102,7 +102,8 @@ func (r *recorder) complete(n int32) {
 	r.now.Active -= max((b.Size+511)/512*512, 512)
 }
 
-// run records acts; one free in lateness completes later.
+// run records a number of operations. One free in lateness completes later, none if
+// lateness is 0.
 func (r *recorder) run(acts, lateness int) {
 	for range acts {
 		switch k := r.rand.IntN(200); {
@@ -121,9 +122,8 @@ func (r *recorder) run(acts, lateness int) {
 	}
 }
 
-// segments is the allocator's state as a snapshot shows it. known is false
-// where an expandable segment begins with unmapped space, which no snapshot
-// shows.
+// segments is the allocator's state as a snapshot shows it. known is false if an
+// expandable segment begins with unmapped space, which a snapshot does not show.
 func (r *recorder) segments() (all []trace.Segment, known bool) {
 	known = true
 	for _, g := range r.a.regions {
@@ -156,7 +156,8 @@ func (r *recorder) segments() (all []trace.Segment, known bool) {
 	return all, known
 }
 
-// asRecorded is c as the settings of a recording would have it, limits apart.
+// asRecorded is c as if it came from a recording that ran under c. A recording does
+// not hold the limits.
 func asRecorded(c Config) Config {
 	c.recorded = trace.Settings{
 		Known: true, ExpandableSegments: c.Expandable, MaxSplitSize: c.MaxSplitSize,
@@ -168,10 +169,10 @@ func asRecorded(c Config) Config {
 	return c
 }
 
-// TestRandomRecordings reproduces recordings of another implementation. Some
-// recordings do not say who released memory: an expandable allocator on a full
-// card may retry without taking any, and selective releases among late frees
-// look like calls of empty_cache. Those do not occur here.
+// TestRandomRecordings reproduces recordings of another implementation. It leaves out
+// those that do not say who released memory: an expandable allocator on a full card
+// may retry without taking any, and selective releases among delayed frees look like
+// calls of empty_cache.
 func TestRandomRecordings(t *testing.T) {
 	emptied, full := 0, 0
 	for seed := range uint64(120) {
@@ -199,8 +200,8 @@ func TestRandomRecordings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Selective releases may be taken for a call of empty_cache or the other
-		// way round, which matters only without the recorded answers.
+		// Selective releases may be mistaken for a call of empty_cache, and the other
+		// way round. That matters only here, without the recorded driver.
 		selective := c.GCThreshold > 0 || c.Expandable && c.MaxSplitSize > 0
 		if !selective && (sim.PeakReserved != r.peaks.PeakReserved || sim.final != r.a.usage() || sim.OOM != nil) {
 			t.Errorf("seed %d: simulated %+v, reference %+v, peak reserved %d", seed, sim, r.a.usage(), r.peaks.PeakReserved)
@@ -247,8 +248,8 @@ func TestInitialState(t *testing.T) {
 	}
 }
 
-// checkOtherKind simulates the allocator of the other kind, which has no use for
-// the recorded segments but the same buffers.
+// checkOtherKind simulates the allocator of the other kind, which cannot adopt the
+// recorded segments and allocates the buffers in them anew.
 func checkOtherKind(t *testing.T, d *trace.Device, c Config, r *recorder) {
 	t.Helper()
 	c.Expandable = !c.Expandable
@@ -261,7 +262,7 @@ func checkOtherKind(t *testing.T, d *trace.Device, c Config, r *recorder) {
 	}
 }
 
-// TestAdoptedState looks at what a simulation makes of an initial state.
+// TestAdoptedState expects an adopted initial state to be sound and complete.
 func TestAdoptedState(t *testing.T) {
 	for seed := range uint64(40) {
 		r := newRecorder(seed, Config{Expandable: seed%2 == 0, DeviceMemory: 4096 * mib})

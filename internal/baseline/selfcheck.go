@@ -6,17 +6,17 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Check compares a simulation with the recording it was fed.
+// Check is the result of SelfCheck.
 type Check struct {
-	// Total counts the recording's segment events and allocations, and the
-	// segment events that only the simulation has. Matched counts those that
-	// agree: segment events in action, order, size, address and stream,
-	// allocations in address. The simulation is exact if both are equal.
+	// Total counts the recording's segment events and allocations, and the segment
+	// events that only the simulation has. Matched counts those that agree: segment
+	// events in action, order, size, address and stream, allocations in address. The
+	// simulation is exact if both are equal.
 	Matched, Total int
-	// First is the first disagreement, nil without one.
+	// First is the first disagreement, nil if there is none.
 	First *Mismatch
-	// Hints are what the recording does not say of the settings it ran under,
-	// whether or not that shows, and what may explain a disagreement.
+	// Hints say what the recording does not hold of the settings that it ran under,
+	// and, if there is a disagreement, what may explain it.
 	Hints []string
 }
 
@@ -31,13 +31,15 @@ func (m *Mismatch) String() string {
 	return fmt.Sprintf("entry %d: recorded %s, simulated %s", m.Time, m.Recorded, m.Simulated)
 }
 
-// SelfCheck runs the program of a recording under c, which should be what the
-// recording ran under, and compares everything the allocator did. The driver's
-// part, where a segment lies and when the card was full, is taken from the
-// recording.
+// SelfCheck runs the program of a recording on PyTorch's allocator under c, which
+// should be what the recording ran under, and compares everything that the allocator
+// did. The driver's part, the address of a segment and when the card was full, is
+// taken from the recording. No other allocator can be checked: the recording holds
+// what PyTorch's did.
 //
-// progress, if not nil, is told now and then how many of the program's acts are
-// done.
+// progress, if not nil, is called now and then with the number of operations done.
+//
+// An error is a *trace.InputError, or says which setting of c makes no sense.
 func SelfCheck(p *Program, c Config, progress func(done, total int64)) (Check, error) {
 	k, err := newChecker(p, c)
 	if err != nil {
@@ -59,16 +61,17 @@ func SelfCheck(p *Program, c Config, progress func(done, total int64)) (Check, e
 	return k.check, nil
 }
 
-// checker feeds a simulation the driver's part of a recording and compares the
-// allocator's part. It works op by op: the segment events between two ops are
-// the recorded answer to the second.
+// checker is the driver of a simulation. It gives the simulation what the recorded
+// driver did, and compares what the allocator does. It works op by op: the segment
+// events between two ops are the answer, what the recorded allocator did to serve the
+// second.
 type checker struct {
 	run       simulation
 	allocator *caching // the run's model
 	check     Check
 	refused   bool          // the recorded allocation failed
-	answer    []trace.Event // entries since the op before; the first yet to come
-	read      int           // entries that belong to ops so far
+	answer    []trace.Event // entries of this op that are still to be matched
+	read      int           // entries of all ops so far
 	other     *card         // for what the recording lacks
 }
 
@@ -89,7 +92,8 @@ func (k *checker) step(o *op) {
 	}
 	k.enter(end, o.kind == opRefused)
 	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && k.allocator.canServe(k.run.program.buffers[o.buffer].Request) {
-		// Nothing is released for such a request: the program did it.
+		// The allocator releases nothing for a request that it can serve: the
+		// program called empty_cache.
 		k.allocator.EmptyCache(nil)
 	}
 	k.run.step(o)
@@ -106,7 +110,7 @@ func (k *checker) enter(end int, refused bool) {
 	k.refused = refused
 }
 
-// next is the recorded segment event that should come next, nil if there is
+// next returns the recorded segment event that should come next, nil if there is
 // none.
 func (k *checker) next() *trace.Event {
 	for len(k.answer) > 0 && segmentDelta(&k.answer[0]) == 0 {
@@ -134,7 +138,7 @@ func (k *checker) see(s segmentEvent) {
 	k.answer = k.answer[1:]
 }
 
-// leave counts what the simulation has left out.
+// leave counts the recorded segment events that the simulation lacks.
 func (k *checker) leave() {
 	for e := k.next(); e != nil; e = k.next() {
 		k.check.Total++
@@ -162,7 +166,8 @@ func allocAt(size trace.Bytes, addr uint64) string {
 	return fmt.Sprintf("alloc of %d B at 0x%x", size, addr)
 }
 
-// differ notes a disagreement at the segment event that is next, or at the op.
+// differ notes a disagreement at the next segment event, or at the op if there is
+// none.
 func (k *checker) differ(recorded, simulated string) {
 	if k.check.First == nil {
 		at := trace.Time(k.read - len(k.answer))
@@ -179,7 +184,7 @@ func (e segmentEvent) String() string {
 }
 
 // full says that the card refused at this point of the recording: the allocator
-// went on to release something, or gave up.
+// released something next, or gave up.
 func (k *checker) full() bool {
 	e := k.next()
 	return e == nil && k.refused || e != nil && segmentDelta(e) < 0
@@ -195,8 +200,8 @@ func (k *checker) segment(size trace.Bytes) (uint64, bool) {
 	return k.other.reserve(size)
 }
 
-// reserve finds the base of new address space in the first mapping that follows,
-// which may come after releases if the card was full.
+// reserve takes the base of new address space from the first mapping that follows.
+// It may come after releases, if the card was full.
 func (k *checker) reserve(size trace.Bytes) (uint64, bool) {
 	for i := range k.answer {
 		if k.answer[i].Action == trace.ActionSegmentMap {
@@ -211,21 +216,21 @@ func (k *checker) commit(trace.Bytes) bool { return !k.full() }
 // refuse does nothing: full knows from the recording.
 func (k *checker) refuse(bool) {}
 
-// missing are the limits and settings that the recording is known not to hold.
+// missing lists the limits and settings that the recording is known not to hold.
 func missing(c Config) []string {
 	var h []string
 	if c.unread != "" {
-		h = append(h, fmt.Sprintf("the recorded settings string cannot be read (%s), so that PyTorch's defaults stand for what "+
-			"only it holds: pass the settings with --recorded-config", c.unread))
+		h = append(h, fmt.Sprintf("the recorded settings string cannot be read (%s), so PyTorch's defaults are used for the "+
+			"settings that are only in it: pass them with --recorded-config", c.unread))
 	}
 	if c.capped() && c.DeviceMemory == 0 {
-		h = append(h, fmt.Sprintf("%s:%g is left out of account, since the recording does not hold the card's size: "+
-			"pass it with --recorded-config device_memory:80GiB", fractionKey, c.MemoryFraction))
+		h = append(h, fmt.Sprintf("%s:%g is ignored, since the recording does not hold the size of the GPU's memory: "+
+			"pass it with --recorded-config, such as device_memory:80GiB", fractionKey, c.MemoryFraction))
 	}
 	return h
 }
 
-// reasons are the known ones why a simulation may honestly disagree.
+// reasons lists what may explain that a correct simulation disagrees.
 func reasons(d *trace.Device, c Config) []string {
 	var h []string
 	add := func(applies bool, text string) {

@@ -24,9 +24,9 @@ func selfCheck(d *trace.Device, c Config, progress func(done, total int64)) (Che
 	return SelfCheck(p, c, progress)
 }
 
-// TestHugeSizes has requests as large as a trace may hold: they are served
-// until the address space of a card without limits ends, which is running out
-// of memory and no fault of the recording.
+// TestHugeSizes has requests as large as a trace may hold. They are served until the
+// address space of a card without limits ends. That is out of memory, not an error in
+// the recording.
 func TestHugeSizes(t *testing.T) {
 	d := &trace.Device{}
 	for i := range uint64(300) {
@@ -54,7 +54,7 @@ func TestHugeSizes(t *testing.T) {
 	}
 }
 
-// TestHugeInitialState begins with more than a card without limits hands out.
+// TestHugeInitialState begins with more than a card without limits gives.
 func TestHugeInitialState(t *testing.T) {
 	d := &trace.Device{Events: []trace.Event{e(alloc, 1, 1, 0)}}
 	full := func(n int) {
@@ -79,8 +79,8 @@ func TestHugeInitialState(t *testing.T) {
 	}
 }
 
-// TestProgress expects both passes to tell of every act, in order, and of the
-// last one.
+// TestProgress expects Simulate and SelfCheck to report progress in order, up to the
+// last operation.
 func TestProgress(t *testing.T) {
 	d, c := longRecording(t, 4*progressEvery)
 	for name, run := range map[string]func(func(done, total int64)) error{
