@@ -11,7 +11,9 @@ import (
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
 )
@@ -19,7 +21,7 @@ import (
 type diffFlags struct {
 	trace     string
 	device    int
-	config    string
+	configs   []string
 	recorded  string
 	json      bool
 	failUnder float64
@@ -30,32 +32,46 @@ func (a *app) diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff PLAN.bin --trace TRACE",
 		Short: "Compare a plan with what PyTorch's allocators reserve",
-		Long: `diff puts a plan beside what the recording reserved, and what PyTorch's native
-caching allocator and expandable segments reserve for the same program, under
-one rule of account:
+		Long: `diff shows a plan beside what the recording reserved, and beside what PyTorch's
+allocators reserve for the same program: the native caching allocator, and
+expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True).
+
+Allocated is what tensors use, each rounded up to 512 B. Reserved is what was
+taken from the GPU for them. Every row is accounted for by the same formulas:
 
   efficiency     peak allocated / peak reserved
-  fragmentation  1 - efficiency
+  fragmentation  1 - efficiency; only in --json
   waste          peak reserved - peak allocated
-  reduction      1 - the plan's waste / the other's waste
+  plan avoids    1 - the plan's waste / this row's waste
 
-The allocators are simulated event by event. Each simulation first proves
-itself: under the recorded settings it must reproduce every segment event and
-every address of the recording. A snapshot does not hold the memory fraction nor
-the card's size; where the job was limited by them, say so with
---recorded-config.
+The allocators are simulated, event by event. The self-check says how far to
+believe the simulation: it runs under the recorded settings, and counts how many
+of the segments (the pieces of memory that PyTorch takes from the GPU and gives
+back) and of the addresses in the recording it reproduces. All of them is exact.
+A recording does not hold the size of the GPU's memory, nor a memory fraction that
+the script set. If the job ran into such a limit, pass it with --recorded-config.
 
-A periodic plan serves what comes before the steady state and every iteration of
-it. What outlives an iteration without repeating, such as losses kept in a list,
-is off plan and counted on top of it.
+An allocator that runs out of memory in the simulation says so in its row. Its
+efficiency, fragmentation, waste and plan_reduction are then null in --json.
 
---config simulates other settings as well, in the syntax of PYTORCH_ALLOC_CONF:
-max_split_size_mb, roundup_power2_divisions, garbage_collection_threshold,
-expandable_segments, large_segment_size_mb, max_non_split_rounding_mb,
-per_process_memory_fraction. Two keys are ours: device_memory, the card's size
-in bytes or with a unit (80GiB), at which it runs out, and usable_memory, where
-other users of the card leave less. As in PyTorch, settings that such a string
-leaves out return to their defaults.`,
+A periodic plan has places for what comes before the steady state, in which
+iterations repeat, and for one such iteration. A tensor that outlives its
+iteration and is not replaced in the next, such as a loss kept in a list, has no
+place in the plan: it is off plan. Its memory is added to the plan's.
+
+compile may have found that a plan does not pay: that serving without it, from
+the runtime's pool of free memory alone, reserves less. A run then does that. So
+the table has a row for it, and "plan avoids" is of what is served.
+
+--config simulates other settings too. Repeat it for several: each is a row of
+its own. In --json "configured" is the first of them or null, and if there are
+several, "configurations" is a list of all. The syntax is that of
+PYTORCH_ALLOC_CONF, with the keys max_split_size_mb, roundup_power2_divisions,
+garbage_collection_threshold, expandable_segments, large_segment_size_mb,
+max_non_split_rounding_mb, per_process_memory_fraction. Two keys are stplan's
+own: device_memory, the size of the GPU's memory in bytes or with a unit (80GiB),
+and usable_memory, if other users of the GPU leave less of it. As in PyTorch,
+settings that such a string leaves out return to their defaults.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --json --fail-under 90`,
@@ -66,7 +82,7 @@ leaves out return to their defaults.`,
 	}
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
-	cmd.Flags().StringVar(&f.config, "config", "", "also simulate these settings")
+	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. per_process_memory_fraction:0.5,device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
@@ -82,6 +98,9 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 	}
 	if limited && math.IsNaN(f.failUnder) {
 		return errors.New("--fail-under: expected a percentage, found NaN")
+	}
+	if err := a.demandInputs(path, f.trace); err != nil {
+		return err
 	}
 	p, err := a.readPlan(path)
 	if err != nil {
@@ -102,13 +121,17 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 		}
 		devices = []planfile.Device{*d}
 	}
+	recorded, allocators, err := diffAllocators(t, f)
+	if err != nil {
+		return err
+	}
 	var all []report.Compared
 	for i := range devices {
-		row, err := a.compareDevice(inputName(path), &devices[i], t, f)
+		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators)
 		if err != nil {
 			return err
 		}
-		all = append(all, row)
+		all = append(all, c)
 	}
 	if err := a.printCompared(all, f.json); err != nil {
 		return err
@@ -136,16 +159,43 @@ func provenPlan(name string, p *planfile.Plan, t *trace.Trace) error {
 	return nil
 }
 
-// compareDevice simulates one device's program and accounts for it.
-func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, f diffFlags) (report.Compared, error) {
+// diffAllocators lists what a plan is compared with: the allocators of every
+// comparison, and one for each --config. recorded is what the recording ran
+// under.
+func diffAllocators(t *trace.Trace, f diffFlags) (recorded baseline.Config, all []baseline.Allocator, err error) {
+	if recorded, err = baseline.RecordedConfig(t.Settings); err != nil {
+		return recorded, nil, fmt.Errorf("%s: recorded settings: %w", t.Name, err)
+	}
+	if f.recorded != "" {
+		if recorded, err = recorded.Apply(f.recorded); err != nil {
+			return recorded, nil, fmt.Errorf("--recorded-config: %w", err)
+		}
+	}
+	all = baseline.Allocators(recorded)
+	for _, conf := range f.configs {
+		if conf == "" {
+			continue
+		}
+		c, err := recorded.Apply(conf)
+		if err != nil {
+			return recorded, nil, fmt.Errorf("--config: %w", err)
+		}
+		all = append(all, baseline.Caching(report.KeyConfigured, conf, c))
+	}
+	return recorded, all, nil
+}
+
+// compareDevice simulates one device's program on each allocator and accounts
+// for it.
+func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, allocators []baseline.Allocator) (report.Compared, error) {
 	none := report.Compared{}
 	d := traceDevice(t, int(pd.Ordinal))
-	configs, err := diffConfigs(t, f)
+	program, err := baseline.ReadProgram(d, recorded)
 	if err != nil {
-		return none, err
+		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
 	}
 	bar := a.progress(fmt.Sprintf("checking device %d", d.Ordinal))
-	check, err := baseline.SelfCheck(d, configs.recorded, bar.update)
+	check, err := baseline.SelfCheck(program, recorded, bar.update)
 	bar.done()
 	if err != nil {
 		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
@@ -156,66 +206,59 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", t.Name, err)
 	}
-	// What a periodic plan has no place for comes on top. Memory for what follows
-	// the recorded passes is never less than what the program needs.
+	// What a periodic plan has no place for is added to it. What follows the last
+	// recorded pass is in neither, so the program's own peak may still be higher.
 	strays := compile.OffPlan(pd, tl)
 	plan := report.Account{PeakReserved: max(int64(pd.ArenaBytes)+strays, account.PeakAllocated), PeakAllocated: account.PeakAllocated}
+	served := plan
+	instead, err := a.servedInstead(planName, pd, tl, account.PeakAllocated)
+	if err != nil {
+		return none, err
+	}
+	if instead != nil {
+		served.PeakReserved = instead.PeakReserved
+	}
+	row := func(key, title string, peakReserved int64) report.ComparedRow {
+		return report.NewRow(key, title, peakReserved, account, int64(rec.PeakActive), served)
+	}
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check)}
-	cmp.Recorded = report.NewRow(configs.recorded.Kind(), account.PeakReserved, account, int64(rec.PeakActive), plan)
-	simulate := func(label string, c baseline.Config) (report.ComparedRow, error) {
-		bar := a.progress("simulating " + label)
-		res, err := baseline.Simulate(d, c, bar.update)
+	cmp.Recorded = row("recorded", recorded.Kind(), account.PeakReserved)
+	for _, al := range allocators {
+		bar := a.progress("simulating " + al.Title)
+		res, err := baseline.Simulate(program, al, bar.update)
 		bar.done()
 		if err != nil {
-			return report.ComparedRow{}, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, label, err)
+			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, al.Title, err)
 		}
-		row := report.NewRow(label, int64(res.PeakReserved), account, int64(rec.PeakActive), plan)
-		row.Retries = res.Retries
-		if res.OOM != nil {
-			row.OutOfMemory = &report.OutOfMemory{Event: int64(res.OOM.Event), Requested: int64(res.OOM.Requested), Reserved: int64(res.OOM.Reserved)}
-			row.PlanReduction = nil
+		r := row(al.Key, al.Title, int64(res.PeakReserved))
+		r.Retries = res.Retries
+		if o := res.OOM; o != nil {
+			r.RanOut(report.OutOfMemory{Event: int64(o.Event), Requested: int64(o.Requested), Reserved: int64(o.Reserved)})
 		}
-		return row, nil
+		cmp.Simulated = append(cmp.Simulated, r)
 	}
-	if cmp.Simulated.Native, err = simulate("native", baseline.Native(configs.recorded)); err != nil {
-		return none, err
-	}
-	if cmp.Simulated.Expandable, err = simulate("expandable segments", baseline.Expandable(configs.recorded)); err != nil {
-		return none, err
-	}
-	if f.config != "" {
-		row, err := simulate(f.config, configs.other)
-		if err != nil {
-			return none, err
-		}
-		cmp.Simulated.Configured = &row
-	}
-	cmp.Plan = planRow(planName, pd, plan, &cmp)
-	cmp.Plan.OffPlan = strays
+	cmp.Plan = planRow(planName, pd, plan, strays, cmp.Simulated)
+	cmp.Plan.Instead = instead
 	return cmp, nil
 }
 
-// diffConfig is what the recording ran under and what --config asks for.
-type diffConfig struct {
-	recorded, other baseline.Config
-}
-
-func diffConfigs(t *trace.Trace, f diffFlags) (diffConfig, error) {
-	var c diffConfig
-	var err error
-	if c.recorded, err = baseline.RecordedConfig(t.Settings); err != nil {
-		return c, fmt.Errorf("%s: recorded settings: %w", t.Name, err)
+// servedInstead is what a run reserves if the plan advises against itself: the
+// runtime follows the advice, and serves from its pool alone. It is nil if the plan
+// is served.
+func (a *app) servedInstead(name string, pd *planfile.Device, tl *lifespan.Timeline, allocated int64) (*report.ServedInstead, error) {
+	if pd.Advice == planfile.AdviceNone {
+		return nil, nil
 	}
-	if f.recorded != "" {
-		if c.recorded, err = c.recorded.Apply(f.recorded); err != nil {
-			return c, fmt.Errorf("--recorded-config: %w", err)
-		}
+	if !simdevice.Built {
+		a.note("%s: device %d: %s; this stplan was built without its C runtime and cannot say what that reserves", name, pd.Ordinal, pd.Advice)
+		return nil, nil
 	}
-	if c.other, err = c.recorded.Apply(f.config); err != nil {
-		return c, fmt.Errorf("--config: %w", err)
+	cost, err := simdevice.Serve(replay.NewProgram(tl), nil, 0)
+	if err != nil {
+		return nil, &bug{fmt.Errorf("%s: device %d: %w", name, pd.Ordinal, err)}
 	}
-	return c, nil
+	return report.NewServedInstead("pool", report.Account{PeakReserved: cost.Reserved, PeakAllocated: allocated}), nil
 }
 
 func traceDevice(t *trace.Trace, ordinal int) *trace.Device {
@@ -227,14 +270,15 @@ func traceDevice(t *trace.Trace, ordinal int) *trace.Device {
 	return nil
 }
 
-func planRow(name string, pd *planfile.Device, plan report.Account, cmp *report.Compared) report.PlanRow {
+func planRow(name string, pd *planfile.Device, plan report.Account, strays int64, others report.Simulated) report.PlanRow {
+	size, bound := int64(pd.ArenaBytes), int64(pd.Certificate.LowerBound)
 	return report.PlanRow{
-		File: name, Mode: pd.Mode.String(), PlanBytes: int64(pd.ArenaBytes), PeakReserved: plan.PeakReserved, LowerBound: int64(pd.Certificate.LowerBound),
-		Gap: report.GapShare(int64(pd.ArenaBytes), int64(pd.Certificate.LowerBound)), PeakAllocated: plan.PeakAllocated,
+		File: name, Mode: pd.Mode.String(), PlanBytes: size, OffPlan: strays, PeakReserved: plan.PeakReserved,
+		LowerBound: bound, Gap: report.GapShare(size, bound), PeakAllocated: plan.PeakAllocated,
 		Efficiency: plan.Efficiency(), FragmentationRatio: plan.FragmentationRatio(), Waste: plan.Waste(),
 		Waits:           len(pd.Waits),
-		ReductionNative: cmp.Simulated.Native.PlanReduction,
-		ReductionExpand: cmp.Simulated.Expandable.PlanReduction,
+		ReductionNative: others.Row(baseline.KeyNative).PlanReduction,
+		ReductionExpand: others.Row(baseline.KeyExpandable).PlanReduction,
 	}
 }
 
@@ -261,9 +305,9 @@ func (a *app) printCompared(all []report.Compared, asJSON bool) error {
 	return nil
 }
 
-// checkReduction answers --fail-under for every device. Where native wastes
-// nothing there is nothing to reduce, and a plan that wastes nothing passes.
-// Figures that the simulation could not establish do not pass.
+// checkReduction answers --fail-under for every device. If native wastes nothing,
+// there is nothing to reduce, and a plan that wastes nothing passes. A device does
+// not pass if the simulation could not establish its figures.
 func checkReduction(all []report.Compared, percent float64) error {
 	for i := range all {
 		c := &all[i]
@@ -271,7 +315,7 @@ func checkReduction(all []report.Compared, percent float64) error {
 		switch r := c.Plan.ReductionNative; {
 		case !c.SelfCheck.Exact():
 			problem = "the simulation does not reproduce the recording, so there is nothing to judge by"
-		case c.Simulated.Native.OutOfMemory != nil:
+		case c.Simulated.Row(baseline.KeyNative).OutOfMemory != nil:
 			problem = "native runs out of memory, so there is no figure to judge by"
 		case r == nil && c.Plan.Waste > 0:
 			problem = "native wastes nothing, and the plan " + report.Bytes(c.Plan.Waste)

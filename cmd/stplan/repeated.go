@@ -9,8 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// repeat makes up the recording of a device that goes on for n iterations, and
-// serves it natively and by expandable segments.
+// repeat makes the recording of a device n iterations longer (lifespan.Lengthen)
+// and simulates the native allocator and expandable segments on it.
 func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trace.Device, *report.Repeated, error) {
 	fail := func(err error) (*trace.Device, *report.Repeated, error) {
 		return nil, nil, fmt.Errorf("%s: %w", t.Name, err)
@@ -31,19 +31,24 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trac
 	if err != nil {
 		return fail(err)
 	}
+	program, err := baseline.ReadProgram(long, recorded)
+	if err != nil {
+		return fail(fmt.Errorf("device %d: %w", d.Ordinal, err))
+	}
 	out := &report.Repeated{Iterations: n, Seed: seed}
-	for _, s := range []struct {
-		label    string
-		config   baseline.Config
-		reserved *int64
-	}{{"native", baseline.Native(recorded), &out.Native}, {"expandable segments", baseline.Expandable(recorded), &out.Expandable}} {
-		bar := a.progress("simulating " + s.label)
-		got, err := baseline.Simulate(long, s.config, bar.update)
+	reserved := map[string]*int64{baseline.KeyNative: &out.Native, baseline.KeyExpandable: &out.Expandable}
+	for _, al := range baseline.Allocators(recorded) {
+		into, shown := reserved[al.Key]
+		if !shown {
+			continue
+		}
+		bar := a.progress("simulating " + al.Title)
+		got, err := baseline.Simulate(program, al, bar.update)
 		bar.done()
 		if err != nil {
-			return fail(fmt.Errorf("device %d: %s: %w", d.Ordinal, s.label, err))
+			return fail(fmt.Errorf("device %d: %s: %w", d.Ordinal, al.Title, err))
 		}
-		*s.reserved = int64(got.PeakReserved)
+		*into = int64(got.PeakReserved)
 	}
 	return long, out, nil
 }

@@ -2,267 +2,90 @@ package baseline
 
 import "github.com/stplan/stplan/internal/trace"
 
-// allocator is a simulated allocator as replay drives it. Buffers are numbered
-// by the program; a buffer is allocated once.
-type allocator interface {
-	// alloc serves a request. ok is false where the allocator is out of memory.
-	alloc(buffer int32, r request) (addr uint64, ok bool)
-	// free is the program's own act; complete says that no stream uses the
-	// memory any more. A free that needs no waiting is followed by its complete.
-	free(buffer int32)
-	complete(buffer int32)
-	// emptyCache waits for every pending free, then gives cached memory back,
-	// including that of the memory pools that are no longer in use.
-	emptyCache(unused []trace.PoolID)
-	// usage is what PyTorch's own counters would say.
-	usage() Usage
+// Allocator is one allocator that Simulate can run: a row of a comparison. To
+// add one, write its Model in a file of its own and add a line to Allocators. A
+// Model that needs what this package may not import can live elsewhere: pass its
+// Allocator to Simulate.
+type Allocator struct {
+	Key   string // its name in JSON
+	Title string // its name in text
+	// New returns a model that has served nothing yet. It is given the whole
+	// program, for allocators that plan ahead. An error says why the allocator
+	// cannot run.
+	New func(*Program) (Model, error)
 }
 
-// request is what a program asks for.
-type request struct {
-	size   trace.Bytes
-	stream uint64
-	pool   trace.PoolID
+// Keys of Allocators.
+const (
+	KeyNative     = "native"
+	KeyExpandable = "expandable"
+)
+
+// Allocators lists the allocators that every recording is compared with, in the
+// order in which they are shown. recorded is what the recording ran under, from
+// RecordedConfig.
+func Allocators(recorded Config) []Allocator {
+	return []Allocator{
+		Caching(KeyNative, Native(recorded).Kind(), Native(recorded)),
+		Caching(KeyExpandable, Expandable(recorded).Kind(), Expandable(recorded)),
+	}
+}
+
+// Model is a simulated allocator at work. Simulate calls it in the order of the
+// recorded program. The program numbers its buffers, and allocates each once at
+// most.
+type Model interface {
+	// Alloc serves a request. ok is false if the allocator is out of memory;
+	// Simulate then stops.
+	Alloc(buffer int32, r Request) (ok bool)
+	// Refuse is a request that ran out of memory in the recording. The program
+	// went on without it, so it fails here too. The model does what it would do
+	// before it gives up, such as giving back cached memory.
+	Refuse(buffer int32, r Request)
+	// Free says that the program frees the buffer, Complete that no stream uses
+	// its memory any more. Complete comes right after Free if nothing delays the
+	// free. It also comes if the model has waited for the free by itself.
+	Free(buffer int32)
+	Complete(buffer int32)
+	// EmptyCache waits for every pending free, then gives back cached memory.
+	// From now on that includes the memory of the private pools in unused, which
+	// the program has let go of.
+	EmptyCache(unused []trace.PoolID)
+	Stats() Stats
+}
+
+// adopter is a Model that can begin with the segments that were there when the
+// recording began. Any other Model begins by allocating the buffers in them.
+type adopter interface {
+	// adopt reports whether it took the segments over.
+	adopt(*Program) (bool, error)
+}
+
+// Request is what a program asks for.
+type Request struct {
+	Size   trace.Bytes
+	Stream uint64
+	Pool   trace.PoolID // of a CUDA graph or a MemPool; zero for the default pool
 }
 
 // Usage is an allocator's state in bytes. Allocated and Active count whole
-// blocks, unsplit slack included, as torch.cuda.memory_allocated does; Active
-// also has the blocks whose free waits for another stream.
+// blocks, including unsplit slack, as torch.cuda.memory_allocated does; Active
+// also counts the blocks whose free waits for another stream.
 type Usage struct {
 	Reserved, Allocated, Active trace.Bytes
 }
 
-// segmentEvent is one dealing of the allocator with the driver.
-type segmentEvent struct {
-	action trace.Action
-	addr   uint64
-	size   trace.Bytes
-	stream uint64
+// Stats is what a model counts.
+type Stats struct {
+	Usage
+	// PeakReserved is the most bytes reserved so far, also within a request.
+	PeakReserved trace.Bytes
+	// Retries counts the requests for which all cached memory was given back.
+	Retries int
 }
 
-// caching is PyTorch's caching allocator. Its rules are in the file of the
-// mechanism they belong to: native.go and expandable.go for taking memory from
-// the driver, release.go for giving it back.
-type caching struct {
-	rules
-	driver driver
-	watch  func(segmentEvent) // told of every dealing with the driver
-
-	pools   []*pair // the default pool first, then by first use
-	private map[trace.PoolID]*pair
-	custom  map[trace.PoolID]bool
-	live    []*block // by buffer; nil before its allocation and after its completion
-	waiting queue
-
-	now     Usage
-	retries int
-
-	spare []*block
-	ranks ranks
-}
-
-func newCaching(r rules, d driver, buffers int, watch func(segmentEvent)) *caching {
-	return &caching{
-		rules: r, driver: d, watch: watch,
-		live: make([]*block, buffers), private: make(map[trace.PoolID]*pair),
-		pools: []*pair{newPair(trace.PoolID{}, false)},
-	}
-}
-
-func (a *caching) usage() Usage { return a.now }
-
-func (a *caching) alloc(buffer int32, r request) (uint64, bool) {
-	size := a.divisions.Round(r.size)
-	p := a.pool(r.pool).half(small(size))
-	b := a.find(p, r.stream, size)
-	if b == nil {
-		b = a.obtain(p, r.stream, size)
-	}
-	if b == nil {
-		return 0, false
-	}
-	b = a.front(b, size)
-	a.hold(buffer, b)
-	return b.addr, true
-}
-
-// find takes a free block that can serve.
-func (a *caching) find(p *pool, stream uint64, size trace.Bytes) *block {
-	if a.collects() {
-		p.searches++
-	}
-	b := a.lookup(p, stream, size)
-	if b != nil {
-		p.drop(b)
-	}
-	return b
-}
-
-// lookup is the smallest sufficient free block of the stream, the lowest among
-// equals.
-func (a *caching) lookup(p *pool, stream uint64, size trace.Bytes) *block {
-	b := sameStream(p.free.ceiling(key{stream: stream, size: size}), stream)
-	if b != nil && b.space != nil {
-		b = a.preferHole(p, b)
-	}
-	// Only this block is tried: larger ones would be oversize as well.
-	if b == nil || a.oversize(b.size, size) {
-		return nil
-	}
-	return b
-}
-
-// canServe says that a request needs nothing from the driver. Expandable
-// segments can give an oversize block after all.
-func (a *caching) canServe(r request) bool {
-	size := a.divisions.Round(r.size)
-	p := a.pool(r.pool).half(small(size))
-	if a.lookup(p, r.stream, size) != nil {
-		return true
-	}
-	b := p.room(r.stream, size)
-	return a.expandable && b != nil && !b.unmapped && b.size >= size
-}
-
-func sameStream(b *block, stream uint64) *block {
-	if b == nil || b.stream != stream {
-		return nil
-	}
-	return b
-}
-
-// obtain gets a block that no free block could serve: the steps PyTorch takes
-// until one of them works.
-func (a *caching) obtain(p *pool, stream uint64, size trace.Bytes) *block {
-	if a.collects() {
-		a.collect()
-	}
-	if b := a.grow(p, stream, size); b != nil {
-		return b
-	}
-	if a.releaseAvailable(p, stream, size) {
-		if b := a.grow(p, stream, size); b != nil {
-			return b
-		}
-	}
-	a.retries++
-	a.releaseAll()
-	return a.grow(p, stream, size)
-}
-
-// grow takes memory from the driver, nil if that is refused. The cap counts a
-// whole segment even where an expandable one would map less.
-func (a *caching) grow(p *pool, stream uint64, size trace.Bytes) *block {
-	if a.allowed >= 0 && a.now.Reserved+a.segment(size) > a.allowed {
-		return nil
-	}
-	if a.expandable && !p.custom {
-		return a.expand(p, stream, size)
-	}
-	return a.newSegment(p, stream, a.segment(size))
-}
-
-// front is the front of b that a request gets, or all of it.
-func (a *caching) front(b *block, size trace.Bytes) *block {
-	if !a.splits(size, b.size-size) {
-		return b
-	}
-	return a.cut(b, size)
-}
-
-// cut makes the first size bytes of b, which is in no set, a block of their
-// own, and puts the rest back.
-func (a *caching) cut(b *block, size trace.Bytes) (front *block) {
-	front = a.newBlock()
-	b.cutFront(front, size)
-	b.pool.put(b)
-	return front
-}
-
-// hold makes b the buffer's.
-func (a *caching) hold(buffer int32, b *block) {
-	b.buffer, b.used = buffer, true
-	a.live[buffer] = b
-	a.now.Allocated += b.size
-	a.now.Active += b.size
-}
-
-// free does nothing for a buffer that could not be served.
-func (a *caching) free(buffer int32) {
-	b := a.live[buffer]
-	if b == nil {
-		return
-	}
-	b.used, b.waiting = false, true
-	a.now.Allocated -= b.size
-	a.waiting.push(b)
-}
-
-// complete does nothing for a buffer whose completion releaseAll has waited for.
-func (a *caching) complete(buffer int32) {
-	if b := a.live[buffer]; b != nil {
-		a.settle(b)
-	}
-}
-
-// settle makes a waiting block free.
-func (a *caching) settle(b *block) {
-	a.waiting.remove(b)
-	b.waiting = false
-	a.live[b.buffer] = nil
-	a.now.Active -= b.size
-	a.merge(b)
-	b.pool.put(b)
-}
-
-// merge joins b, which is in no set, with its idle neighbours of the same kind,
-// mapped or unmapped.
-func (a *caching) merge(b *block) {
-	for _, n := range [...]*block{b.prev, b.next} {
-		if n.idle() && n.unmapped == b.unmapped {
-			b.pool.drop(n)
-			b.absorb(n)
-			a.recycle(n)
-		}
-	}
-}
-
-// pool finds a memory pool, or begins it.
-func (a *caching) pool(id trace.PoolID) *pair {
-	if id == (trace.PoolID{}) {
-		return a.pools[0]
-	}
-	p, ok := a.private[id]
-	if !ok {
-		p = newPair(id, a.custom[id])
-		a.private[id] = p
-		a.pools = append(a.pools, p)
-	}
-	return p
-}
-
-func (a *caching) newBlock() *block {
-	if len(a.spare) == 0 {
-		return &block{rank: a.ranks.next()}
-	}
-	b := a.spare[len(a.spare)-1]
-	a.spare = a.spare[:len(a.spare)-1]
-	return b
-}
-
-// recycle keeps a block that is in no set and no segment for later use. Blocks
-// keep their ranks.
-func (a *caching) recycle(b *block) {
-	*b = block{rank: b.rank}
-	a.spare = append(a.spare, b)
-}
-
-// deal accounts for a dealing with the driver over a range of b's segment.
-func (a *caching) deal(action trace.Action, b *block, addr uint64, size trace.Bytes) {
-	if action == trace.ActionSegmentAlloc || action == trace.ActionSegmentMap {
-		a.now.Reserved += size
-	} else {
-		a.now.Reserved -= size
-	}
-	a.watch(segmentEvent{action, addr, size, b.stream})
+// Reserve counts n more bytes as reserved, or -n fewer.
+func (s *Stats) Reserve(n trace.Bytes) {
+	s.Reserved += n
+	s.PeakReserved = max(s.PeakReserved, s.Reserved)
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// longRecording has at least so many entries.
+// longRecording makes a recording with at least the given number of entries.
 func longRecording(t testing.TB, entries int) (*trace.Device, Config) {
 	t.Helper()
 	d, c := readFixture(t, "default", "")
-	// The fixture's program many times over: what it leaves is freed in between.
+	// The fixture's program again and again. What it leaves live is freed each time.
 	long := &trace.Device{}
 	for len(long.Events) < entries {
 		long.Events = append(long.Events, d.Events...)
@@ -42,7 +42,7 @@ func BenchmarkSimulate(b *testing.B) {
 		b.Run("allocator="+c.Kind(), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Simulate(d, c, nil); err != nil {
+				if _, err := simulate(d, c, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func BenchmarkSelfCheck(b *testing.B) {
 	d, c := longRecording(b, 500_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := SelfCheck(d, c, nil); err != nil {
+		if _, err := selfCheck(d, c, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

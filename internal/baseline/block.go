@@ -15,14 +15,15 @@ type block struct {
 	// used until the program frees it, then waiting until the free completes.
 	used, waiting bool
 	unmapped      bool
-	buffer        int32 // whose the block is while used or waiting
+	buffer        int32 // the buffer in the block, while used or waiting
 	since         int64 // the pool's search count when the block became free
 
-	// A block is in at most one queue: a waiting one in the allocator's, in the
-	// order of the frees; a free one that the collector may take in its pool's.
+	// A block is in at most one queue: a waiting block in the allocator's, in the
+	// order of the frees; a free block that the garbage collector may take in its
+	// pool's.
 	earlier, later *block
 
-	// A free block is in one of its pool's sets; these are the set's.
+	// An idle block is in one of its pool's sets, which owns these fields.
 	key         key
 	left, right *block
 	rank        uint64
@@ -30,14 +31,14 @@ type block struct {
 
 func (b *block) end() uint64 { return b.addr + uint64(b.size) }
 
-// whole says that the block is all there is of its segment.
+// whole says that the block is its whole segment.
 func (b *block) whole() bool { return b.prev == nil && b.next == nil }
 
-// idle says that nothing occupies the block, mapped or not. There may be none.
+// idle says that nothing occupies the block, mapped or not. It is false for nil.
 func (b *block) idle() bool { return b != nil && !b.used && !b.waiting }
 
-// cutFront makes the first size bytes of b a block of their own, and b the
-// rest. The caller keeps the pool's sets in step.
+// cutFront makes the first size bytes of b the block front, and b the rest. The
+// caller updates the pool's sets.
 func (b *block) cutFront(front *block, size trace.Bytes) {
 	front.addr, front.size = b.addr, size
 	front.stream, front.pool, front.space, front.unmapped = b.stream, b.pool, b.space, b.unmapped
@@ -50,7 +51,7 @@ func (b *block) cutFront(front *block, size trace.Bytes) {
 	b.size -= size
 }
 
-// absorb joins the neighbour src to b, which lies before or after it.
+// absorb joins src to b, its neighbour on either side.
 func (b *block) absorb(src *block) {
 	if b.prev == src {
 		b.addr = src.addr
@@ -63,7 +64,7 @@ func (b *block) absorb(src *block) {
 	b.size += src.size
 }
 
-// queue is a list of blocks in the order in which they came.
+// queue is a list of blocks in the order of their arrival.
 type queue struct{ first, last *block }
 
 func (q *queue) push(b *block) {
@@ -93,12 +94,13 @@ func (q *queue) remove(b *block) {
 // pool is one half, small or large, of a memory pool.
 type pool struct {
 	small bool
-	// custom says that a MemPool brought its own allocator: never expandable.
+	// custom says that the pool is a MemPool with an allocator of its own. Its
+	// segments are never expandable.
 	custom bool
 	// free holds mapped blocks by (stream, size, address), unmapped holds the
 	// rest of the address spaces by (stream, address).
 	free, unmapped set
-	searches       int64
+	searches       int64 // requests so far, counted only if the collector is on
 	cache          cache
 }
 
@@ -130,8 +132,8 @@ func (p *pool) drop(b *block) {
 // pair is a memory pool: its small and its large half.
 type pair struct {
 	small, large pool
-	// unused says that the owner of a private pool has let go of it: only then
-	// are its segments given back. The default pool's always are.
+	// unused says that a private pool's owner has let go of it. Only then are its
+	// segments given back. It is always true for the default pool.
 	unused bool
 }
 

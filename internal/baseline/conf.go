@@ -14,11 +14,11 @@ import (
 type setting struct {
 	key     string
 	allowed string // what a value may be, for messages
-	policy  bool   // one of the allocator's own, see Apply
+	policy  bool   // a string with any such key resets the others, see Apply
 	set     func(*Config, string) bool
 }
 
-// fractionKey is the one limit that PyTorch's own settings have.
+// fractionKey is the only limit among PyTorch's own settings.
 const fractionKey = "per_process_memory_fraction"
 
 var settings = []setting{
@@ -36,23 +36,25 @@ var settings = []setting{
 	{"backend", "native", false, func(_ *Config, v string) bool { return v == "native" }},
 }
 
-// irrelevant are PyTorch's settings that do not change where device memory goes.
+// irrelevant are PyTorch's settings that do not change what device memory is
+// taken or where a buffer lies.
 var irrelevant = []string{
 	"graph_capture_record_stream_reuse", "pinned_num_register_threads", "pinned_reserve_segment_size_mb",
 	"pinned_use_background_threads", "pinned_use_cuda_host_register", "pinned_use_hip_host_register",
 	"release_lock_on_cudamalloc", "release_lock_on_hipmalloc",
 }
 
-// Apply reads a settings string in the syntax of PYTORCH_ALLOC_CONF, and
-// returns c with it applied. Two keys are ours: device_memory, the card's size,
-// and usable_memory, where it runs out.
+// Apply returns c with a settings string applied, in the syntax of
+// PYTORCH_ALLOC_CONF. Two keys are stplan's own: device_memory, the size of the
+// card, and usable_memory, the part of it that can be had.
 //
-// As in PyTorch a string is a whole: if it has any of the allocator's settings,
-// those that it leaves out return to their defaults, except for
-// expandable_segments and large_segment_size_mb, which stay. Limits of the card
-// and the memory fraction are apart from that: they stay until named, and a
-// string of nothing else changes nothing else. A string that names a fraction
-// of a card of unknown size is refused.
+// As in PyTorch, a string with any of the allocator's settings returns those that
+// it leaves out to their defaults, except for expandable_segments and
+// large_segment_size_mb, which stay. The limits of the card and the memory
+// fraction stay as well, and a string of nothing but limits changes nothing else.
+//
+// An unknown key, a value out of range and a fraction of a card of unknown size
+// are errors.
 func (c Config) Apply(conf string) (Config, error) {
 	parts, err := splitConf(conf)
 	if err != nil {
@@ -60,7 +62,7 @@ func (c Config) Apply(conf string) (Config, error) {
 	}
 	if slices.ContainsFunc(parts, func(p [2]string) bool { s := findSetting(p[0]); return s != nil && s.policy }) {
 		c.MaxSplitSize, c.MaxNonSplitRounding, c.GCThreshold, c.Divisions = 0, 0, 0, trace.Divisions{}
-		c.unread = "" // what could not be read is replaced
+		c.unread = "" // this string replaces the one that could not be read
 	}
 	for _, p := range parts {
 		if slices.Contains(irrelevant, p[0]) {
@@ -80,8 +82,8 @@ func (c Config) Apply(conf string) (Config, error) {
 	return c, c.check()
 }
 
-// applyUnsaid takes from a recorded settings string what the recording does not
-// hold elsewhere, and leaves the rest alone.
+// applyUnsaid takes only those settings from a recorded settings string that the
+// recording does not hold elsewhere.
 func (c Config) applyUnsaid(conf string) (Config, error) {
 	parts, err := splitConf(conf)
 	if err != nil {
@@ -120,7 +122,7 @@ func settingNames() string {
 }
 
 // splitConf cuts a settings string into keys and values. Commas inside brackets
-// belong to a value; white space means nothing anywhere.
+// belong to a value. White space is ignored everywhere.
 func splitConf(conf string) ([][2]string, error) {
 	conf = strings.Join(strings.Fields(conf), "")
 	var parts [][2]string
@@ -169,8 +171,8 @@ func parseShare(v string, into *float64) bool {
 	return err == nil && f > 0 && f <= 1
 }
 
-// units are what a number of bytes may end in; the longer of two endings that
-// both fit comes first.
+// units are the units of a number of bytes. A unit comes before every unit that
+// is its ending.
 var units = []struct {
 	name  string
 	bytes float64
@@ -197,9 +199,9 @@ func parseMemory(v string, into *trace.Bytes) bool {
 	return false
 }
 
-// setDivisions reads one number for all intervals, or a list. The first listed
-// interval also serves all before it; intervals between listed ones stay off;
-// ">" fills those after the last listed one.
+// setDivisions reads one number for all intervals, or a list of interval:number.
+// The first listed number also holds for all intervals before it, the one at ">"
+// for all after the last listed one. Intervals between listed ones stay off.
 func setDivisions(c *Config, v string) bool {
 	list, isList := strings.CutPrefix(v, "[")
 	if !isList {

@@ -125,8 +125,8 @@ func TestRecordedConfig(t *testing.T) {
 	}
 }
 
-// TestUnreadSettings has settings strings of no use: the other settings stand,
-// and the self-check says so.
+// TestUnreadSettings has settings strings that cannot be read. The other settings
+// hold, and the self-check says so.
 func TestUnreadSettings(t *testing.T) {
 	for _, tc := range []struct{ conf, why string }{
 		{"large_segment_size_mb:5,per_process_memory_fraction:0.5", "large_segment_size_mb: expected more than 10, found 5"},
@@ -140,22 +140,22 @@ func TestUnreadSettings(t *testing.T) {
 			t.Errorf("%q: %+v, %v\nexpected\n%+v", tc.conf, c, err, want)
 			continue
 		}
-		k, err := SelfCheck(&trace.Device{}, c, nil)
-		want := "the recorded settings string cannot be read (" + tc.why + "), so that PyTorch's defaults stand for what only it holds: pass the settings with --recorded-config"
+		k, err := selfCheck(&trace.Device{}, c, nil)
+		want := "the recorded settings string cannot be read (" + tc.why + "), so PyTorch's defaults are used for the settings that are only in it: pass them with --recorded-config"
 		if err != nil || !slices.Equal(k.Hints, []string{want}) {
 			t.Errorf("%q: %v, hints %q\nexpected %q", tc.conf, err, k.Hints, want)
 		}
 		if c, err = c.Apply("max_split_size_mb:40"); err != nil {
 			t.Fatal(err)
 		}
-		if k, err = SelfCheck(&trace.Device{}, c, nil); err != nil || len(k.Hints) > 0 {
+		if k, err = selfCheck(&trace.Device{}, c, nil); err != nil || len(k.Hints) > 0 {
 			t.Errorf("%q, replaced: %v, hints %q", tc.conf, err, k.Hints)
 		}
 	}
 }
 
-// TestUnknownCard has a recorded share of a card whose size the recording does
-// not hold: no limit, and a hint, until the size is given.
+// TestUnknownCard has a memory fraction in a recording, which does not hold the size
+// of the card: there is no limit, and a hint, until the size is given.
 func TestUnknownCard(t *testing.T) {
 	d, _ := readFixture(t, "limited", "")
 	share, err := RecordedConfig(trace.Settings{Known: true, MaxSplitSize: -1, Conf: "per_process_memory_fraction:0.01"})
@@ -164,17 +164,17 @@ func TestUnknownCard(t *testing.T) {
 	}
 	whole := share
 	whole.MemoryFraction = 0
-	got, err := Simulate(d, share, nil)
+	got, err := simulate(d, share, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Simulate(d, whole, nil)
+	want, err := simulate(d, whole, nil)
 	if err != nil || got != want || got.OOM != nil {
 		t.Errorf("a share of an unknown card: %+v, expected as the whole: %+v, %v", got, want, err)
 	}
-	k, err := SelfCheck(d, share, nil)
-	const hint = "per_process_memory_fraction:0.01 is left out of account, since the recording does not hold the card's size: " +
-		"pass it with --recorded-config device_memory:80GiB"
+	k, err := selfCheck(d, share, nil)
+	const hint = "per_process_memory_fraction:0.01 is ignored, since the recording does not hold the size of the GPU's memory: " +
+		"pass it with --recorded-config, such as device_memory:80GiB"
 	if err != nil || !slices.Contains(k.Hints, hint) {
 		t.Errorf("hints %q, %v\nexpected %q", k.Hints, err, hint)
 	}
@@ -182,10 +182,10 @@ func TestUnknownCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, err = SelfCheck(d, known, nil); err != nil || slices.Contains(k.Hints, hint) {
+	if k, err = selfCheck(d, known, nil); err != nil || slices.Contains(k.Hints, hint) {
 		t.Errorf("the hint stays: %q, %v", k.Hints, err)
 	}
-	if got, err = Simulate(d, known, nil); err != nil || got.OOM == nil {
+	if got, err = simulate(d, known, nil); err != nil || got.OOM == nil {
 		t.Errorf("164 MiB were enough: %+v, %v", got, err)
 	}
 }

@@ -1,16 +1,16 @@
-// Package baseline simulates PyTorch's GPU allocators on the program of a
-// recording, so that a plan can be compared with them: the native caching
-// allocator and its expandable segments, as of torch 2.11.
+// Package baseline simulates GPU memory allocators on the program of a recording,
+// so that a plan can be compared with them: PyTorch's native caching allocator and
+// its expandable segments, as of torch 2.11.
 //
-// A recording is taken apart into a program (allocations, frees, completions of
-// delayed frees, calls of empty_cache) and what the allocator did about it.
-// Simulate runs the program under any Config. SelfCheck runs it under the
-// recorded one and compares every segment event and every address with the
-// recording, which is the evidence that the simulation can be believed.
+// ReadProgram separates what the program did (allocations, frees, completions of
+// delayed frees, calls of empty_cache) from what PyTorch's allocator did about it.
+// Simulate runs the program on any Allocator. SelfCheck runs it on the allocator
+// that was recorded and compares every segment event and every address with the
+// recording: that is the evidence that the simulation can be believed.
 //
-// What a recording does not hold, no simulation knows: calls of empty_cache
-// that released nothing, when a graph capture or a MemPool was active, and
-// whether a MemPool brought its own allocator or forbade splitting.
+// A simulation cannot know what a recording does not hold: calls of empty_cache
+// that released nothing, when a graph capture or a MemPool was active, and whether
+// a MemPool brought its own allocator or forbade splitting.
 package baseline
 
 import (
@@ -22,61 +22,73 @@ import (
 
 const mib trace.Bytes = 1 << 20
 
-// The allocator's constants.
+// The constants of PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp), whose
+// names are in parentheses.
 const (
-	minBlock            = 512
-	smallMax            = 1 * mib  // the largest block of a small pool
-	smallSegment        = 2 * mib  // what a small pool takes from the driver
-	largeMin            = 10 * mib // from here on a request gets a segment of its own size
-	roundLarge          = 2 * mib
+	// minBlock is the unit of block sizes (kMinBlockSize).
+	minBlock = 512
+	// smallMax is the largest block of a small pool (kSmallSize).
+	smallMax = 1 * mib
+	// smallSegment is the segment of a small pool, and the page of an expandable
+	// one (kSmallBuffer).
+	smallSegment = 2 * mib
+	// largeMin is the smallest request that gets a segment of its own size instead
+	// of a LargeSegmentSize one (kMinLargeAlloc).
+	largeMin = 10 * mib
+	// roundLarge is the unit of segments of at least largeMin (kRoundLarge).
+	roundLarge = 2 * mib
+	// defaultLargeSegment is LargeSegmentSize if it is not set (kLargeBuffer).
 	defaultLargeSegment = 20 * mib
 )
 
-// Config is what an allocator runs under. The zero value is PyTorch's default
-// on a card without limits. Configs for a recording start from RecordedConfig,
-// which remembers what the recording ran under; other Configs take it for one
-// under PyTorch's defaults.
+// Config holds the settings of PyTorch's allocator. The zero value is PyTorch's
+// default on a card without limits. The Configs of a recording derive from
+// RecordedConfig, which keeps what it ran under. A Config made otherwise says that
+// it ran under PyTorch's defaults.
 type Config struct {
 	// Expandable selects expandable segments.
 	Expandable bool
-	// MaxSplitSize is the size from which on blocks are not split, 0 for
-	// unlimited.
+	// MaxSplitSize, in bytes: blocks of at least this size are not split. 0 is no
+	// limit.
 	MaxSplitSize trace.Bytes
-	// MaxNonSplitRounding is by how much an unsplit block of MaxSplitSize or
-	// more may exceed a request; 0 stands for the large segment size.
+	// MaxNonSplitRounding is the number of bytes by which a block of MaxSplitSize
+	// or more may exceed the request that it serves unsplit. 0 is the large segment
+	// size.
 	MaxNonSplitRounding trace.Bytes
-	// LargeSegmentSize is the segment for requests between 1 and 10 MiB, and
-	// the page of expandable large pools; 0 stands for 20 MiB.
+	// LargeSegmentSize is the segment, in bytes, of requests between 1 and 10 MiB,
+	// and the page of expandable large pools. 0 is 20 MiB.
 	LargeSegmentSize trace.Bytes
-	// Divisions holds, for each of the 16 intervals that start at 1, 2, 4 …
-	// 32768 MiB, into how many steps sizes between powers of two are rounded;
+	// Divisions are the steps between two powers of two to which sizes are
+	// rounded, for each of the 16 intervals that start at 1, 2, 4 … 32768 MiB.
 	// 0 and 1 are off.
 	Divisions trace.Divisions
-	// GCThreshold is the share of the allowed memory from which on cached
-	// segments are collected, 0 for never. It needs a MemoryFraction.
+	// GCThreshold is a share of the allowed memory: if more is reserved, the
+	// garbage collector gives back cached segments. 0 is never. It has an effect
+	// only with a MemoryFraction.
 	GCThreshold float64
-	// MemoryFraction is the share of DeviceMemory that the process may take;
-	// 0 and 1 are no limit, and so is any share of an unknown DeviceMemory.
+	// MemoryFraction is the share of DeviceMemory that the process may take. 0 and
+	// 1 are no limit, and so is any share of an unknown DeviceMemory.
 	MemoryFraction float64
-	// DeviceMemory is the card's memory in bytes (totalGlobalMem), 0 if
-	// unknown. Address space for expandable segments is reserved by it.
+	// DeviceMemory is the card's memory in bytes (totalGlobalMem), 0 if unknown.
+	// It also decides how much address space an expandable segment reserves.
 	DeviceMemory trace.Bytes
-	// UsableMemory is where the driver runs out, in bytes: DeviceMemory less
-	// what the CUDA context and libraries take. 0 stands for DeviceMemory.
+	// UsableMemory is what the driver can give, in bytes: DeviceMemory less what
+	// the CUDA context and libraries take. 0 is DeviceMemory.
 	UsableMemory trace.Bytes
 
 	recorded trace.Settings
-	// unread says why the recorded settings string was of no use, "" if it was.
+	// unread says why the recorded settings string could not be read, "" if it
+	// could.
 	unread string
 }
 
-// RecordedConfig is what a recording ran under, as far as its settings say. The
-// memory fraction is there only if it was part of the settings string; the
-// card's size never is. Add them with Apply where they were a limit.
+// RecordedConfig returns what a recording ran under, as far as its settings say.
+// The memory fraction is known only if it was in the settings string, the size of
+// the card never. If the job was limited by them, add them with Apply.
 //
-// A settings string that cannot be read leaves PyTorch's defaults for what only
-// the string holds, and is told in the Hints of SelfCheck. An error says which
-// of the other settings makes no sense.
+// If the settings string cannot be read, PyTorch's defaults stand for the settings
+// that are only in it, and the Hints of SelfCheck say so. If another setting makes
+// no sense, the error says which.
 func RecordedConfig(s trace.Settings) (Config, error) {
 	c := Config{recorded: s}
 	if !s.Known {
@@ -114,7 +126,7 @@ func (c Config) Kind() string {
 	return "native"
 }
 
-// check holds the relations between settings that PyTorch insists on.
+// check refuses what PyTorch refuses.
 func (c Config) check() error {
 	large := c.largeSegment()
 	switch {
@@ -139,7 +151,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// capped says that the process may not take the whole card.
+// capped says that a memory fraction limits the process.
 func (c Config) capped() bool { return c.MemoryFraction > 0 && c.MemoryFraction < 1 }
 
 func (c Config) largeSegment() trace.Bytes {
@@ -151,22 +163,24 @@ func (c Config) largeSegment() trace.Bytes {
 
 // Limits that keep sums of sizes far from overflow.
 const (
-	// maxRequest bounds what a recording may ask for at once: 256 TiB, as much
-	// as a trace may hold.
+	// maxRequest is the largest request of a recording, in bytes: 256 TiB, the
+	// most that a trace may hold.
 	maxRequest trace.Bytes = 1 << 48
-	// maxInitial bounds all that was reserved when recording began.
+	// maxInitial is the most bytes that may be reserved when recording begins: half
+	// of what an int64 holds, so that adding requests to it cannot overflow.
 	maxInitial trace.Bytes = 1 << 62
-	// addressSpace bounds what a card without a limit hands out: the 56 bits
-	// that a device pointer has. Beyond it a program is out of memory.
+	// addressSpace is the most bytes that a card of unknown size gives: a device
+	// pointer has 56 bits. Beyond it a program is out of memory.
 	addressSpace trace.Bytes = 1 << 56
 	// unlimited is a maximal split size that no block reaches.
 	unlimited trace.Bytes = math.MaxInt64
-	// unknownReservation is the address space of an expandable segment on a
-	// card of unknown size: enough for any one request.
+	// unknownReservation is the address space, in bytes, of an expandable segment
+	// on a card of unknown size: enough for any one request.
 	unknownReservation = maxRequest
 )
 
-// rules are a Config with every default and every limit worked out.
+// rules are a Config with every default and every limit filled in. Sizes are
+// bytes.
 type rules struct {
 	expandable   bool
 	maxSplit     trace.Bytes // may be unlimited
@@ -175,7 +189,7 @@ type rules struct {
 	divisions    trace.Divisions
 	gcThreshold  float64
 	allowed      trace.Bytes // the cap of the memory fraction, -1 for none
-	capacity     trace.Bytes
+	capacity     trace.Bytes // what the driver can give
 	reservation  trace.Bytes // address space of an expandable segment, before rounding to pages
 }
 
@@ -196,7 +210,7 @@ func (c Config) rules() (rules, error) {
 	}
 	if c.DeviceMemory > 0 {
 		r.capacity = c.DeviceMemory
-		r.reservation = c.DeviceMemory + c.DeviceMemory/8
+		r.reservation = c.DeviceMemory + c.DeviceMemory/8 // as PyTorch does
 	}
 	if c.UsableMemory > 0 {
 		r.capacity = c.UsableMemory
@@ -207,8 +221,8 @@ func (c Config) rules() (rules, error) {
 	return r, nil
 }
 
-// recordedRules are what the recording that c was derived from ran under,
-// without limits.
+// recordedRules are the rules of the recording that c derives from, without
+// limits.
 func (c Config) recordedRules() (rules, error) {
 	recorded, err := RecordedConfig(c.recorded)
 	if err != nil {
@@ -218,8 +232,8 @@ func (c Config) recordedRules() (rules, error) {
 	return recorded.rules()
 }
 
-// collects says that the garbage collector is on: it works against the cap of a
-// memory fraction and is idle without one.
+// collects says that the garbage collector is on. It needs the cap of a memory
+// fraction.
 func (r *rules) collects() bool { return r.allowed >= 0 && r.gcThreshold > 0 }
 
 // page is the unit in which an expandable segment of a pool grows.

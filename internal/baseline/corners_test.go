@@ -8,11 +8,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// cornerLimits are those of the recordings that ran out of memory on purpose.
+// cornerLimits are the limits of the recordings that ran out of memory on purpose.
 const cornerLimits = "per_process_memory_fraction:0.02,device_memory:150109880320"
 
-// TestCorners replays recordings of what ordinary training seldom does. Each is
-// reproduced to the last address.
+// TestCorners reproduces, to the last address, recordings of what training seldom
+// does.
 func TestCorners(t *testing.T) {
 	for _, c := range []struct{ name, limits string }{
 		{"graphs", ""},               // a CUDA graph's private pool
@@ -35,8 +35,8 @@ func TestCorners(t *testing.T) {
 	}
 }
 
-// TestCornerBase: with the snapshot taken when recording began the initial
-// state is exact, and what was inferred without it agrees.
+// TestCornerBase expects the initial state to be exact with the snapshot taken when
+// recording began, and the state inferred without it to agree.
 func TestCornerBase(t *testing.T) {
 	read := func(name string, opt trace.Options) *trace.Trace {
 		f, err := os.Open(filepath.Join("testdata", "corners", name))

@@ -2,7 +2,8 @@ package baseline
 
 import "github.com/stplan/stplan/internal/trace"
 
-// driver stands for CUDA's: it hands out address space and may refuse memory.
+// driver stands for the CUDA driver: it gives addresses, and memory unless it
+// refuses.
 type driver interface {
 	// segment is cudaMalloc.
 	segment(size trace.Bytes) (addr uint64, ok bool)
@@ -10,25 +11,29 @@ type driver interface {
 	reserve(size trace.Bytes) (addr uint64, ok bool)
 	// commit maps memory into reserved address space.
 	commit(size trace.Bytes) (ok bool)
+	// refuse(true) begins a request that ran out of memory in the recording: until
+	// refuse(false) the driver has no memory.
+	refuse(bool)
 }
 
-// card is a driver for programs that run otherwise than recorded. Where it puts
-// a segment decides ties between free blocks of one size, which are common:
-// layers are alike. The n-th segment of a size lies where the recording's n-th
-// of that size lay, so that a run like the recorded one is the recorded one.
-// What the recording lacks goes below what was there, each in a chunk of its
-// own: the way CUDA lays out segments on Linux, seen in recordings.
+// card is the driver of Simulate. The address of a segment matters: it decides
+// between free blocks of the same size, which are common because layers are alike.
+// The n-th segment of a size lies where the recording's n-th of that size lay, so
+// that a run like the recorded one gives the recorded addresses. A segment that
+// the recording lacks lies below all others, at a whole chunk: recordings show
+// that CUDA lays out segments like this on Linux.
 type card struct {
 	recorded map[trace.Bytes][]uint64 // addresses yet to be used, by segment size
-	lowest   uint64                   // of all segments
-	spaces   uint64                   // of all reserved address space
-	refuse   bool
+	lowest   uint64                   // address of all segments
+	spaces   uint64                   // address of all reserved address space
+	full     bool                     // no memory at present
 }
 
 const (
-	// chunk is the unit of address space that CUDA takes from Linux.
+	// chunk is the unit, in bytes, of the address space that CUDA takes from Linux.
 	chunk = 32 * mib
-	// highest is where address space begins that nothing recorded says more of.
+	// highest is the address below which address space is given if the recording
+	// has no segment to go by. It is far above what CUDA gives.
 	highest = 1 << 63
 )
 
@@ -44,7 +49,7 @@ func newCard(d *trace.Device) *card {
 }
 
 func (c *card) segment(size trace.Bytes) (uint64, bool) {
-	if c.refuse {
+	if c.full {
 		return 0, false
 	}
 	if r := c.recorded[size]; len(r) > 0 {
@@ -62,7 +67,7 @@ func (c *card) reserve(size trace.Bytes) (uint64, bool) {
 	return c.spaces, ok
 }
 
-// below lowers an address by whole chunks, if there is room.
+// below lowers an address by size, rounded up to whole chunks, if there is room.
 func below(addr *uint64, size trace.Bytes) bool {
 	size = align(size, chunk)
 	if uint64(size) >= *addr {
@@ -72,4 +77,6 @@ func below(addr *uint64, size trace.Bytes) bool {
 	return true
 }
 
-func (c *card) commit(trace.Bytes) bool { return !c.refuse }
+func (c *card) commit(trace.Bytes) bool { return !c.full }
+
+func (c *card) refuse(on bool) { c.full = on }

@@ -31,11 +31,11 @@ func newScript(t *testing.T, c Config) *script {
 	return s
 }
 
-// alloc expects the buffer at an offset from the first segment and says what
-// must be reserved then.
+// alloc expects the buffer at an offset from the first segment, and this many bytes
+// reserved afterwards.
 func (s *script) alloc(name byte, size trace.Bytes, stream uint64, offset uint64, reserved trace.Bytes) {
 	s.t.Helper()
-	addr, ok := s.a.alloc(int32(name), request{size: size, stream: stream})
+	addr, ok := s.a.alloc(int32(name), Request{Size: size, Stream: stream})
 	if !ok {
 		s.t.Fatalf("%c: out of memory", name)
 	}
@@ -47,21 +47,21 @@ func (s *script) alloc(name byte, size trace.Bytes, stream uint64, offset uint64
 
 func (s *script) free(names string) {
 	for _, n := range names {
-		s.a.free(n)
-		s.a.complete(n)
+		s.a.Free(n)
+		s.a.Complete(n)
 	}
 }
 
 func (s *script) reserved(want trace.Bytes) {
 	s.t.Helper()
-	if got := s.a.usage().Reserved; got != want {
+	if got := s.a.Stats().Usage.Reserved; got != want {
 		s.t.Errorf("reserved %d, expected %d", got, want)
 	}
 }
 
 func (s *script) allocated(want trace.Bytes) {
 	s.t.Helper()
-	if got := s.a.usage().Allocated; got != want {
+	if got := s.a.Stats().Usage.Allocated; got != want {
 		s.t.Errorf("allocated %d, expected %d", got, want)
 	}
 }
@@ -74,8 +74,8 @@ func (s *script) last(want segmentEvent) {
 	}
 }
 
-// The examples were worked out by hand from PyTorch's source and confirmed
-// against it. Segments lie one above the other.
+// The expected offsets and sizes of these examples were derived by hand from
+// PyTorch's source and confirmed by running it. Segments lie one above the other.
 func TestRoundingAndClasses(t *testing.T) {
 	s := newScript(t, Config{})
 	s.alloc('A', 203, 0, 0, 2*mib)
@@ -113,7 +113,7 @@ func TestCoalescing(t *testing.T) {
 	s.alloc('E', 9*mib, 0, 0, 40*mib)
 	s.allocated(10*mib + 10*mib + 12*mib)
 	s.free("CDE")
-	s.a.emptyCache(nil)
+	s.a.EmptyCache(nil)
 	s.last(segmentEvent{trace.ActionSegmentFree, 0, 40 * mib, 0})
 	s.reserved(0)
 }
@@ -137,7 +137,7 @@ func TestExpandableSegments(t *testing.T) {
 	s.free("B")
 	s.alloc('D', 31*mib, 0, 0, 100*mib)
 	s.free("CD")
-	s.a.emptyCache(nil)
+	s.a.EmptyCache(nil)
 	s.last(segmentEvent{trace.ActionSegmentUnmap, 0, 100 * mib, 0})
 	s.reserved(0)
 	if p := &s.a.pools[0].large; p.free.root != nil || p.unmapped.root != nil {
@@ -174,8 +174,8 @@ func TestDivisions(t *testing.T) {
 	}
 }
 
-// crowd is an allocator with n idle segments that is at the threshold of its
-// collector: from here on every miss collects.
+// crowd makes an allocator with n idle segments that has reached the threshold of
+// the garbage collector: from now on every miss runs it.
 func crowd(t testing.TB, n int) *caching {
 	t.Helper()
 	c := Config{DeviceMemory: trace.Bytes(n) * 48 * mib, MemoryFraction: 0.5, GCThreshold: 0.5}
@@ -185,31 +185,31 @@ func crowd(t testing.TB, n int) *caching {
 	}
 	a := newCaching(r, &ladder{}, 4*n, func(segmentEvent) {})
 	for i := range int32(n) {
-		a.alloc(i, request{size: 12 * mib})
+		a.alloc(i, Request{Size: 12 * mib})
 	}
 	for i := range int32(n) {
-		a.free(i)
-		a.complete(i)
+		a.Free(i)
+		a.Complete(i)
 		// A hit makes the rest older.
-		a.alloc(int32(n)+i, request{size: 12 * mib})
-		a.free(int32(n) + i)
-		a.complete(int32(n) + i)
+		a.alloc(int32(n)+i, Request{Size: 12 * mib})
+		a.Free(int32(n) + i)
+		a.Complete(int32(n) + i)
 	}
 	return a
 }
 
-// miss asks n times for what no idle segment can serve.
+// miss makes n requests that no idle segment can serve.
 func miss(t testing.TB, a *caching, n int) {
 	t.Helper()
 	for i := range n {
-		if _, ok := a.alloc(int32(2*n+i), request{size: 14 * mib, stream: 7}); !ok {
+		if _, ok := a.alloc(int32(2*n+i), Request{Size: 14 * mib, Stream: 7}); !ok {
 			t.Fatal("out of memory")
 		}
 	}
 }
 
-// TestCrowdedCollector keeps the collector from looking at every idle segment
-// on every miss, which would take minutes here.
+// TestCrowdedCollector makes sure that the collector does not look at every idle
+// segment at every miss, which would take minutes here.
 func TestCrowdedCollector(t *testing.T) {
 	const n = 30_000
 	a := crowd(t, n)

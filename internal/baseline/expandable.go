@@ -2,19 +2,18 @@ package baseline
 
 import "github.com/stplan/stplan/internal/trace"
 
-// space is the address space of one expandable segment, which belongs to one
-// stream and one pool. Memory is mapped into it in whole pages, counted from
-// base.
+// space is the address space of one expandable segment. It belongs to one stream
+// and one pool. Memory is mapped into it in whole pages, counted from base.
 type space struct {
 	base uint64
 	page trace.Bytes
 }
 
-// preferHole chooses among free blocks of expandable segments: a block that
-// ends where unmapped space begins counts with that space, since it could grow,
-// so that an interior hole is preferred over it. One walk over the next larger
-// blocks, which ends where none is better. With expandable segments switched
-// off it skips their blocks instead.
+// preferHole chooses among the free blocks of expandable segments from b on. A
+// block before unmapped space counts with that space, since it could grow, so that
+// a hole between used blocks is preferred to it. It walks over the next larger
+// blocks until one is no better. If expandable segments are off, it skips their
+// blocks instead.
 func (a *caching) preferHole(p *pool, b *block) *block {
 	next := func(b *block) *block { return sameStream(p.free.after(b.key), b.stream) }
 	if !a.expandable {
@@ -33,7 +32,7 @@ func (a *caching) preferHole(p *pool, b *block) *block {
 	return b
 }
 
-// growable is the size up to which a free block could grow where it is.
+// growable is the size to which a free block could grow in place.
 func (b *block) growable() trace.Bytes {
 	if b.next != nil && b.next.unmapped {
 		return b.size + b.next.size
@@ -41,8 +40,8 @@ func (b *block) growable() trace.Bytes {
 	return b.size
 }
 
-// expand maps memory until a block of the given size is there, nil if it
-// cannot. What was mapped by then stays, as free memory.
+// expand maps memory until it has a block of the given size, nil if it cannot. What
+// it has mapped by then stays mapped and free.
 func (a *caching) expand(p *pool, stream uint64, size trace.Bytes) *block {
 	b := p.room(stream, size)
 	if b == nil {
@@ -51,7 +50,7 @@ func (a *caching) expand(p *pool, stream uint64, size trace.Bytes) *block {
 	if b != nil && b.unmapped {
 		b = a.mapFront(b, min(b.size, size))
 	}
-	// Address space exceeds what the card can map, so that it does not end here.
+	// The address space is larger than the card, so b.next is never nil here.
 	for b != nil && b.size < size {
 		b = a.mapFront(b.next, min(size-b.size, b.next.size))
 	}
@@ -61,8 +60,8 @@ func (a *caching) expand(p *pool, stream uint64, size trace.Bytes) *block {
 	return b
 }
 
-// room finds the lowest run of idle blocks, mapped or not, that has unmapped
-// space and is large enough, and returns its first block.
+// room finds the lowest run of idle blocks, mapped or not, that contains unmapped
+// space and is large enough. It returns the run's first block, nil if there is none.
 func (p *pool) room(stream uint64, size trace.Bytes) *block {
 	u := sameStream(p.unmapped.ceiling(key{stream: stream}), stream)
 	for ; u != nil; u = sameStream(p.unmapped.after(u.key), stream) {
@@ -81,7 +80,7 @@ func (p *pool) room(stream uint64, size trace.Bytes) *block {
 	return nil
 }
 
-// reserve takes new address space, larger than the card.
+// reserve takes new address space, larger than the card, nil if there is none left.
 func (a *caching) reserve(p *pool, stream uint64) *block {
 	page := a.page(p.small)
 	size := align(a.reservation, page)
@@ -96,12 +95,12 @@ func (a *caching) reserve(p *pool, stream uint64) *block {
 	return b
 }
 
-// mapFront maps the first size bytes of an unmapped block, rounded up to pages,
-// and returns the free block that they and their free neighbours become, nil if
-// the card is full.
+// mapFront maps the first size bytes of an unmapped block, rounded up to pages. It
+// returns the free block that they form with their free neighbours, nil if the card
+// is full.
 func (a *caching) mapFront(b *block, size trace.Bytes) *block {
 	size = align(size, b.space.page)
-	if a.now.Reserved+size > a.capacity || !a.driver.commit(size) {
+	if a.stats.Reserved+size > a.capacity || !a.driver.commit(size) {
 		return nil
 	}
 	b.pool.drop(b)
@@ -112,13 +111,13 @@ func (a *caching) mapFront(b *block, size trace.Bytes) *block {
 	b.unmapped = false
 	a.merge(b)
 	b.pool.put(b)
-	a.deal(trace.ActionSegmentMap, b, addr, size)
+	a.emit(trace.ActionSegmentMap, b, addr, size)
 	return b
 }
 
-// unmap gives the whole pages inside a free block back. What is left of the
-// block on either side stays mapped and free. Address space in which nothing is
-// mapped any more is given up.
+// unmap gives back the whole pages inside a free block. The rest of the block on
+// either side stays mapped and free. Address space without any mapped page is given
+// up.
 func (a *caching) unmap(b *block) {
 	base, page := b.space.base, uint64(b.space.page)
 	low := base + (b.addr-base+page-1)/page*page
@@ -139,7 +138,7 @@ func (a *caching) unmap(b *block) {
 	b.unmapped = true
 	a.merge(b)
 	b.pool.put(b)
-	a.deal(trace.ActionSegmentUnmap, b, low, size)
+	a.emit(trace.ActionSegmentUnmap, b, low, size)
 	if b.whole() {
 		b.pool.drop(b)
 		a.recycle(b)

@@ -37,8 +37,9 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestOtherAllocators compares what two simulations of one program reserve with
-// what two recordings of it did: each fixture stands for the others' program.
+// TestOtherAllocators simulates each kind of allocator on the recording of the other
+// kind, and compares what it reserves with what was recorded under it: both fixtures
+// are of one program.
 func TestOtherAllocators(t *testing.T) {
 	native, c := readFixture(t, "default", "")
 	expandable, e := readFixture(t, "expandable", "")
@@ -50,7 +51,7 @@ func TestOtherAllocators(t *testing.T) {
 		{"expandable from native", native, expandable, Expandable(c)},
 		{"native from expandable", expandable, native, Native(e)},
 	} {
-		r, err := Simulate(tc.from, tc.c, nil)
+		r, err := simulate(tc.from, tc.c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +64,8 @@ func TestOtherAllocators(t *testing.T) {
 	}
 }
 
-// TestPerturbedRules shows that the self-check can fail: each change of a rule
-// that the recording depends on is noticed.
+// TestPerturbedRules shows that the self-check can fail: it notices each change of a
+// rule that the recording depends on.
 func TestPerturbedRules(t *testing.T) {
 	for _, tc := range []struct {
 		name, fixture string
@@ -90,7 +91,7 @@ func TestPerturbedRules(t *testing.T) {
 			}
 			d, c := readFixture(t, f.name, f.limits)
 			tc.change(&c)
-			k, err := SelfCheck(d, c, nil)
+			k, err := selfCheck(d, c, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", tc.name, err)
 			}
@@ -104,7 +105,7 @@ func TestPerturbedRules(t *testing.T) {
 func TestMismatchText(t *testing.T) {
 	d, c := readFixture(t, "default", "")
 	c.LargeSegmentSize = 24 * mib
-	k, err := SelfCheck(d, c, nil)
+	k, err := selfCheck(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestMismatchText(t *testing.T) {
 		t.Errorf("first mismatch:\n%s\nexpected:\n%s", got, want)
 	}
 	d, c = readFixture(t, "limited", "")
-	if k, err = SelfCheck(d, c, nil); err != nil {
+	if k, err = selfCheck(d, c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(k.Hints) != 1 || k.Hints[0] != "garbage collection works against a memory fraction, which the recording does not hold" {
@@ -159,25 +160,27 @@ func readLog(t *testing.T, path string) []logged {
 	return log
 }
 
-// TestRunningTotals compares the counters after every act with what PyTorch
-// told the program at the time.
+// TestRunningTotals compares the counters after every operation with those that
+// PyTorch reported to the program at the time.
 func TestRunningTotals(t *testing.T) {
 	for _, f := range fixtures {
 		t.Run(f.name, func(t *testing.T) {
 			d, c := readFixture(t, f.name, f.limits)
 			log := readLog(t, filepath.Join("testdata", f.name+".log.json.gz"))
-			k := checker{device: d, other: newCard(d)}
-			s, err := newSimulation(d, c, &k)
+			p, err := ReadProgram(d, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.watch = k.see
+			k, err := newChecker(p, c)
+			if err != nil {
+				t.Fatal(err)
+			}
 			next := 0
 			advance := func(kind opKind) *op {
 				for {
-					o := &s.program.ops[next]
+					o := &p.ops[next]
 					next++
-					k.step(s, o)
+					k.step(o)
 					if o.kind == kind {
 						return o
 					}
@@ -186,18 +189,18 @@ func TestRunningTotals(t *testing.T) {
 			for i, l := range log {
 				switch l.act {
 				case "a":
-					b := s.program.buffers[advance(opAlloc).buffer]
-					if int64(b.size) != l.requested || int64(b.addr) != l.addr {
+					b := p.buffers[advance(opAlloc).buffer]
+					if int64(b.Size) != l.requested || int64(b.addr) != l.addr {
 						t.Fatalf("line %d: the log has %+v, the recording %+v", i, l, b)
 					}
 				case "f":
-					if b := s.program.buffers[advance(opFree).buffer]; int64(b.addr) != l.addr {
+					if b := p.buffers[advance(opFree).buffer]; int64(b.addr) != l.addr {
 						t.Fatalf("line %d: the log has %+v, the recording %+v", i, l, b)
 					}
 				case "e":
 					advance(opEmptyCache)
 				}
-				if now := s.allocator.usage(); now.Reserved != l.reserved || now.Allocated != l.allocated {
+				if now := k.allocator.Stats(); now.Reserved != l.reserved || now.Allocated != l.allocated {
 					t.Fatalf("line %d, %s: reserved %d and allocated %d, simulated %+v", i, l.act, l.reserved, l.allocated, now)
 				}
 			}
@@ -210,12 +213,12 @@ func TestRunningTotals(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	d, c := readFixture(t, "default", "")
-	free, err := Simulate(d, c, nil)
+	free, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.DeviceMemory = free.PeakReserved * 3 / 4
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("card of %d B: %+v, out of memory %+v", c.DeviceMemory, r, o)
 	}
 	c.UsableMemory, c.DeviceMemory = free.PeakReserved, 2*free.PeakReserved
-	if r, err = Simulate(d, c, nil); err != nil || r.OOM != nil || r.PeakReserved != free.PeakReserved {
+	if r, err = simulate(d, c, nil); err != nil || r.OOM != nil || r.PeakReserved != free.PeakReserved {
 		t.Errorf("with just enough memory: %+v, %v", r, err)
 	}
 }

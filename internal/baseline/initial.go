@@ -1,19 +1,26 @@
 package baseline
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// adopt starts from the segments that were there when the recording began.
-// Buffers are numbered as readProgram does. No event is told.
-func (a *caching) adopt(segments []trace.Segment) error {
+// adopt starts from the segments that were there when the recording began, if
+// they are of the kind that a makes, expandable or not.
+func (a *caching) adopt(p *Program) (bool, error) {
+	if !sameKind(p.device.Initial, a.expandable) {
+		return false, nil
+	}
+	return true, a.adoptSegments(p.device.Initial)
+}
+
+// adoptSegments numbers buffers as ReadProgram does. It emits no events.
+func (a *caching) adoptSegments(segments []trace.Segment) error {
 	buffer := int32(0)
 	ends := make(map[*pool][]*block) // the last block of each address space, by pool
-	var idle []*block                // for the sets, once they have their neighbours
+	var idle []*block                // put into sets once they have their neighbours
 	for i := range segments {
 		s := &segments[i]
 		if err := a.checkInitial(s); err != nil {
@@ -32,7 +39,7 @@ func (a *caching) adopt(segments []trace.Segment) error {
 				idle = append(idle, b)
 			}
 		}
-		a.now.Reserved += s.Size
+		a.stats.Reserve(s.Size)
 		if s.Expandable {
 			ends[p] = a.joinSpace(ends[p], first, last)
 		}
@@ -47,13 +54,13 @@ func (a *caching) adopt(segments []trace.Segment) error {
 	return nil
 }
 
-// checkInitial holds what adopt relies on: blocks tile their segment, and the
-// sum of all stays far from overflow.
+// checkInitial checks what adoptSegments relies on: blocks fill their segment
+// without gaps, and the sum of all segments stays far from overflow.
 func (a *caching) checkInitial(s *trace.Segment) error {
 	if s.Size <= 0 || s.Size > maxRequest {
 		return &trace.InputError{Where: "initial state", Problem: fmt.Sprintf("segment of %d B at 0x%x, expected 1 to %d", s.Size, s.Address, maxRequest)}
 	}
-	if a.now.Reserved > maxInitial-s.Size {
+	if a.stats.Reserved > maxInitial-s.Size {
 		return &trace.InputError{Where: "initial state", Problem: fmt.Sprintf("segments of more than %d B in all", maxInitial)}
 	}
 	rest, addr := s.Size, s.Address
@@ -83,15 +90,16 @@ func (a *caching) adoptBlock(s *trace.Segment, from *trace.Block, p *pool, buffe
 	}
 	a.hold(*buffer, b)
 	if from.State == trace.BlockPendingFree {
-		a.free(*buffer)
+		a.Free(*buffer)
 	}
 	*buffer++
 	return b
 }
 
-// joinSpace puts a mapped run into the address space of its stream that ends
-// before it, with the unmapped hole between them, or else into a new one. Where
-// a space begins is not recorded: at its first run, as far as we know.
+// joinSpace adds the mapped run from first to end to an address space of its
+// stream that ends before it, with an unmapped block for the hole between them. If
+// there is none, it begins a new space. A recording does not hold where a space
+// begins: it is taken to begin at its first run.
 func (a *caching) joinSpace(ends []*block, first, end *block) []*block {
 	page := a.page(first.pool.small)
 	for i, before := range ends {
@@ -117,7 +125,7 @@ func setSpace(b *block, s *space) {
 	}
 }
 
-// closeSpaces adds the unmapped tails.
+// closeSpaces adds the unmapped end of each address space.
 func (a *caching) closeSpaces(ends []*block) {
 	for _, end := range ends {
 		size := align(a.reservation, end.space.page)
@@ -136,27 +144,7 @@ func (a *caching) appendUnmapped(after *block, size trace.Bytes) *block {
 	return b
 }
 
-// reissue allocates the initial buffers anew, in address order: a simulated
-// allocator of another kind would not have had the recorded segments. It
-// reports the first buffer that the allocator cannot serve, -1 if it serves all.
-func reissue(a allocator, p *program) int32 {
-	order := make([]int32, p.initial)
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(p.buffers[i].addr, p.buffers[j].addr) })
-	for _, i := range order {
-		if _, ok := a.alloc(i, p.buffers[i].request); !ok {
-			return i
-		}
-		if p.buffers[i].pending {
-			a.free(i)
-		}
-	}
-	return -1
-}
-
-// sameKind says that all segments are of the kind that c would make.
+// sameKind says that all segments are expandable, or that none is.
 func sameKind(segments []trace.Segment, expandable bool) bool {
 	return !slices.ContainsFunc(segments, func(s trace.Segment) bool { return s.Expandable != expandable })
 }

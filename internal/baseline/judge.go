@@ -6,15 +6,15 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// releaseJudge decides for each burst of released segments in a recording
-// whether the program called empty_cache, which leaves no other sign, or the
-// allocator released them on its own, to serve a request that had found no
-// block. The first belongs to the program and is kept whatever the allocator;
-// the second a simulated allocator does again when it has to.
+// releaseJudge decides who caused a burst, a run of released segments in a
+// recording. Either the program called empty_cache, which leaves no other trace:
+// the call belongs to the program, and every simulated allocator gets it. Or the
+// allocator released them itself, to serve a request that had found no block: a
+// simulated allocator does that again if it has to.
 type releaseJudge struct {
 	events   []trace.Event
 	recorded *rules
-	peak     trace.Bytes // the most ever reserved: what the card can give
+	peak     trace.Bytes // the most ever reserved, which the card can give
 	reserved trace.Bytes // now
 	grown    bool        // segments were taken since the last op: a request is being served
 }
@@ -26,7 +26,7 @@ func newReleaseJudge(d *trace.Device, recorded *rules) releaseJudge {
 	}
 }
 
-// see keeps account of the entries in order.
+// see is told of every entry, in order.
 func (j *releaseJudge) see(e *trace.Event) {
 	if n := segmentDelta(e); n != 0 {
 		j.reserved += n
@@ -42,14 +42,14 @@ func (j *releaseJudge) burstEnd(i int) int {
 	return i
 }
 
-// isEmptyCache judges the burst [i, end); entry i has been seen. Where both are
-// possible it looks for something that the allocator's own release excludes.
-func (j *releaseJudge) isEmptyCache(i, end int, requestOf func(int) request) bool {
+// isEmptyCache judges the burst [i, end); entry i has been seen. If the allocator
+// may have caused it, it looks for evidence that it did not.
+func (j *releaseJudge) isEmptyCache(i, end int, requestOf func(int) Request) bool {
 	if j.grown {
 		return false
 	}
 	if j.waitsThenReleases(end) && j.selective(i, end) {
-		return false // the collector's; it was not enough
+		return false // the collector's burst, which was not enough; another follows
 	}
 	served := end
 	for served < len(j.events) && segmentDelta(&j.events[served]) > 0 {
@@ -72,7 +72,7 @@ func (j *releaseJudge) isEmptyCache(i, end int, requestOf func(int) request) boo
 		return false
 	}
 	before := j.reserved - segmentDelta(&j.events[i])
-	// Nothing was refused if the card gave more at another time.
+	// The card gave more than this at another time, so it cannot have refused.
 	return before+j.events[end].Size <= j.peak
 }
 
@@ -85,16 +85,16 @@ func (j *releaseJudge) waitsThenReleases(i int) bool {
 	return i < len(j.events) && segmentDelta(&j.events[i]) < 0
 }
 
-// couldServe says that one of the released segments could have served the
-// request. Nothing is released for a request that a free block can serve. It
-// proves nothing of a segment that became free only while the allocator waited
-// for pending frees, as it does right before it releases.
-func (j *releaseJudge) couldServe(i, end int, r request) bool {
-	size := j.recorded.divisions.Round(r.size)
+// couldServe says that one of the released segments could have served the request
+// r. The allocator releases nothing for a request that a free block can serve. A
+// segment does not count if it became free only while the allocator waited for
+// pending frees, which it does right before it releases.
+func (j *releaseJudge) couldServe(i, end int, r Request) bool {
+	size := j.recorded.divisions.Round(r.Size)
 	awaited := j.addresses(j.awaited(i), i)
 	for ; i < end; i++ {
 		e := &j.events[i]
-		if e.Stream == r.stream && j.mayServe(e, small(size)) && e.Size >= size &&
+		if e.Stream == r.Stream && j.mayServe(e, small(size)) && e.Size >= size &&
 			!j.mayBeOversize(e, size) && !anyWithin(awaited, e) {
 			return true
 		}
@@ -102,8 +102,9 @@ func (j *releaseJudge) couldServe(i, end int, r request) bool {
 	return false
 }
 
-// mayBeOversize says that the block may have been too large for the request. An
-// unmapped range was the whole pages of a block.
+// mayBeOversize says that the block of a release may have been too large for the
+// request. An unmapped range is only the whole pages of its block, which may have
+// had almost a page more on either side.
 func (j *releaseJudge) mayBeOversize(e *trace.Event, size trace.Bytes) bool {
 	block := e.Size
 	if e.Action == trace.ActionSegmentUnmap {
@@ -112,8 +113,9 @@ func (j *releaseJudge) mayBeOversize(e *trace.Event, size trace.Bytes) bool {
 	return j.recorded.oversize(block, size)
 }
 
-// awaited is where the run of completed frees begins that ends before entry i.
-// The first belongs to the free before it if that is of the same block.
+// awaited returns the first entry of the run of completed frees that ends before
+// entry i: the frees that the allocator waited for. If the entry before the run
+// requests the free of its first block, nobody waited for that one.
 func (j *releaseJudge) awaited(i int) int {
 	first := i
 	for first > 0 && j.events[first-1].Action == trace.ActionFreeCompleted {
@@ -125,7 +127,7 @@ func (j *releaseJudge) awaited(i int) int {
 	return first
 }
 
-// addresses are those of the entries [i, end), in order.
+// addresses returns the addresses of the entries [i, end), sorted.
 func (j *releaseJudge) addresses(i, end int) []uint64 {
 	var addrs []uint64
 	for ; i < end; i++ {
@@ -140,9 +142,9 @@ func anyWithin(sorted []uint64, e *trace.Event) bool {
 	return i < len(sorted) && sorted[i] < e.Addr+uint64(e.Size)
 }
 
-// selective says that the burst may be the garbage collector's, which releases
-// large native segments only, or the search for an oversize block, which
-// releases oversize ones of one stream.
+// selective says that the allocator may have released only some of its free
+// segments. The garbage collector releases large native segments only. The search
+// for an oversize block releases oversize ones of one stream only.
 func (j *releaseJudge) selective(i, end int) bool {
 	if j.recorded.gcThreshold == 0 && j.recorded.maxSplit == unlimited {
 		return false
@@ -160,14 +162,15 @@ func (j *releaseJudge) selective(i, end int) bool {
 	return true
 }
 
-// mayServe says that a release may have come from the small or the large half of
-// a pool. Many pages of a small one can look like a large one's.
+// mayServe says that a release may have come from the half of a pool, small or
+// large, that serves the request. Many pages of an expandable small pool look like
+// a large one's.
 func (j *releaseJudge) mayServe(e *trace.Event, small bool) bool {
 	return j.isSmall(e) == small || small && e.Action == trace.ActionSegmentUnmap
 }
 
-// isSmall says that a release came from a small pool. The pages of an expandable
-// large pool are larger.
+// isSmall says that a release came from a small pool, judged by its size: segments
+// and pages of a large pool are larger.
 func (j *releaseJudge) isSmall(e *trace.Event) bool {
 	if e.Action == trace.ActionSegmentFree {
 		return e.Size == smallSegment
@@ -175,7 +178,7 @@ func (j *releaseJudge) isSmall(e *trace.Event) bool {
 	return e.Size%j.recorded.largeSegment != 0
 }
 
-// segmentDelta is by how much an entry changes what is reserved.
+// segmentDelta is the number of bytes by which an entry changes what is reserved.
 func segmentDelta(e *trace.Event) trace.Bytes {
 	switch e.Action {
 	case trace.ActionSegmentAlloc, trace.ActionSegmentMap:

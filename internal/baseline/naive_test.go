@@ -8,9 +8,9 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// naive is the same allocator written again from its specification: regions
-// hold slices of pieces, every search is a linear scan, nothing is kept in
-// order. It shares only Config, Usage and the driver with the real one.
+// naive is PyTorch's caching allocator written again from its specification, as a
+// reference. Regions are slices of pieces, every search is a linear scan, and nothing
+// is kept in order. It shares only Config, Usage and the driver with caching.
 type naive struct {
 	c        Config
 	driver   driver
@@ -21,7 +21,7 @@ type naive struct {
 	waiting  []int32
 	pools    []trace.PoolID // private ones, by first use
 	unused   []trace.PoolID
-	// completed is told of the frees that emptyCache waits for.
+	// completed is called for each free that emptyCache waits for.
 	completed func(buffer int32)
 }
 
@@ -144,11 +144,11 @@ func (n *naive) roundNaive(r trace.Bytes) trace.Bytes {
 	return (r + 511) / 512 * 512
 }
 
-func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
-	s := n.roundNaive(q.size)
-	h := naiveHalf{q.pool, s <= 1<<20}
-	if q.pool != (trace.PoolID{}) && !slices.Contains(n.pools, q.pool) {
-		n.pools = append(n.pools, q.pool)
+func (n *naive) alloc(buffer int32, q Request) (uint64, bool) {
+	s := n.roundNaive(q.Size)
+	h := naiveHalf{q.Pool, s <= 1<<20}
+	if q.Pool != (trace.PoolID{}) && !slices.Contains(n.pools, q.Pool) {
+		n.pools = append(n.pools, q.Pool)
 	}
 	seg := n.large()
 	if h.small {
@@ -161,7 +161,7 @@ func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
 	if collecting {
 		n.searches[h]++
 	}
-	at, ok := n.find(h, q.stream, s)
+	at, ok := n.find(h, q.Stream, s)
 	if !ok && collecting {
 		n.collect(limit)
 	}
@@ -170,15 +170,15 @@ func (n *naive) alloc(buffer int32, q request) (uint64, bool) {
 			return
 		}
 		if n.c.Expandable {
-			at, ok = n.expand(h, q.stream, s)
+			at, ok = n.expand(h, q.Stream, s)
 		} else {
-			at, ok = n.take(h, q.stream, seg)
+			at, ok = n.take(h, q.Stream, seg)
 		}
 	}
 	if !ok {
 		grow()
 	}
-	if !ok && n.releaseSome(h, q.stream, s) {
+	if !ok && n.releaseSome(h, q.Stream, s) {
 		grow()
 	}
 	if !ok {
@@ -278,7 +278,7 @@ func (n *naive) expand(h naiveHalf, stream uint64, s trace.Bytes) (place, bool) 
 	}
 	r := start.region
 	for {
-		// The idle run from start: map its unmapped parts until a free piece at
+		// Map unmapped parts of the idle run from start until the free piece at
 		// start is large enough.
 		i := r.indexOf(start.addr)
 		p := r.pieces[i]
@@ -357,8 +357,8 @@ func (n *naive) mapPages(r *naiveRegion, hole int, need trace.Bytes) bool {
 	return true
 }
 
-// join merges piece i with its neighbours of the same idle state, and gives the
-// result the age of now.
+// join merges piece i with its neighbours of the same idle state. The result counts
+// as free since now.
 func (n *naive) join(r *naiveRegion, i int) {
 	for i+1 < len(r.pieces) && r.pieces[i+1].state == r.pieces[i].state {
 		r.pieces[i].size += r.pieces[i+1].size

@@ -7,9 +7,9 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// privatePools says which allocations came from the private pool of a CUDA
-// graph or a MemPool. Before torch 2.12 only the final segments tell; segments
-// given back before the end count as the default pool's.
+// privatePools says which allocations came from the private pool of a CUDA graph or
+// of a MemPool. Before torch 2.12 only the final segments say so, and segments given
+// back before the end count as the default pool's.
 type privatePools struct {
 	ranges []privateRange // by address, disjoint
 }
@@ -17,7 +17,7 @@ type privatePools struct {
 type privateRange struct {
 	low, high uint64
 	pool      trace.PoolID
-	// since is the first entry at which the memory there is this segment's.
+	// since is the first entry at which the range belongs to this segment.
 	since int
 }
 
@@ -42,14 +42,14 @@ func findPrivatePools(d *trace.Device) privatePools {
 	return p
 }
 
-// released notes that what lay in [low, high) is gone at entry i.
+// released notes that entry i released the segment in [low, high).
 func (p *privatePools) released(low, high uint64, i int) {
 	for k := p.firstAbove(low); k < len(p.ranges) && p.ranges[k].low < high; k++ {
 		p.ranges[k].since = i + 1
 	}
 }
 
-// firstAbove is the first range that ends above addr.
+// firstAbove is the index of the first range that ends above addr.
 func (p *privatePools) firstAbove(addr uint64) int {
 	k, _ := slices.BinarySearchFunc(p.ranges, addr, func(r privateRange, addr uint64) int {
 		if r.high <= addr {
@@ -60,7 +60,7 @@ func (p *privatePools) firstAbove(addr uint64) int {
 	return k
 }
 
-// of is the pool of entry i of the recording.
+// of returns the pool of entry i of the recording.
 func (p *privatePools) of(d *trace.Device, i int) trace.PoolID {
 	e := &d.Events[i]
 	if e.Pool >= 0 && int(e.Pool) < len(d.Pools) {
@@ -76,15 +76,15 @@ func (p *privatePools) of(d *trace.Device, i int) trace.PoolID {
 	return trace.PoolID{}
 }
 
-// usesPrivatePools says that any are known of.
+// usesPrivatePools says that the recording names private pools.
 func usesPrivatePools(d *trace.Device) bool {
 	other := func(id trace.PoolID) bool { return id != trace.PoolID{} }
 	return slices.ContainsFunc(d.Pools, other) ||
 		slices.ContainsFunc(d.Final, func(s trace.Segment) bool { return other(s.Pool) })
 }
 
-// customPools are the private pools whose segments were not expandable although
-// the setting was: MemPools that brought their own allocator.
+// customPools returns the private pools whose segments were not expandable although
+// the setting was on: MemPools with an allocator of their own.
 func customPools(d *trace.Device, recorded *rules) map[trace.PoolID]bool {
 	custom := make(map[trace.PoolID]bool)
 	for i := range d.Final {

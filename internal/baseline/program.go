@@ -8,20 +8,23 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// program is what a recording's process asked of its allocator, without what
-// the allocator did about it.
-type program struct {
-	// buffers: first those that were live when the recording began, then one
-	// for each allocation, then those of refused ones as they come.
+// Program is what a recorded process asked of its allocator, without what the
+// allocator did about it.
+type Program struct {
+	// buffers are first those that were live when the recording began, initial of
+	// them, then one for each allocation, served or refused, in order.
 	buffers []buffer
 	initial int
 	ops     []op
-	// unused holds, for each opEmptyCache, the private pools that it emptied.
+	device  *trace.Device // the recording
+	// custom are the private pools whose segments are never expandable.
+	custom map[trace.PoolID]bool
+	// unused are the private pools that each opEmptyCache emptied.
 	unused [][]trace.PoolID
 }
 
 type buffer struct {
-	request
+	Request
 	addr uint64 // as recorded
 	// pending says that the buffer's free was pending when recording began.
 	pending bool
@@ -34,39 +37,44 @@ const (
 	opFree
 	opComplete
 	opEmptyCache
-	// opRefused is an allocation that failed in the recording, which the
-	// program survived.
+	// opRefused is an allocation that ran out of memory in the recording, after
+	// which the program went on.
 	opRefused
 )
 
-// op is one act of the program. The segment events since the op before it, up
-// to its own entry, are the allocator's answer to it.
+// op is one operation of the program. The segment events between the entry of the
+// op before it and its own are what the recorded allocator did to serve it.
 type op struct {
 	kind   opKind
 	buffer int32      // of opEmptyCache: the index in unused
-	at     trace.Time // of opEmptyCache: the last entry of the burst that betrays it
+	at     trace.Time // of opEmptyCache: the last entry of the burst that it caused
 }
 
 // reader takes a recording apart.
 type reader struct {
 	device  *trace.Device
-	program *program
+	program *Program
 	live    map[uint64]int32 // by recorded address, until completed
 	freed   []bool           // by buffer
 	private privatePools
 	judge   releaseJudge
 	// completes says that the recording has free_completed entries.
 	completes bool
-	// serving says that the entries are in the middle of a request that made
-	// the allocator release something. Frees that it waited for meanwhile come
-	// after the request: it had to fail without them.
+	// serving says that the entries are in the middle of a request that made the
+	// allocator release something. The completions of frees that it waited for
+	// meanwhile are deferred until after the request, which failed without them.
 	serving  bool
 	deferred []op
 }
 
-// readProgram fails where a recording contradicts itself. recorded are the
-// rules the recording ran under.
-func readProgram(d *trace.Device, recorded *rules) (*program, error) {
+// ReadProgram separates the program from a recording. recorded is what the
+// recording ran under, from RecordedConfig; limits of the card do not matter. A
+// recording that contradicts itself is a *trace.InputError.
+func ReadProgram(d *trace.Device, recorded Config) (*Program, error) {
+	rules, err := recorded.recordedRules()
+	if err != nil {
+		return nil, err
+	}
 	allocs := 0
 	for i := range d.Events {
 		if d.Events[i].Action == trace.ActionAlloc {
@@ -75,8 +83,11 @@ func readProgram(d *trace.Device, recorded *rules) (*program, error) {
 	}
 	r := reader{
 		device: d, live: make(map[uint64]int32), private: findPrivatePools(d),
-		judge: newReleaseJudge(d, recorded), completes: completes(d),
-		program: &program{buffers: make([]buffer, 0, allocs), ops: make([]op, 0, 3*allocs)},
+		judge: newReleaseJudge(d, &rules), completes: completes(d),
+		program: &Program{
+			device: d, custom: customPools(d, &rules),
+			buffers: make([]buffer, 0, allocs), ops: make([]op, 0, 3*allocs),
+		},
 	}
 	if err := r.readInitial(); err != nil {
 		return nil, err
@@ -101,7 +112,7 @@ func (r *reader) readInitial() error {
 			if b.State == trace.BlockInactive {
 				continue
 			}
-			n, err := r.begin(b.Address, request{b.Requested, s.Stream, s.Pool}, "initial state")
+			n, err := r.begin(b.Address, Request{b.Requested, s.Stream, s.Pool}, "initial state")
 			if err != nil {
 				return err
 			}
@@ -115,8 +126,8 @@ func (r *reader) readInitial() error {
 	return nil
 }
 
-// pend takes note of an initial buffer whose free was pending. Where nothing
-// tells of its completion, it completes before the first entry.
+// pend notes that the free of an initial buffer was pending. If the recording has
+// no completions, it completes before the first entry.
 func (r *reader) pend(n int32) {
 	r.freed[n] = true
 	if !r.completes {
@@ -125,7 +136,8 @@ func (r *reader) pend(n int32) {
 	}
 }
 
-// read takes in entry i and returns the next one to read.
+// read reads entry i, or the burst that begins there, and returns the next entry to
+// read.
 func (r *reader) read(i int) (next int, err error) {
 	e := &r.device.Events[i]
 	r.judge.see(e)
@@ -137,7 +149,7 @@ func (r *reader) read(i int) (next int, err error) {
 		}
 		r.add(opAlloc, n, i)
 	case trace.ActionOOM:
-		n, err := r.number(buffer{request: r.request(i)}, entry(i))
+		n, err := r.number(buffer{Request: r.request(i)}, entry(i))
 		if err != nil {
 			return 0, err
 		}
@@ -172,8 +184,9 @@ func (r *reader) add(k opKind, buffer int32, at int) {
 	r.judge.grown, r.serving = false, false
 }
 
-// beginServing notes that the releases [i, end) serve a request. Before it gives
-// back everything, and only then, the allocator waits for pending frees.
+// beginServing notes that the allocator released [i, end) to serve a request. Before
+// it releases everything, and only then, it waits for pending frees: the ops of
+// those are deferred.
 func (r *reader) beginServing(i, end int) {
 	if r.serving {
 		return
@@ -192,11 +205,11 @@ func (r *reader) beginServing(i, end int) {
 }
 
 // begin makes a buffer live.
-func (r *reader) begin(addr uint64, q request, where string) (int32, error) {
+func (r *reader) begin(addr uint64, q Request, where string) (int32, error) {
 	if _, ok := r.live[addr]; ok {
 		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation at 0x%x, which is still in use", addr)}
 	}
-	n, err := r.number(buffer{request: q, addr: addr}, where)
+	n, err := r.number(buffer{Request: q, addr: addr}, where)
 	if err == nil {
 		r.live[addr] = n
 	}
@@ -205,8 +218,8 @@ func (r *reader) begin(addr uint64, q request, where string) (int32, error) {
 
 // number gives a buffer its number.
 func (r *reader) number(b buffer, where string) (int32, error) {
-	if b.size < 0 || b.size > maxRequest {
-		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation of %d B, expected 0 to %d", b.size, maxRequest)}
+	if b.Size < 0 || b.Size > maxRequest {
+		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("allocation of %d B, expected 0 to %d", b.Size, maxRequest)}
 	}
 	if len(r.program.buffers) == math.MaxInt32 {
 		return 0, &trace.InputError{Where: where, Problem: fmt.Sprintf("more than %d allocations", math.MaxInt32)}
@@ -216,8 +229,8 @@ func (r *reader) number(b buffer, where string) (int32, error) {
 	return int32(len(r.program.buffers) - 1), nil
 }
 
-// free reads one end of a buffer. A recording made without one of the two kinds
-// of entry has the other stand for both.
+// free reads the end of a buffer. If the recording lacks one of the two kinds of
+// entry, the other stands for both.
 func (r *reader) free(i int) error {
 	e := &r.device.Events[i]
 	n, ok := r.live[e.Addr]
@@ -236,8 +249,8 @@ func (r *reader) free(i int) error {
 	return nil
 }
 
-// emptied lists the private pools that gave memory back in [i, end), as far as
-// the recording says.
+// emptied lists the private pools that gave back memory in [i, end), as far as the
+// recording names them.
 func (r *reader) emptied(i, end int) []trace.PoolID {
 	var pools []trace.PoolID
 	for ; i < end; i++ {
@@ -248,10 +261,10 @@ func (r *reader) emptied(i, end int) []trace.PoolID {
 	return pools
 }
 
-// request is what the alloc or oom entry i asks for.
-func (r *reader) request(i int) request {
+// request returns what the alloc or oom entry i asks for.
+func (r *reader) request(i int) Request {
 	e := &r.device.Events[i]
-	return request{e.Size, e.Stream, r.private.of(r.device, i)}
+	return Request{e.Size, e.Stream, r.private.of(r.device, i)}
 }
 
 func entry(i int) string { return fmt.Sprintf("entry %d", i) }

@@ -8,7 +8,7 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// e is an entry of a recording by hand.
+// e makes an entry of a recording.
 func e(a trace.Action, addr uint64, size trace.Bytes, stream uint64) trace.Event {
 	return trace.Event{Action: a, Addr: addr, Size: size, Stream: stream, Pool: -1}
 }
@@ -22,7 +22,7 @@ const (
 )
 
 // TestWhoReleased has one burst of releases in each recording, and says whether
-// the program is taken to have called empty_cache.
+// ReadProgram must conclude that the program called empty_cache.
 func TestWhoReleased(t *testing.T) {
 	// A 40 MiB segment, free; then a 20 MiB one of another stream.
 	begin := []trace.Event{
@@ -56,12 +56,8 @@ func TestWhoReleased(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded, err := c.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
 		d := &trace.Device{Events: slices.Concat(begin, []trace.Event{release}, tc.after)}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, c)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
@@ -72,21 +68,17 @@ func TestWhoReleased(t *testing.T) {
 	}
 }
 
-// TestAwaitedFrees has an allocator that waits for a free before it gives
-// everything back: the request came first, and failed without that memory.
+// TestAwaitedFrees has an allocator that waits for a free before it gives back
+// everything. The request came before the completion and failed without that memory.
 func TestAwaitedFrees(t *testing.T) {
 	d := &trace.Device{Events: []trace.Event{
 		e(segAlloc, 1<<30, 40*mib, 0), e(alloc, 1<<30, 40*mib, 0), e(freed, 1<<30, 40*mib, 0),
 		e(completed, 1<<30, 40*mib, 0), e(segFree, 1<<30, 40*mib, 0), e(segAlloc, 2<<30, 40*mib, 0), e(alloc, 2<<30, 40*mib, 0),
 	}}
-	// The free and its completion are neighbours: nothing was waited for, and
-	// the block could have served.
+	// The free and its completion are neighbours: the allocator did not wait, and the
+	// block could have served the request.
 	kinds := func() (k []opKind) {
-		recorded, err := Config{}.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +91,7 @@ func TestAwaitedFrees(t *testing.T) {
 		t.Errorf("ops %v, expected %v", got, want)
 	}
 	checkExact(t, d, Config{})
-	// Something happened in between: the completion was waited for.
+	// Something happened in between: the allocator waited for the completion.
 	d.Events = slices.Insert(d.Events, 3, e(segAlloc, 3<<30, 20*mib, 7), e(alloc, 3<<30, 20*mib, 7))
 	if got, want := kinds(), []opKind{opAlloc, opFree, opAlloc, opAlloc, opComplete}; !slices.Equal(got, want) {
 		t.Errorf("ops %v, expected %v", got, want)
@@ -126,15 +118,11 @@ func TestFreesWhileServing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded, err := c.recordedRules()
-		if err != nil {
-			t.Fatal(err)
-		}
 		d := &trace.Device{Events: slices.Concat([]trace.Event{
 			e(segAlloc, 1<<30, 40*mib, 0), e(alloc, 1<<30, 40*mib, 0), e(freed, 1<<30, 40*mib, 0), e(completed, 1<<30, 40*mib, 0),
 			e(segAlloc, 2<<30, 2*mib, 0), e(alloc, 2<<30, 1024, 0), e(freed, 2<<30, 1024, 0), e(alloc, 2<<30+1024, 1024, 0),
 		}, tc.answer, []trace.Event{e(alloc, 3<<30, 60*mib, 0)})}
-		p, err := readProgram(d, &recorded)
+		p, err := ReadProgram(d, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +155,7 @@ func TestCard(t *testing.T) {
 			t.Errorf("half the address space: %t, expected %t", ok, want)
 		}
 	}
-	c.refuse = true
+	c.refuse(true)
 	if _, ok := c.segment(2 * mib); ok || c.commit(2*mib) {
 		t.Error("a full card has memory")
 	}
@@ -181,7 +169,7 @@ func TestSurvivedRefusal(t *testing.T) {
 		e(segAlloc, 2<<30, 20*mib, 0), e(alloc, 2<<30, 2*mib, 0),
 	}}
 	checkExact(t, d, Config{})
-	r, err := Simulate(d, Config{}, nil)
+	r, err := simulate(d, Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +182,11 @@ func TestSurvivedRefusal(t *testing.T) {
 	}
 }
 
-// TestOneKindOfFree reads recordings that were made without one of the two.
+// TestOneKindOfFree reads recordings without one of the two kinds of free entries.
 func TestOneKindOfFree(t *testing.T) {
 	for _, missing := range []trace.Action{freed, completed} {
 		d, c := readFixture(t, "default", "")
-		// Without the fixture's late frees either end says all.
+		// Apart from the fixture's delayed frees, either kind says everything.
 		one := *d
 		one.Events = nil
 		for i := range d.Events {
@@ -206,11 +194,11 @@ func TestOneKindOfFree(t *testing.T) {
 				one.Events = append(one.Events, d.Events[i])
 			}
 		}
-		r, err := Simulate(&one, c, nil)
+		r, err := simulate(&one, c, nil)
 		if err != nil {
 			t.Fatalf("without %s: %v", missing, err)
 		}
-		all, err := Simulate(d, c, nil)
+		all, err := simulate(d, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,8 +237,8 @@ func TestContradictions(t *testing.T) {
 			"initial state: segment of 1152921504606846976 B at 0x1000, expected 1 to 281474976710656"},
 	} {
 		for name, run := range map[string]func() error{
-			"Simulate":  func() error { _, err := Simulate(&tc.device, Config{}, nil); return err },
-			"SelfCheck": func() error { _, err := SelfCheck(&tc.device, Config{}, nil); return err },
+			"Simulate":  func() error { _, err := simulate(&tc.device, Config{}, nil); return err },
+			"SelfCheck": func() error { _, err := selfCheck(&tc.device, Config{}, nil); return err },
 		} {
 			var input *trace.InputError
 			if err := run(); !errors.As(err, &input) || err.Error() != tc.want {
@@ -260,8 +248,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// TestPrivatePools attributes allocations to the pool of a CUDA graph, by the
-// entries where they say it, and else by the final segments.
+// TestPrivatePools attributes allocations to the pool of a CUDA graph: by the entries
+// if they name it, otherwise by the final segments.
 func TestPrivatePools(t *testing.T) {
 	graph := trace.PoolID{1, 0}
 	d := &trace.Device{
@@ -282,7 +270,7 @@ func TestPrivatePools(t *testing.T) {
 	}
 	checkExact(t, d, Config{})
 
-	// With the pools in the entries, and an owner that has let go.
+	// Now the entries name the pools, and the graph's owner has let go of its pool.
 	d.Final, d.Pools = nil, []trace.PoolID{{}, graph}
 	d.Events = d.Events[:9]
 	for i := range d.Events {
@@ -297,7 +285,7 @@ func TestPrivatePools(t *testing.T) {
 	checkExact(t, d, Config{})
 }
 
-// TestReusedAddress has a private pool where the default one was before.
+// TestReusedAddress has a private pool at an address that was the default pool's.
 func TestReusedAddress(t *testing.T) {
 	d := &trace.Device{
 		Events: []trace.Event{
@@ -321,8 +309,8 @@ func TestReusedAddress(t *testing.T) {
 	}
 }
 
-// TestPendingWithoutCompletions begins with a pending free, of which nothing
-// could tell when it completed: its memory is free from the start.
+// TestPendingWithoutCompletions begins with a pending free in a recording without
+// completions: its memory is free from the start.
 func TestPendingWithoutCompletions(t *testing.T) {
 	d := &trace.Device{
 		Initial: []trace.Segment{{Address: 1 << 30, Size: 2 * mib, Small: true, Blocks: []trace.Block{

@@ -41,7 +41,7 @@ func randomConfig(r *rand.Rand) Config {
 	return c
 }
 
-// player issues a random program to an allocator and keeps what is live.
+// player makes up a random program and keeps track of its live buffers.
 type player struct {
 	rand    *rand.Rand
 	next    int32
@@ -51,17 +51,17 @@ type player struct {
 
 const playedBuffers = 4000
 
-func randomRequest(r *rand.Rand) request {
+func randomRequest(r *rand.Rand) Request {
 	sizes := []trace.Bytes{1 << 10, 64 << 10, mib, 3 * mib, 12 * mib, 40 * mib}
-	q := request{
-		size:   1 + trace.Bytes(r.Int64N(int64(sizes[r.IntN(len(sizes))]))),
-		stream: uint64(r.IntN(3)) * 7,
+	q := Request{
+		Size:   1 + trace.Bytes(r.Int64N(int64(sizes[r.IntN(len(sizes))]))),
+		Stream: uint64(r.IntN(3)) * 7,
 	}
 	if r.IntN(10) == 0 {
-		q.pool = trace.PoolID{1 + r.Int64N(2), 0}
+		q.Pool = trace.PoolID{1 + r.Int64N(2), 0}
 	}
 	if r.IntN(4) == 0 {
-		q.size = sizes[r.IntN(len(sizes))] // exact sizes tie
+		q.Size = sizes[r.IntN(len(sizes))] // exact sizes tie
 	}
 	return q
 }
@@ -73,8 +73,8 @@ func (p *player) takeFrom(list *[]int32) int32 {
 	return b
 }
 
-// play does one random act on both allocators and describes it.
-func (p *player) play(t *testing.T, a, b allocator) string {
+// play does one random operation on both allocators and describes it.
+func (p *player) play(t *testing.T, a *caching, b *naive) string {
 	switch k := p.rand.IntN(100); {
 	case k < 55 || len(p.live) == 0:
 		q := randomRequest(p.rand)
@@ -91,10 +91,10 @@ func (p *player) play(t *testing.T, a, b allocator) string {
 		return fmt.Sprintf("alloc %d %+v", n, q)
 	case k < 90:
 		n := p.takeFrom(&p.live)
-		a.free(n)
+		a.Free(n)
 		b.free(n)
 		if p.rand.IntN(4) > 0 {
-			a.complete(n)
+			a.Complete(n)
 			b.complete(n)
 		} else {
 			p.waiting = append(p.waiting, n)
@@ -102,7 +102,7 @@ func (p *player) play(t *testing.T, a, b allocator) string {
 		return fmt.Sprintf("free %d", n)
 	case k < 98 && len(p.waiting) > 0:
 		n := p.takeFrom(&p.waiting)
-		a.complete(n)
+		a.Complete(n)
 		b.complete(n)
 		return fmt.Sprintf("complete %d", n)
 	case k == 99:
@@ -110,18 +110,18 @@ func (p *player) play(t *testing.T, a, b allocator) string {
 		if p.rand.IntN(4) == 0 {
 			unused = []trace.PoolID{{1, 0}}
 		}
-		a.emptyCache(unused)
+		a.EmptyCache(unused)
 		b.emptyCache(unused)
 		return "empty cache"
 	}
 	return ""
 }
 
-// TestAgainstReference plays random programs under random settings to the
-// allocator and to the naive one, and expects the same addresses, dealings with
-// the driver and counters after every act, and a sound state. Expandable
-// segments are switched on and off on the way where that is defined: a segment
-// that was split under one setting must not be oversize under the other.
+// TestAgainstReference runs random programs under random settings on caching and on
+// naive. It expects the same addresses, segment events and counters after every
+// operation, and a sound state. Expandable segments are switched on and off on the way
+// unless there is a maximal split size: a segment that was split under one setting
+// could be oversize under the other.
 func TestAgainstReference(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -140,8 +140,8 @@ func TestAgainstReference(t *testing.T) {
 				b.c.Expandable = a.expandable
 			}
 			act := p.play(t, a, b)
-			if a.usage() != b.usage() || !slices.Equal(got, want) {
-				t.Fatalf("seed %d, act %d, %s, under %+v:\n%+v %v\nreference:\n%+v %v", seed, i, act, c, a.usage(), got, b.usage(), want)
+			if a.Stats().Usage != b.usage() || !slices.Equal(got, want) {
+				t.Fatalf("seed %d, act %d, %s, under %+v:\n%+v %v\nreference:\n%+v %v", seed, i, act, c, a.Stats().Usage, got, b.usage(), want)
 			}
 			got, want = got[:0], want[:0]
 			if i%16 == 0 {
@@ -153,7 +153,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// sound checks everything that must hold between acts.
+// sound checks everything that must hold between operations.
 func sound(a *caching) error {
 	inSet := make(map[*block]bool)
 	var heads []*block
@@ -189,10 +189,10 @@ func sound(a *caching) error {
 		}
 	}
 	slices.SortFunc(heads, func(x, y *block) int { return cmp.Compare(x.addr, y.addr) })
-	return soundSegments(slices.Compact(heads), inSet, a.usage())
+	return soundSegments(slices.Compact(heads), inSet, a.Stats().Usage)
 }
 
-// soundCache compares what the collector goes by with the free blocks.
+// soundCache compares the garbage collector's figures with the free blocks.
 func soundCache(p *pool) error {
 	var want, got cache
 	native := make(map[*block]bool)

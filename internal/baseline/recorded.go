@@ -6,21 +6,20 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Recorded is what a recording says of its own memory, in bytes. Allocated and
-// active count each buffer's requested size rounded up to 512 B: allocated
-// until the program frees it, active until the free completes. Where the
-// recording has only one of the two kinds of entry, that one ends both.
+// Recorded are the peaks of a recording's own memory, in bytes. Allocated and active
+// count each buffer's requested size rounded up to 512 B: allocated until the
+// program frees it, active until the free completes. If the recording has only one
+// of the two kinds of entry, that one ends both.
 //
-// What was there when the recording began counts as well. It lived before the
-// first entry: a block whose free was already pending is allocated until the
-// second, and active until its free completes.
+// Buffers that were there when the recording began count as well. They lived before
+// the first entry: one whose free was already pending is allocated until the second
+// entry, and active until its free completes.
 type Recorded struct {
 	PeakReserved, PeakAllocated, PeakActive trace.Bytes
 }
 
-// FromRecording accounts for a recording without simulating anything. The
-// figures mean nothing where a recording contradicts itself, which Simulate and
-// SelfCheck refuse.
+// FromRecording finds the peaks of a recording without simulating anything. If the
+// recording contradicts itself, which ReadProgram refuses, they mean nothing.
 func FromRecording(d *trace.Device) Recorded {
 	a := account{
 		live:      make(map[uint64]counted),
@@ -40,8 +39,8 @@ func FromRecording(d *trace.Device) Recorded {
 	return Recorded{a.reserved.most, a.allocated.most, a.active.most}
 }
 
-// completes says that the recording has entries of completed frees. Without
-// any, the kind was not recorded, and a free stands for its completion.
+// completes says that the recording has entries of completed frees. If it has none,
+// they were not recorded, and each free stands for its completion too.
 func completes(d *trace.Device) bool {
 	return slices.ContainsFunc(d.Events, func(e trace.Event) bool { return e.Action == trace.ActionFreeCompleted })
 }
@@ -54,7 +53,7 @@ func initiallyReserved(d *trace.Device) trace.Bytes {
 	return sum
 }
 
-// peak is a running sum and the most it has been.
+// peak is a running sum and its largest value so far.
 type peak struct {
 	now, most trace.Bytes
 }
@@ -66,8 +65,8 @@ func (p *peak) add(n trace.Bytes) {
 	p.most = max(p.most, p.now)
 }
 
-// counted is a buffer as the account has it: size in both sums, or in active
-// alone once it is freed.
+// counted is a live buffer. Its size counts as allocated and active, and once it is
+// freed as active only.
 type counted struct {
 	size  trace.Bytes
 	freed bool
@@ -76,7 +75,7 @@ type counted struct {
 type account struct {
 	live                        map[uint64]counted
 	completes                   bool
-	pending                     trace.Bytes // of blocks whose free was pending at the start
+	pending                     trace.Bytes // in blocks whose free was pending at the start
 	reserved, allocated, active peak
 }
 
@@ -98,8 +97,8 @@ func (a *account) start(s *trace.Segment) {
 	}
 }
 
-// begun lets go of the blocks whose free was pending at the start, once the
-// first entry is past.
+// begun frees the blocks whose free was pending at the start. It is called after the
+// first entry.
 func (a *account) begun() {
 	a.allocated.add(-a.pending)
 	if !a.completes {
@@ -140,5 +139,5 @@ func (a *account) complete(addr uint64) {
 	delete(a.live, addr)
 }
 
-// aligned is a requested size in whole 512 B units, at least one.
+// aligned rounds a requested size up to 512 B, at least 512 B.
 func aligned(requested trace.Bytes) trace.Bytes { return align(max(requested, 1), minBlock) }

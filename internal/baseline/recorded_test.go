@@ -7,16 +7,16 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// ranged is a buffer of a recording with both its ends, half-open.
+// ranged is a buffer of a recording with its two half-open live ranges.
 type ranged struct {
 	size                     trace.Bytes
 	start, requested, active int
 }
 
-// rangesOf finds every buffer by its definition: each alloc, and each block of
-// the initial state, is followed to the next alloc at its address. The rules
-// are those of the project's account: an end that no entry gives is the other
-// one, or the number of entries; where some frees completed, so will all.
+// rangesOf finds every buffer by its definition: it follows each alloc, and each block
+// of the initial state, to the next alloc at its address. An end without an entry is
+// the other end, or the number of entries if there is none. If the recording has
+// completed frees at all, a free without one is still pending at the end.
 func rangesOf(d *trace.Device) []ranged {
 	some := false
 	for _, e := range d.Events {
@@ -95,8 +95,8 @@ func accountOf(d *trace.Device) (r Recorded) {
 	return r
 }
 
-// randomAccount is a recording with few addresses, so that they are used again
-// and again, an initial state, and entries of kinds that may not be recorded.
+// randomAccount makes a recording with an initial state and few addresses, so that
+// they are used again and again. It may leave out entries of one kind.
 func randomAccount(r *rand.Rand) *trace.Device {
 	const addresses = 6
 	d := &trace.Device{}
@@ -114,7 +114,7 @@ func randomAccount(r *rand.Rand) *trace.Device {
 		}
 		d.Initial = append(d.Initial, trace.Segment{Address: b.Address, Size: b.Size, Blocks: []trace.Block{b}})
 	}
-	// An address that is used again needs at least one of the two.
+	// At least one kind of free entry is needed to use an address again.
 	kinds := r.IntN(3)
 	requests, completions := kinds != 0, kinds != 1
 	add := func(recorded bool, a trace.Action, i int) {
@@ -139,7 +139,7 @@ func randomAccount(r *rand.Rand) *trace.Device {
 	return d
 }
 
-// TestAccount compares the running account with one made from definitions.
+// TestAccount compares the peaks of FromRecording with those found by definition.
 func TestAccount(t *testing.T) {
 	pending, without := 0, 0
 	for seed := range uint64(4000) {
@@ -160,7 +160,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestAccountExamples has the cases where two rules of account could differ.
+// TestAccountExamples has the cases in which the rules are easy to get wrong.
 func TestAccountExamples(t *testing.T) {
 	block := func(state trace.BlockState) []trace.Segment {
 		return []trace.Segment{{Address: 1 << 30, Size: 2 * mib, Blocks: []trace.Block{{Address: 1 << 30, Size: 2 * mib, Requested: mib, State: state}}}}

@@ -9,8 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// recorder makes a recording of a random program that runs on the naive
-// allocator, and keeps account of it.
+// recorder makes a recording of a random program that runs on naive, and counts its
+// peaks.
 type recorder struct {
 	rand   *rand.Rand
 	a      *naive
@@ -28,7 +28,7 @@ type recorder struct {
 }
 
 type placed struct {
-	request
+	Request
 	addr uint64
 }
 
@@ -60,20 +60,20 @@ func raise(sum *trace.Bytes, by trace.Bytes, most *trace.Bytes) {
 	*most = max(*most, *sum)
 }
 
-func (r *recorder) alloc(q request) {
-	q.pool = trace.PoolID{}
+func (r *recorder) alloc(q Request) {
+	q.Pool = trace.PoolID{}
 	n := r.next
 	r.next++
 	addr, ok := r.a.alloc(n, q)
 	if !ok {
 		r.full++
-		r.emit(trace.Event{Action: trace.ActionOOM, Size: r.a.roundNaive(q.size), Stream: q.stream})
+		r.emit(trace.Event{Action: trace.ActionOOM, Size: r.a.roundNaive(q.Size), Stream: q.Stream})
 		return
 	}
 	r.live[n] = placed{q, addr}
 	r.order = append(r.order, n)
-	r.emit(trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: q.size, Stream: q.stream})
-	size := max((q.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: q.Size, Stream: q.Stream})
+	size := max((q.Size+511)/512*512, 512)
 	raise(&r.now.Allocated, size, &r.peaks.PeakAllocated)
 	raise(&r.now.Active, size, &r.peaks.PeakActive)
 }
@@ -84,8 +84,8 @@ func (r *recorder) free(late bool) {
 	r.order = slices.Delete(r.order, i, i+1)
 	b := r.live[n]
 	r.a.free(n)
-	r.emit(trace.Event{Action: trace.ActionFreeRequested, Addr: b.addr, Size: b.size, Stream: b.stream})
-	r.now.Allocated -= max((b.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionFreeRequested, Addr: b.addr, Size: b.Size, Stream: b.Stream})
+	r.now.Allocated -= max((b.Size+511)/512*512, 512)
 	r.late = append(r.late, n)
 	if !late {
 		r.a.complete(n)
@@ -93,16 +93,17 @@ func (r *recorder) free(late bool) {
 	}
 }
 
-// complete writes the entry; the allocator has done, or will do, the work.
+// complete writes the entry. The allocator completes the free before or afterwards.
 func (r *recorder) complete(n int32) {
 	b := r.live[n]
 	delete(r.live, n)
 	r.late = slices.DeleteFunc(r.late, func(x int32) bool { return x == n })
-	r.emit(trace.Event{Action: trace.ActionFreeCompleted, Addr: b.addr, Size: b.size, Stream: b.stream})
-	r.now.Active -= max((b.size+511)/512*512, 512)
+	r.emit(trace.Event{Action: trace.ActionFreeCompleted, Addr: b.addr, Size: b.Size, Stream: b.Stream})
+	r.now.Active -= max((b.Size+511)/512*512, 512)
 }
 
-// run records acts; one free in lateness completes later.
+// run records a number of operations. One free in lateness completes later, none if
+// lateness is 0.
 func (r *recorder) run(acts, lateness int) {
 	for range acts {
 		switch k := r.rand.IntN(200); {
@@ -121,9 +122,8 @@ func (r *recorder) run(acts, lateness int) {
 	}
 }
 
-// segments is the allocator's state as a snapshot shows it. known is false
-// where an expandable segment begins with unmapped space, which no snapshot
-// shows.
+// segments is the allocator's state as a snapshot shows it. known is false if an
+// expandable segment begins with unmapped space, which a snapshot does not show.
 func (r *recorder) segments() (all []trace.Segment, known bool) {
 	known = true
 	for _, g := range r.a.regions {
@@ -141,7 +141,7 @@ func (r *recorder) segments() (all []trace.Segment, known bool) {
 				s := &all[len(all)-1]
 				b := trace.Block{Address: addr, Size: p.size, State: trace.BlockInactive}
 				if p.state != 'f' {
-					b.Requested, b.State = r.live[p.owner].size, trace.BlockAllocated
+					b.Requested, b.State = r.live[p.owner].Size, trace.BlockAllocated
 				}
 				if p.state == 'w' {
 					b.State = trace.BlockPendingFree
@@ -156,7 +156,8 @@ func (r *recorder) segments() (all []trace.Segment, known bool) {
 	return all, known
 }
 
-// asRecorded is c as the settings of a recording would have it, limits apart.
+// asRecorded is c as if it came from a recording that ran under c. A recording does
+// not hold the limits.
 func asRecorded(c Config) Config {
 	c.recorded = trace.Settings{
 		Known: true, ExpandableSegments: c.Expandable, MaxSplitSize: c.MaxSplitSize,
@@ -168,10 +169,10 @@ func asRecorded(c Config) Config {
 	return c
 }
 
-// TestRandomRecordings reproduces recordings of another implementation. Some
-// recordings do not say who released memory: an expandable allocator on a full
-// card may retry without taking any, and selective releases among late frees
-// look like calls of empty_cache. Those do not occur here.
+// TestRandomRecordings reproduces recordings of another implementation. It leaves out
+// those that do not say who released memory: an expandable allocator on a full card
+// may retry without taking any, and selective releases among delayed frees look like
+// calls of empty_cache.
 func TestRandomRecordings(t *testing.T) {
 	emptied, full := 0, 0
 	for seed := range uint64(120) {
@@ -195,12 +196,12 @@ func TestRandomRecordings(t *testing.T) {
 			t.Errorf("seed %d: recorded %+v, expected %+v", seed, got, r.peaks)
 		}
 		checkExact(t, d, c)
-		sim, err := Simulate(d, c, nil)
+		sim, err := simulate(d, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Selective releases may be taken for a call of empty_cache or the other
-		// way round, which matters only without the recorded answers.
+		// Selective releases may be mistaken for a call of empty_cache, and the other
+		// way round. That matters only here, without the recorded driver.
 		selective := c.GCThreshold > 0 || c.Expandable && c.MaxSplitSize > 0
 		if !selective && (sim.PeakReserved != r.peaks.PeakReserved || sim.final != r.a.usage() || sim.OOM != nil) {
 			t.Errorf("seed %d: simulated %+v, reference %+v, peak reserved %d", seed, sim, r.a.usage(), r.peaks.PeakReserved)
@@ -247,12 +248,12 @@ func TestInitialState(t *testing.T) {
 	}
 }
 
-// checkOtherKind simulates the allocator of the other kind, which has no use for
-// the recorded segments but the same buffers.
+// checkOtherKind simulates the allocator of the other kind, which cannot adopt the
+// recorded segments and allocates the buffers in them anew.
 func checkOtherKind(t *testing.T, d *trace.Device, c Config, r *recorder) {
 	t.Helper()
 	c.Expandable = !c.Expandable
-	got, err := Simulate(d, c, nil)
+	got, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +262,7 @@ func checkOtherKind(t *testing.T, d *trace.Device, c Config, r *recorder) {
 	}
 }
 
-// TestAdoptedState looks at what a simulation makes of an initial state.
+// TestAdoptedState expects an adopted initial state to be sound and complete.
 func TestAdoptedState(t *testing.T) {
 	for seed := range uint64(40) {
 		r := newRecorder(seed, Config{Expandable: seed%2 == 0, DeviceMemory: 4096 * mib})
@@ -272,11 +273,11 @@ func TestAdoptedState(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := newCaching(rules, &ladder{}, playedBuffers, func(segmentEvent) {})
-		if err := a.adopt(initial); err != nil {
+		if err := a.adoptSegments(initial); err != nil {
 			t.Fatal(err)
 		}
-		if err := sound(a); err != nil || a.usage() != r.a.usage() {
-			t.Errorf("seed %d: %v, %+v, expected %+v", seed, err, a.usage(), r.a.usage())
+		if err := sound(a); err != nil || a.Stats().Usage != r.a.usage() {
+			t.Errorf("seed %d: %v, %+v, expected %+v", seed, err, a.Stats().Usage, r.a.usage())
 		}
 	}
 }

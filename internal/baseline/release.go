@@ -6,14 +6,14 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// cache is what the garbage collector has to know of a pool: the free blocks
-// that are whole segments. Expandable ones count and are never given back:
-// PyTorch's way. A free block has the same neighbours, or none, as long as it
-// is free.
+// cache holds the free blocks of a pool that are whole segments, for the garbage
+// collector. As in PyTorch, expandable ones count towards the average age but are
+// never given back. Whether a block is a whole segment does not change while it is
+// free.
 type cache struct {
 	count int64
-	since int64 // the sum of all
-	// native ones are in the order in which they became free: the oldest first.
+	since int64 // the sum of block.since over all
+	// native holds the native ones, those that have been free longest first.
 	native queue
 }
 
@@ -33,8 +33,8 @@ func (c *cache) remove(b *block) {
 	}
 }
 
-// old lists the native blocks that have been free for at least the average
-// number of searches, in the order of the set.
+// old lists the native blocks that have been free for at least the average number
+// of searches, in the order of pool.free.
 func (c *cache) old(searches int64) []*block {
 	if c.count == 0 {
 		return nil
@@ -48,12 +48,13 @@ func (c *cache) old(searches int64) []*block {
 	return found
 }
 
-// collect is the garbage collector: above the threshold it gives back free
-// segments of the default large pool that have not been used for longer than
-// the average, until enough is reclaimed. It never stops within a round.
+// collect is the garbage collector. If more than the threshold is reserved, it gives
+// back free segments of the default large pool that have been free for at least the
+// average time. It works in rounds, each with a new average, until enough is given
+// back, and never stops within a round.
 func (a *caching) collect() {
 	p := &a.pools[0].large
-	target := a.now.Reserved - trace.Bytes(a.gcThreshold*float64(a.allowed))
+	target := a.stats.Reserved - trace.Bytes(a.gcThreshold*float64(a.allowed))
 	for reclaimed := trace.Bytes(0); reclaimed < target; {
 		old := p.cache.old(p.searches)
 		if len(old) == 0 {
@@ -66,11 +67,12 @@ func (a *caching) collect() {
 	}
 }
 
-// releaseAvailable makes room for an oversize request, where blocks above the
-// maximal split size are not split: it gives back one free segment of the
-// stream that is large enough, or else the largest ones until their sum is.
-// PyTorch meets only whole segments here; segments from before a simulation may
-// have been split under other settings, and stay.
+// releaseAvailable makes room for a request if there is a maximal split size. It
+// gives back one free oversize segment of the stream that is large enough, or else
+// the largest ones until their sum is. It reports whether that was enough.
+//
+// In PyTorch oversize blocks are whole segments. Adopted segments may have been split
+// under other settings; those stay.
 func (a *caching) releaseAvailable(p *pool, stream uint64, size trace.Bytes) bool {
 	if a.maxSplit == unlimited {
 		return false
@@ -95,7 +97,7 @@ func (a *caching) releaseAvailable(p *pool, stream uint64, size trace.Bytes) boo
 	return released >= k.size
 }
 
-func (a *caching) emptyCache(unused []trace.PoolID) {
+func (a *caching) EmptyCache(unused []trace.PoolID) {
 	for _, id := range unused {
 		a.pool(id).unused = true
 	}
@@ -120,7 +122,8 @@ func (a *caching) releaseAll() {
 	}
 }
 
-// releasePool gives back native segments first, in the order of the set.
+// releasePool gives back native segments first, then expandable pages, both in the
+// order of p.free.
 func (a *caching) releasePool(p *pool) {
 	var expandable []*block
 	for _, b := range p.free.blocks() {

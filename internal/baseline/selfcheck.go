@@ -6,17 +6,17 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Check compares a simulation with the recording it was fed.
+// Check is the result of SelfCheck.
 type Check struct {
-	// Total counts the recording's segment events and allocations, and the
-	// segment events that only the simulation has. Matched counts those that
-	// agree: segment events in action, order, size, address and stream,
-	// allocations in address. The simulation is exact if both are equal.
+	// Total counts the recording's segment events and allocations, and the segment
+	// events that only the simulation has. Matched counts those that agree: segment
+	// events in action, order, size, address and stream, allocations in address. The
+	// simulation is exact if both are equal.
 	Matched, Total int
-	// First is the first disagreement, nil without one.
+	// First is the first disagreement, nil if there is none.
 	First *Mismatch
-	// Hints are what the recording does not say of the settings it ran under,
-	// whether or not that shows, and what may explain a disagreement.
+	// Hints say what the recording does not hold of the settings that it ran under,
+	// and, if there is a disagreement, what may explain it.
 	Hints []string
 }
 
@@ -31,73 +31,86 @@ func (m *Mismatch) String() string {
 	return fmt.Sprintf("entry %d: recorded %s, simulated %s", m.Time, m.Recorded, m.Simulated)
 }
 
-// SelfCheck runs the program of a recording under c, which should be what the
-// recording ran under, and compares everything the allocator did. The driver's
-// part, where a segment lies and when the card was full, is taken from the
-// recording.
+// SelfCheck runs the program of a recording on PyTorch's allocator under c, which
+// should be what the recording ran under, and compares everything that the allocator
+// did. The driver's part, the address of a segment and when the card was full, is
+// taken from the recording. No other allocator can be checked: the recording holds
+// what PyTorch's did.
 //
-// progress, if not nil, is told now and then how many of the program's acts are
-// done.
-func SelfCheck(d *trace.Device, c Config, progress func(done, total int64)) (Check, error) {
-	k := checker{device: d, other: newCard(d)}
-	s, err := newSimulation(d, c, &k)
+// progress, if not nil, is called now and then with the number of operations done.
+//
+// An error is a *trace.InputError, or says which setting of c makes no sense.
+func SelfCheck(p *Program, c Config, progress func(done, total int64)) (Check, error) {
+	k, err := newChecker(p, c)
 	if err != nil {
 		return Check{}, err
 	}
-	s.watch = k.see
-	if err := s.begin(d, c); err != nil {
+	if err := k.run.begin(); err != nil {
 		return Check{}, err
 	}
-	s.each(progress, func(o *op) (more bool) {
-		k.step(s, o)
+	k.run.each(progress, func(o *op) (more bool) {
+		k.step(o)
 		return true
 	})
-	k.enter(len(d.Events), false)
+	k.enter(len(p.device.Events), false)
 	k.leave()
 	k.check.Hints = missing(c)
 	if k.check.First != nil {
-		k.check.Hints = append(k.check.Hints, reasons(d, c)...)
+		k.check.Hints = append(k.check.Hints, reasons(p.device, c)...)
 	}
 	return k.check, nil
 }
 
-// checker feeds a simulation the driver's part of a recording and compares the
-// allocator's part. It works op by op: the segment events between two ops are
-// the recorded answer to the second.
+// checker is the driver of a simulation. It gives the simulation what the recorded
+// driver did, and compares what the allocator does. It works op by op: the segment
+// events between two ops are the answer, what the recorded allocator did to serve the
+// second.
 type checker struct {
-	device  *trace.Device
-	check   Check
-	refused bool          // the recorded allocation failed
-	answer  []trace.Event // entries since the op before; the first yet to come
-	read    int           // entries that belong to ops so far
-	other   *card         // for what the recording lacks
+	run       simulation
+	allocator *caching // the run's model
+	check     Check
+	refused   bool          // the recorded allocation failed
+	answer    []trace.Event // entries of this op that are still to be matched
+	read      int           // entries of all ops so far
+	other     *card         // for what the recording lacks
 }
 
-func (k *checker) step(s *simulation, o *op) {
+func newChecker(p *Program, c Config) (*checker, error) {
+	k := &checker{other: newCard(p.device)}
+	a, err := cachingFor(p, c, k, k.see)
+	if err != nil {
+		return nil, err
+	}
+	k.allocator, k.run = a, simulation{program: p, model: a}
+	return k, nil
+}
+
+func (k *checker) step(o *op) {
 	end := int(o.at)
 	if o.kind == opEmptyCache {
 		end++
 	}
 	k.enter(end, o.kind == opRefused)
-	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && s.allocator.canServe(s.program.buffers[o.buffer].request) {
-		// Nothing is released for such a request: the program did it.
-		s.allocator.emptyCache(nil)
+	if e := k.next(); o.kind == opAlloc && e != nil && segmentDelta(e) < 0 && k.allocator.canServe(k.run.program.buffers[o.buffer].Request) {
+		// The allocator releases nothing for a request that it can serve: the
+		// program called empty_cache.
+		k.allocator.EmptyCache(nil)
 	}
-	addr := s.step(o)
+	k.run.step(o)
 	k.leave()
 	if o.kind == opAlloc {
-		k.compareAlloc(s, o, addr)
+		k.compareAlloc(o)
 	}
 }
 
 // enter begins the op whose answer ends at entry end.
 func (k *checker) enter(end int, refused bool) {
-	k.answer = k.device.Events[min(k.read, end):end]
+	k.answer = k.run.program.device.Events[min(k.read, end):end]
 	k.read = max(k.read, end)
 	k.refused = refused
 }
 
-// next is the recorded segment event that should come next, nil if there is
+// next returns the recorded segment event that should come next, nil if there is
 // none.
 func (k *checker) next() *trace.Event {
 	for len(k.answer) > 0 && segmentDelta(&k.answer[0]) == 0 {
@@ -125,7 +138,7 @@ func (k *checker) see(s segmentEvent) {
 	k.answer = k.answer[1:]
 }
 
-// leave counts what the simulation has left out.
+// leave counts the recorded segment events that the simulation lacks.
 func (k *checker) leave() {
 	for e := k.next(); e != nil; e = k.next() {
 		k.check.Total++
@@ -134,25 +147,27 @@ func (k *checker) leave() {
 	}
 }
 
-func (k *checker) compareAlloc(s *simulation, o *op, addr uint64) {
+func (k *checker) compareAlloc(o *op) {
 	k.check.Total++
-	b := &s.program.buffers[o.buffer]
-	switch {
-	case s.result.OOM != nil:
-		k.differ(allocAt(b.size, b.addr), fmt.Sprintf("alloc of %d B: out of memory", b.size))
-		s.result.OOM = nil
-	case addr != b.addr:
-		k.differ(allocAt(b.size, b.addr), allocAt(b.size, addr))
-	default:
-		k.check.Matched++
+	b := &k.run.program.buffers[o.buffer]
+	if k.run.result.OOM != nil {
+		k.differ(allocAt(b.Size, b.addr), fmt.Sprintf("alloc of %d B: out of memory", b.Size))
+		k.run.result.OOM = nil
+		return
 	}
+	if addr := k.allocator.live[o.buffer].addr; addr != b.addr {
+		k.differ(allocAt(b.Size, b.addr), allocAt(b.Size, addr))
+		return
+	}
+	k.check.Matched++
 }
 
 func allocAt(size trace.Bytes, addr uint64) string {
 	return fmt.Sprintf("alloc of %d B at 0x%x", size, addr)
 }
 
-// differ notes a disagreement at the segment event that is next, or at the op.
+// differ notes a disagreement at the next segment event, or at the op if there is
+// none.
 func (k *checker) differ(recorded, simulated string) {
 	if k.check.First == nil {
 		at := trace.Time(k.read - len(k.answer))
@@ -169,7 +184,7 @@ func (e segmentEvent) String() string {
 }
 
 // full says that the card refused at this point of the recording: the allocator
-// went on to release something, or gave up.
+// released something next, or gave up.
 func (k *checker) full() bool {
 	e := k.next()
 	return e == nil && k.refused || e != nil && segmentDelta(e) < 0
@@ -185,8 +200,8 @@ func (k *checker) segment(size trace.Bytes) (uint64, bool) {
 	return k.other.reserve(size)
 }
 
-// reserve finds the base of new address space in the first mapping that follows,
-// which may come after releases if the card was full.
+// reserve takes the base of new address space from the first mapping that follows.
+// It may come after releases, if the card was full.
 func (k *checker) reserve(size trace.Bytes) (uint64, bool) {
 	for i := range k.answer {
 		if k.answer[i].Action == trace.ActionSegmentMap {
@@ -198,21 +213,24 @@ func (k *checker) reserve(size trace.Bytes) (uint64, bool) {
 
 func (k *checker) commit(trace.Bytes) bool { return !k.full() }
 
-// missing are the limits and settings that the recording is known not to hold.
+// refuse does nothing: full knows from the recording.
+func (k *checker) refuse(bool) {}
+
+// missing lists the limits and settings that the recording is known not to hold.
 func missing(c Config) []string {
 	var h []string
 	if c.unread != "" {
-		h = append(h, fmt.Sprintf("the recorded settings string cannot be read (%s), so that PyTorch's defaults stand for what "+
-			"only it holds: pass the settings with --recorded-config", c.unread))
+		h = append(h, fmt.Sprintf("the recorded settings string cannot be read (%s), so PyTorch's defaults are used for the "+
+			"settings that are only in it: pass them with --recorded-config", c.unread))
 	}
 	if c.capped() && c.DeviceMemory == 0 {
-		h = append(h, fmt.Sprintf("%s:%g is left out of account, since the recording does not hold the card's size: "+
-			"pass it with --recorded-config device_memory:80GiB", fractionKey, c.MemoryFraction))
+		h = append(h, fmt.Sprintf("%s:%g is ignored, since the recording does not hold the size of the GPU's memory: "+
+			"pass it with --recorded-config, such as device_memory:80GiB", fractionKey, c.MemoryFraction))
 	}
 	return h
 }
 
-// reasons are the known ones why a simulation may honestly disagree.
+// reasons lists what may explain that a correct simulation disagrees.
 func reasons(d *trace.Device, c Config) []string {
 	var h []string
 	add := func(applies bool, text string) {

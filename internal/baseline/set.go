@@ -7,8 +7,8 @@ type key struct {
 	stream uint64
 	size   trace.Bytes
 	addr   uint64
-	// rank is the block's own. It keeps keys distinct where a recording has the
-	// driver hand out the same address twice.
+	// rank is the block's own. It keeps keys distinct if in a recording the driver
+	// gives the same address twice.
 	rank uint64
 }
 
@@ -35,10 +35,9 @@ func (k key) less(o key) bool {
 	return k.rank < o.rank
 }
 
-// set is an ordered set of blocks: a treap (Seidel and Aragon, Randomized
-// Search Trees, 1996) whose nodes are the blocks themselves. Every operation
-// takes expected logarithmic time; ranks come from a fixed sequence, so that
-// runs repeat exactly.
+// set is an ordered set of blocks: a treap (Seidel and Aragon, Randomized Search
+// Trees, 1996) with the blocks themselves as nodes. Every operation takes expected
+// logarithmic time. Ranks come from a fixed sequence, so that runs repeat exactly.
 type set struct {
 	root *block
 }
@@ -104,8 +103,8 @@ func (s *set) before(k key) *block {
 	return found
 }
 
-// blocks lists the set in order. Callers change the set while they walk it,
-// which is why this is no iterator.
+// blocks lists the set in order. It is a copy, since callers change the set while
+// they walk it.
 func (s *set) blocks() []*block {
 	var all, path []*block
 	for b := s.root; b != nil || len(path) > 0; {
@@ -121,7 +120,7 @@ func (s *set) blocks() []*block {
 	return all
 }
 
-// cut separates a tree into the blocks before k and the others.
+// cut splits a tree into the blocks before k and the others.
 func cut(b *block, k key) (low, high *block) {
 	l, h := &low, &high
 	for b != nil {
@@ -135,7 +134,7 @@ func cut(b *block, k key) (low, high *block) {
 	return low, high
 }
 
-// join is the inverse of cut.
+// join is the inverse of cut: all of low comes before all of high.
 func join(low, high *block) *block {
 	var root *block
 	link := &root

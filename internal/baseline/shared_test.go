@@ -11,8 +11,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// sharedTraces is the folder of recordings beside the repository. A clone has
-// none; the fixtures in testdata cover the same code.
+// sharedTraces is the folder of recordings beside the repository. A clone does not
+// have it; the fixtures in testdata cover the same code.
 func sharedTraces(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../shared/traces")
@@ -60,7 +60,7 @@ func recordedConfig(t testing.TB, tr *trace.Trace) Config {
 	return c
 }
 
-// limits are those of the recordings that ran under some.
+// limits are those of the recordings that ran under limits, by file.
 var limits = map[string]string{"c.pickle.gz": "per_process_memory_fraction:0.05,device_memory:150110011392"}
 
 type manifestEntry struct {
@@ -98,8 +98,8 @@ var measuredExpandable = map[string]trace.Bytes{
 	"moe16-pp2-N.pickle.gz":                 27_814_526_976,
 }
 
-// TestSharedRecordings does for every recording beside the repository what diff
-// does: account for it, reproduce it, and simulate the other allocator.
+// TestSharedRecordings does with every recording beside the repository what diff
+// does: find its peaks, reproduce it, and simulate the other allocator.
 func TestSharedRecordings(t *testing.T) {
 	dir := sharedTraces(t)
 	expected := manifest(t)
@@ -144,7 +144,7 @@ func TestSharedRecordings(t *testing.T) {
 
 func checkExact(t *testing.T, d *trace.Device, c Config) {
 	t.Helper()
-	k, err := SelfCheck(d, c, nil)
+	k, err := selfCheck(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,10 +153,10 @@ func checkExact(t *testing.T, d *trace.Device, c Config) {
 	}
 }
 
-// checkOwnPeaks simulates without the recording's driver.
+// checkOwnPeaks simulates the recorded allocator without the recorded driver.
 func checkOwnPeaks(t *testing.T, d *trace.Device, c Config) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func checkManifest(t *testing.T, d *trace.Device, want manifestEntry) {
 // recorded one.
 func checkMeasured(t *testing.T, d *trace.Device, c Config, measured trace.Bytes) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func checkMeasured(t *testing.T, d *trace.Device, c Config, measured trace.Bytes
 // expandable segments and compares it with a recording of the same job.
 func checkNativeOf(t *testing.T, d *trace.Device, c Config, native *trace.Trace) {
 	t.Helper()
-	r, err := Simulate(d, c, nil)
+	r, err := simulate(d, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

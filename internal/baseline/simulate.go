@@ -1,22 +1,27 @@
 package baseline
 
-import "github.com/stplan/stplan/internal/trace"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/stplan/stplan/internal/trace"
+)
 
 // Result is what a simulated allocator did with a program.
 type Result struct {
-	// Peaks in bytes; see Usage for what they count.
+	// Peaks in bytes; see Usage for what they count. Allocated and active are
+	// taken after each request, reserved within requests too.
 	PeakReserved, PeakAllocated, PeakActive trace.Bytes
 	// Retries counts the requests for which all cached memory was given back.
 	Retries int
-	// OOM says where the program stopped for want of memory, nil if it ran to
+	// OOM says where the program stopped for lack of memory, nil if it ran to
 	// its end.
 	OOM *OOM
 
 	final Usage // after the last entry, or where the program stopped
 }
 
-// OOM is a request that a simulated allocator could not serve, after everything
-// that PyTorch tries.
+// OOM is a request that a simulated allocator could not serve.
 type OOM struct {
 	// Event is the recorded allocation, -1 for one from before the recording.
 	Event     trace.Time
@@ -27,87 +32,91 @@ type OOM struct {
 	Usage
 }
 
-// Simulate runs the program of a recording under c, until it ends or runs out
-// of memory: a real job would stop there. Calls of empty_cache stay where they
-// were recorded, and so do the moments at which delayed frees complete. A
-// request that was refused in the recording is refused again, since the program
-// went on without it.
+// Simulate runs a program on an allocator, until the program ends or runs out of
+// memory: a real job would stop there. Calls of empty_cache and completions of
+// delayed frees stay where they were recorded. A request that ran out of memory
+// in the recording does so again, since the program went on without it.
 //
-// Where recording began after the first allocation, the simulation begins with
-// the recorded segments, or, if c makes segments of another kind, with the
-// buffers in them allocated in address order.
+// If recording began after the first allocation, PyTorch's own allocators begin
+// with the recorded segments, if they would make segments of that kind. All
+// others begin by allocating the buffers in those segments, in address order.
 //
-// progress, if not nil, is told now and then how many of the program's acts are
-// done; a program that runs out of memory stops short of the total.
+// progress, if not nil, is called now and then with the number of operations
+// done. A program that runs out of memory stops short of the total.
 //
-// An error is a *trace.InputError, or says which setting of c makes no sense.
-func Simulate(d *trace.Device, c Config, progress func(done, total int64)) (Result, error) {
-	v := newCard(d)
-	s, err := newSimulation(d, c, v)
+// An error is a *trace.InputError, or an error of a.New.
+func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result, error) {
+	m, err := a.New(p)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := s.begin(d, c); err != nil {
+	s := &simulation{program: p, model: m}
+	if err := s.begin(); err != nil {
 		return Result{}, err
 	}
 	if s.result.OOM == nil {
 		s.each(progress, func(o *op) (more bool) {
-			v.refuse = o.kind == opRefused
 			s.step(o)
 			return s.result.OOM == nil
 		})
 	}
-	s.result.final = s.allocator.usage()
-	s.result.Retries = s.allocator.retries
+	stats := m.Stats()
+	s.result.final, s.result.PeakReserved, s.result.Retries = stats.Usage, stats.PeakReserved, stats.Retries
 	return s.result, nil
 }
 
-// simulation is a program on its way through an allocator.
+// simulation is a program on its way through a model.
 type simulation struct {
-	program   *program
-	allocator *caching
-	now       trace.Time
-	result    Result
-	watch     func(segmentEvent) // told of every dealing, may be nil
-}
-
-func newSimulation(d *trace.Device, c Config, v driver) (*simulation, error) {
-	r, err := c.rules()
-	if err != nil {
-		return nil, err
-	}
-	recorded, err := c.recordedRules()
-	if err != nil {
-		return nil, err
-	}
-	p, err := readProgram(d, &recorded)
-	if err != nil {
-		return nil, err
-	}
-	s := &simulation{program: p, now: -1}
-	s.allocator = newCaching(r, v, len(p.buffers), s.see)
-	s.allocator.custom = customPools(d, &recorded)
-	return s, nil
+	program *Program
+	model   Model
+	now     trace.Time
+	result  Result
 }
 
 // begin brings about the state before the first entry.
-func (s *simulation) begin(d *trace.Device, c Config) error {
-	if sameKind(d.Initial, c.Expandable) {
-		if err := s.allocator.adopt(d.Initial); err != nil {
+func (s *simulation) begin() error {
+	s.now = -1
+	adopted := false
+	if a, ok := s.model.(adopter); ok {
+		var err error
+		if adopted, err = a.adopt(s.program); err != nil {
 			return err
 		}
-	} else if n := reissue(s.allocator, s.program); n >= 0 {
-		s.outOfMemory(n)
+	}
+	if !adopted {
+		s.reissue()
 	}
 	s.peaks()
 	return nil
 }
 
-// progressEvery is after how many acts progress is told.
+// reissue allocates the buffers that were live when the recording began, in
+// address order, until one of them cannot be served.
+func (s *simulation) reissue() {
+	buffers := s.program.buffers
+	order := make([]int32, s.program.initial)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(buffers[i].addr, buffers[j].addr) })
+	for _, i := range order {
+		if !s.model.Alloc(i, buffers[i].Request) {
+			s.outOfMemory(i)
+			return
+		}
+		if buffers[i].pending {
+			s.model.Free(i)
+		}
+	}
+}
+
+// progressEvery is the number of operations between two calls of progress. A
+// simulation does some two million operations a second, so that is about 100 calls
+// a second: often enough for a bar, and no cost.
 const progressEvery = 1 << 14
 
-// each does the acts of the program in order, until one says that it was the
-// last.
+// each does the operations of the program in order, until act says that there
+// are to be no more.
 func (s *simulation) each(progress func(done, total int64), act func(*op) (more bool)) {
 	total := len(s.program.ops)
 	for i := range s.program.ops {
@@ -120,54 +129,33 @@ func (s *simulation) each(progress func(done, total int64), act func(*op) (more 
 	}
 }
 
-// step does one act of the program. The address is where a buffer came to lie.
-func (s *simulation) step(o *op) (addr uint64) {
+// step does one operation of the program.
+func (s *simulation) step(o *op) {
 	s.now = o.at
 	switch o.kind {
 	case opAlloc:
-		var ok bool
-		if addr, ok = s.allocator.alloc(o.buffer, s.program.buffers[o.buffer].request); !ok {
+		if !s.model.Alloc(o.buffer, s.program.buffers[o.buffer].Request) {
 			s.outOfMemory(o.buffer)
 		}
 		s.peaks()
 	case opFree:
-		s.allocator.free(o.buffer)
+		s.model.Free(o.buffer)
 	case opComplete:
-		s.allocator.complete(o.buffer)
+		s.model.Complete(o.buffer)
 	case opEmptyCache:
-		s.allocator.emptyCache(s.program.unused[o.buffer])
+		s.model.EmptyCache(s.program.unused[o.buffer])
 	case opRefused:
-		s.refused(o.buffer)
-	}
-	return addr
-}
-
-// refused makes the attempt whose failure is recorded, for what the allocator
-// gives back before it gives up. If it had the memory after all, that is free
-// again at once.
-func (s *simulation) refused(buffer int32) {
-	if _, ok := s.allocator.alloc(buffer, s.program.buffers[buffer].request); ok {
-		s.allocator.free(buffer)
-		s.allocator.complete(buffer)
+		s.model.Refuse(o.buffer, s.program.buffers[o.buffer].Request)
 	}
 }
 
 func (s *simulation) outOfMemory(buffer int32) {
 	q := s.program.buffers[buffer]
-	s.result.OOM = &OOM{Event: s.now, Requested: q.size, Stream: q.stream, Usage: s.allocator.usage()}
+	s.result.OOM = &OOM{Event: s.now, Requested: q.Size, Stream: q.Stream, Usage: s.model.Stats().Usage}
 }
 
 func (s *simulation) peaks() {
-	now := s.allocator.usage()
-	s.result.PeakReserved = max(s.result.PeakReserved, now.Reserved)
+	now := s.model.Stats()
 	s.result.PeakAllocated = max(s.result.PeakAllocated, now.Allocated)
 	s.result.PeakActive = max(s.result.PeakActive, now.Active)
-}
-
-// see takes note of a dealing with the driver.
-func (s *simulation) see(e segmentEvent) {
-	s.result.PeakReserved = max(s.result.PeakReserved, s.allocator.usage().Reserved)
-	if s.watch != nil {
-		s.watch(e)
-	}
 }

@@ -19,8 +19,8 @@ func (r *rules) segment(size trace.Bytes) trace.Bytes {
 	return align(size, roundLarge)
 }
 
-// oversize says that a block is too large for a request to take it whole while
-// it may not be split.
+// oversize says that a block may not be split and is too large for the request to
+// take it whole.
 func (r *rules) oversize(block, size trace.Bytes) bool {
 	if size < r.maxSplit {
 		return block >= r.maxSplit
@@ -28,8 +28,9 @@ func (r *rules) oversize(block, size trace.Bytes) bool {
 	return block >= size+r.nonSplit
 }
 
-// splits says that a block that has rest bytes more than a request is split.
-// It goes by the current setting, not by what kind of segment the block is in.
+// splits says that a block with rest bytes more than the request is split. As in
+// PyTorch this depends on the current setting, not on the kind of the segment that
+// the block is in.
 func (r *rules) splits(size, rest trace.Bytes) bool {
 	if small(size) || r.expandable {
 		return rest >= minBlock

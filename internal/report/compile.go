@@ -84,7 +84,10 @@ func (c *Compiled) Write(w io.Writer) error {
 }
 
 func (d *CompiledDevice) write(w io.Writer) error {
-	fmt.Fprintf(w, "\ndevice %d: %s buffers, %s\n", d.Device, Count(d.Buffers), d.iterations())
+	fmt.Fprintln(w)
+	if err := writeWrapped(w, fmt.Sprintf("device %d: ", d.Device), Count(d.Buffers)+" buffers, "+d.iterations()); err != nil {
+		return err
+	}
 	var t Table
 	size := func(label string, n int64, note string) { t.Row("  "+label, Count(n)+" B", Bytes(n), note) }
 	if d.RecordedPeakReserved > 0 {
@@ -107,9 +110,10 @@ func (d *CompiledDevice) write(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "  gap to the lower bound: %s\n  stream-ordered waits: %s\n", Gap(d.PlanBytes, d.LowerBound), d.Waits.Line())
+	fmt.Fprintf(w, "  gap to the lower bound: %s\n", Gap(d.PlanBytes, d.LowerBound))
+	err := writeWrapped(w, "  stream-ordered waits: ", d.Waits.Line())
 	if err == nil && d.Judged != nil && !d.Judged.Pays {
-		_, err = fmt.Fprintf(w, "  %s\n", d.Judged.line())
+		err = writeWrapped(w, "  ", d.Judged.line())
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // SteadyState is what a periodic plan says beyond a recorded one. Sizes are
@@ -35,20 +36,20 @@ type Phase struct {
 
 func (s *SteadyState) write(w io.Writer) error {
 	t := Table{}
-	t.Row("  phase", "passes", "slots", "optional", "off plan", "plan", "lower bound", "gap")
+	t.Row("  phase", "passes", "slots", "optional", "off plan", "plan", "bound", "gap")
 	for i := range s.Phases {
 		p := &s.Phases[i]
 		name := p.Kind
 		if i > 0 {
 			name = fmt.Sprintf("%s %d", p.Kind, i)
 		}
-		t.Row("  "+name, Count(p.Passes), Count(p.Slots), Count(p.Optional), Count(p.Strays), Bytes(p.Makespan), Bytes(p.LowerBound), Gap(p.Makespan, p.LowerBound))
+		t.Row("  "+name, Count(p.Passes), Count(p.Slots), Count(p.Optional), Count(p.Strays), Bytes(p.Makespan), Bytes(p.LowerBound), strings.TrimSuffix(Gap(p.Makespan, p.LowerBound), " (optimal)"))
 	}
 	fmt.Fprintln(w)
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n  cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%\n",
-		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost)
-	return err
+	fmt.Fprintln(w)
+	return writeWrapped(w, "  ", fmt.Sprintf("cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%",
+		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost))
 }

@@ -106,7 +106,7 @@ func (in *Inspected) Write(w io.Writer) error {
 
 func (d *InspectedDevice) write(w io.Writer) {
 	fmt.Fprintf(w, "\ndevice %d\n", d.Device)
-	row := func(label, value string) { fmt.Fprintf(w, "  %-27s%s\n", label, value) }
+	row := func(label, value string) { _ = writeWrapped(w, fmt.Sprintf("  %-27s", label), value) } // w keeps its error
 	row("mode", d.Mode)
 	row("buffers end at", d.End)
 	if d.Advice != "" {

@@ -31,10 +31,11 @@ type Replayed struct {
 	Repeated *Repeated `json:"repeated"` // null without --repeat
 }
 
-// Repeated is a recording that goes on, and what other allocators reserve for it:
-// nothing but this program has it, so `diff` cannot say.
+// Repeated is a recording that was made longer, and what PyTorch's allocators
+// reserve for it. diff cannot say that: it reads recordings only, and this one is
+// in no file.
 type Repeated struct {
-	Iterations int    `json:"iterations"` // made up
+	Iterations int    `json:"iterations"` // added to the recording
 	Seed       uint64 `json:"seed"`
 	Native     int64  `json:"native_reserved_bytes"`
 	Expandable int64  `json:"expandable_reserved_bytes"`
@@ -48,9 +49,9 @@ func (r *Replayed) Write(w io.Writer) error {
 		how = "with " + *r.Plan
 	}
 	fmt.Fprintf(out, "%s: device %d, %s\n", r.Trace, r.Device, how)
-	row := func(label, value string) { fmt.Fprintf(out, "  %-16s%s\n", label, value) }
-	row("peak allocated", Count(r.PeakAllocated)+" B  "+Bytes(r.PeakAllocated))
-	row("peak reserved", Count(r.PeakReserved)+" B  "+Bytes(r.PeakReserved))
+	row := func(label, value string) { _ = writeWrapped(out, fmt.Sprintf("  %-16s", label), value) } // out keeps its error
+	row("peak allocated", Count(r.PeakAllocated)+" B, "+Bytes(r.PeakAllocated))
+	row("peak reserved", Count(r.PeakReserved)+" B, "+Bytes(r.PeakReserved))
 	row("efficiency", Percent(r.Efficiency))
 	row("allocations", fmt.Sprintf("%s: %s on plan (%s, of the bytes %s), %s in gaps, %s by growing", Count(r.Allocations),
 		Count(r.PlannedAllocations), Percent(r.PlannedFraction), Percent(r.PlannedBytes), Count(r.FromGaps), Count(r.FromGrowth)))

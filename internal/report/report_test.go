@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -92,78 +91,5 @@ func TestTableAligns(t *testing.T) {
 	want := "a                 1  x\nlong — label  1,000\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-}
-
-func compared() Compared {
-	account := Account{PeakReserved: 1000, PeakAllocated: 800}
-	plan := Account{PeakReserved: 850, PeakAllocated: 800}
-	c := Compared{Trace: "run", Device: 1, SelfCheck: SelfCheck{Matched: 23430, Total: 23430}}
-	c.Recorded = NewRow("native", 1000, account, 820, plan)
-	c.Simulated.Native = NewRow("native", 1000, account, 820, plan)
-	c.Simulated.Expandable = NewRow("expandable segments", 800, account, 820, plan)
-	c.Plan = PlanRow{PlanBytes: 850, LowerBound: 800, PeakAllocated: 800, Efficiency: plan.Efficiency(), Waste: 50}
-	return c
-}
-
-// TestComparedJSON pins the keys that scripts read.
-func TestComparedJSON(t *testing.T) {
-	var out strings.Builder
-	if err := WriteJSON(&out, compared()); err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		Recorded struct {
-			Reserved  int64    `json:"peak_reserved_bytes"`
-			Reduction *float64 `json:"plan_reduction"`
-		} `json:"recorded"`
-		Simulated struct {
-			Native, Expandable struct {
-				Reserved  int64    `json:"peak_reserved_bytes"`
-				Reduction *float64 `json:"plan_reduction"`
-			}
-		} `json:"simulated"`
-		Plan struct {
-			Bytes int64 `json:"plan_bytes"`
-		} `json:"plan"`
-		SelfCheck struct{ Matched, Total int } `json:"self_check"`
-	}
-	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Recorded.Reserved != 1000 || got.Simulated.Native.Reserved != 1000 || got.Simulated.Expandable.Reserved != 800 ||
-		got.Plan.Bytes != 850 || got.SelfCheck.Matched != 23430 || got.SelfCheck.Total != 23430 {
-		t.Errorf("wrong figures: %+v", got)
-	}
-	if r := got.Recorded.Reduction; r == nil || math.Abs(*r-0.75) > 1e-12 {
-		t.Errorf("reduction against the recording is %v, want 0.75", r)
-	}
-	if r := got.Simulated.Expandable.Reduction; r != nil {
-		t.Errorf("expandable wastes nothing, so the reduction is null, not %v", *r)
-	}
-}
-
-func TestComparedText(t *testing.T) {
-	c := compared()
-	c.Simulated.Expandable.OutOfMemory = &OutOfMemory{Event: 1234, Requested: 10, Reserved: 700}
-	var out strings.Builder
-	if err := c.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"device 1: peak allocated 800 B; self-check 23,430 / 23,430\n",
-		"75.00 %", "out of memory  at event 1,234", "gap to the lower bound 6.250 %",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("missing %q in\n%s", want, out.String())
-		}
-	}
-	c.SelfCheck.Matched--
-	out.Reset()
-	if err := c.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "self-check 23,429 / 23,430: NOT exact") {
-		t.Errorf("an inexact self-check is not said:\n%s", out.String())
 	}
 }

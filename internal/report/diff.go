@@ -1,0 +1,179 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Compared is what diff says of one device: the recording, the simulated
+// allocators and the plan, all accounted for by the formulas of Account. It is
+// what diff --json prints.
+type Compared struct {
+	Trace     string      `json:"trace"`
+	Device    int         `json:"device"`
+	Recorded  ComparedRow `json:"recorded"`
+	Simulated Simulated   `json:"simulated"`
+	Plan      PlanRow     `json:"plan"`
+	SelfCheck SelfCheck   `json:"self_check"`
+	// Others are the plan's other devices, if it has several and none was
+	// chosen.
+	Others []Compared `json:"other_devices,omitempty"`
+}
+
+// KeyConfigured is the key of each row that simulates settings of --config.
+const KeyConfigured = "configured"
+
+// Simulated are the rows of the simulated allocators, in the order of the table.
+type Simulated []ComparedRow
+
+// Row returns the first row with the given key, nil if there is none.
+func (s Simulated) Row(key string) *ComparedRow {
+	for i := range s {
+		if s[i].Key == key {
+			return &s[i]
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes one object: each row under its key, in order, and after
+// them the rows of --config. Of those, "configured" is the first, null if there
+// is none; if there are several, "configurations" lists them all.
+func (s Simulated) MarshalJSON() ([]byte, error) {
+	type field struct {
+		key   string
+		value any
+	}
+	var fields []field
+	var configured []ComparedRow
+	for _, r := range s {
+		if r.Key == KeyConfigured {
+			configured = append(configured, r)
+		} else {
+			fields = append(fields, field{r.Key, r})
+		}
+	}
+	fields = append(fields, field{KeyConfigured, s.Row(KeyConfigured)})
+	if len(configured) > 1 {
+		fields = append(fields, field{"configurations", configured})
+	}
+
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // as WriteJSON does: settings may contain '>'
+	for i, f := range fields {
+		out.WriteByte("{,"[min(i, 1)])
+		if err := enc.Encode(f.key); err != nil {
+			return nil, err
+		}
+		out.WriteByte(':')
+		if err := enc.Encode(f.value); err != nil {
+			return nil, err
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// ComparedRow is one allocator. Sizes are bytes.
+type ComparedRow struct {
+	Key           string `json:"-"`
+	Title         string `json:"settings"`
+	PeakReserved  int64  `json:"peak_reserved_bytes"`
+	PeakAllocated int64  `json:"peak_allocated_bytes"` // the recording's
+	PeakActive    int64  `json:"peak_active_bytes"`    // the recording's
+	// These four are null if the allocator ran out of memory: it reserved less
+	// than the program needs, so that they say nothing. PlanReduction, the share
+	// of the waste that the plan avoids, is also null if nothing is wasted.
+	Efficiency         *float64 `json:"efficiency"`
+	FragmentationRatio *float64 `json:"fragmentation_ratio"`
+	Waste              *int64   `json:"waste_bytes"`
+	PlanReduction      *float64 `json:"plan_reduction"`
+	// Retries is how often a simulated allocator gave back all cached memory to
+	// serve a request.
+	Retries     int          `json:"retries"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory"`
+}
+
+// OutOfMemory is the request at which a simulated allocator stopped. Its peak
+// reserved is the peak up to there.
+type OutOfMemory struct {
+	Event     int64 `json:"event"` // -1 for a buffer from before the recording
+	Requested int64 `json:"requested_bytes"`
+	Reserved  int64 `json:"reserved_bytes"`
+}
+
+// PlanRow is the plan by the same formulas. Sizes are bytes.
+type PlanRow struct {
+	File               string   `json:"file"`
+	Mode               string   `json:"mode"`
+	PlanBytes          int64    `json:"plan_bytes"`
+	OffPlan            int64    `json:"off_plan_bytes"`      // peak of what has no place in the plan
+	PeakReserved       int64    `json:"peak_reserved_bytes"` // PlanBytes + OffPlan, at least PeakAllocated
+	LowerBound         int64    `json:"lower_bound_bytes"`
+	Gap                float64  `json:"gap"`
+	PeakAllocated      int64    `json:"peak_allocated_bytes"`
+	Efficiency         float64  `json:"efficiency"`
+	FragmentationRatio float64  `json:"fragmentation_ratio"`
+	Waste              int64    `json:"waste_bytes"`
+	Waits              int      `json:"waits"`
+	ReductionNative    *float64 `json:"reduction_against_native"`
+	ReductionExpand    *float64 `json:"reduction_against_expandable"`
+	// Instead is what serves a run if the plan advises against itself. The
+	// reductions are of that then.
+	Instead *ServedInstead `json:"served_instead,omitempty"`
+}
+
+// ServedInstead is what serves a run in place of a plan that does not pay. Sizes
+// are bytes.
+type ServedInstead struct {
+	By                 string  `json:"by"` // "pool"
+	PeakReserved       int64   `json:"peak_reserved_bytes"`
+	Efficiency         float64 `json:"efficiency"`
+	FragmentationRatio float64 `json:"fragmentation_ratio"`
+	Waste              int64   `json:"waste_bytes"`
+}
+
+// NewServedInstead accounts for what serves in place of a plan.
+func NewServedInstead(by string, a Account) *ServedInstead {
+	return &ServedInstead{
+		By: by, PeakReserved: a.PeakReserved,
+		Efficiency: a.Efficiency(), FragmentationRatio: a.FragmentationRatio(), Waste: a.Waste(),
+	}
+}
+
+// SelfCheck counts the segment events and allocations that the simulator, under
+// the recorded settings, reproduced in kind, order, size and address.
+type SelfCheck struct {
+	Matched int `json:"matched"`
+	Total   int `json:"total"`
+	// Mismatch is the first difference from the recording, empty if there is
+	// none. Hints are what the recording does not say about its settings.
+	Mismatch string   `json:"first_mismatch,omitempty"`
+	Hints    []string `json:"hints,omitempty"`
+}
+
+// Exact says that the simulator reproduced the whole recording.
+func (s SelfCheck) Exact() bool { return s.Matched == s.Total }
+
+// NewRow accounts for an allocator that reserved peakReserved bytes at its peak.
+// of is the recording's account, peakActive the recording's too.
+func NewRow(key, title string, peakReserved int64, of Account, peakActive int64, plan Account) ComparedRow {
+	a := Account{PeakReserved: peakReserved, PeakAllocated: of.PeakAllocated}
+	efficiency, fragmentation, waste := a.Efficiency(), a.FragmentationRatio(), a.Waste()
+	row := ComparedRow{
+		Key: key, Title: title, PeakReserved: a.PeakReserved, PeakAllocated: a.PeakAllocated, PeakActive: peakActive,
+		Efficiency: &efficiency, FragmentationRatio: &fragmentation, Waste: &waste,
+	}
+	if share, ok := plan.Reduction(a); ok {
+		row.PlanReduction = &share
+	}
+	return row
+}
+
+// RanOut says that the allocator ran out of memory, and drops the figures that
+// mean nothing then.
+func (r *ComparedRow) RanOut(at OutOfMemory) {
+	r.OutOfMemory = &at
+	r.Efficiency, r.FragmentationRatio, r.Waste, r.PlanReduction = nil, nil, nil, nil
+}
