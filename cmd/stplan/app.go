@@ -41,8 +41,8 @@ type app struct {
 	stdout, stderr io.Writer
 	quiet          bool
 	outputs        outputs
-	// jobOwnsSignals is set while a job of the user's runs: stplan then ends
-	// when the job does, and not before.
+	// jobOwnsSignals is set while record or run runs a job. Signals are for the job
+	// then, and stplan ends when the job has ended.
 	jobOwnsSignals atomic.Bool
 }
 
@@ -157,15 +157,16 @@ func (a *app) rootCommand() *cobra.Command {
 		Short: "Compile a recorded PyTorch run into a GPU memory plan",
 		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot or a
 Parquet trace), gives every allocation an address, proves the result, and says
-what it saves against PyTorch's own allocators.
+what it saves against PyTorch's own allocators. Later runs of the job are served
+at these addresses.
 
 Wherever a command takes a TRACE it takes a snapshot
 (torch.cuda.memory._dump_snapshot, plain, gzip or zstd) or a Parquet trace
 (docs/trace.md). "-" is standard input.
 
-Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit
-not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT),
-143 terminated (SIGTERM). record and run end with the job's own.`,
+Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
+met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
+terminated (SIGTERM). record and run end with the job's own.`,
 		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
   stplan run run.bin -- python train.py     # served by the plan
@@ -179,6 +180,7 @@ not met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT),
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("stplan {{.Version}} " + kindOfBuild() + "\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only: no progress, no notes")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &hinted{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}

@@ -34,42 +34,63 @@ func (a *app) compileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile TRACE... [-o PLAN.bin]",
 		Short: "Compile a recording into a memory plan",
-		Long: `compile gives every allocation of the recording an address, so that buffers that
-are never live together share memory, and writes the plan (docs/planfile.md).
-It ends by saying what PyTorch reserved, what the program needed at its peak,
-what the plan takes, and how far from optimal that can be at most.
+		Long: `compile reads a recording and gives every allocation an address, so that buffers
+that are never live together share memory. It writes the plan
+(docs/planfile.md), and prints what PyTorch reserved, what the program needed at
+its peak, what the plan takes, and how far from the smallest possible size that
+can be at most (the gap to the lower bound).
 
-Where the recording shows a steady state, the plan is periodic: everything before
-it once, and then one iteration that repeats for ever, each of its places as large
-as any recorded iteration needs. So it serves a run of any length. What repeats
-differently, such as an evaluation every other step, is an alternative iteration.
-Where nothing repeats, or what repeats differs so much that its plan would take
-more than PyTorch reserved, the plan is of the recorded process alone.
+If the recording shows iterations that repeat, the plan is periodic. It has a
+prologue, which is everything before the steady state and is served once, and
+one or more bodies. A body is one steady iteration; it is served again and again
+for ever. So the plan serves a run of any length. An iteration that looks
+different, such as an evaluation every other step, is another body. In the
+output,
 
-A buffer's memory is reused from the moment the program frees it. Where the
-free was still waiting for another stream, or the new owner runs on another
-stream, the plan lists a stream-ordered wait. Among plans of equal size compile
-looks for one with fewer waits, and says how many are left, the memory that
-changes hands with one, and their slack: the events between the free and the
-next allocation there. --no-reuse-pending waits for the recorded completion
-instead, --no-cross-stream gives each stream its own part of the arena. Both
-usually take more memory; "cost" (cost_bytes in --json) is what the plan takes
-above the lower bound that holds without them. The pool below would make such waits,
-so what follows is left out.
+  slots     are the places of a phase, one for each allocation;
+  optional  slots were not used in every recorded pass of their body;
+  off plan  are allocations that outlive their iteration and are not replaced in
+            the next one, such as losses kept in a list: they have no place;
+  bound     is the lower bound: the most bytes that are live at once;
+  the seam  is where one pass ends and the next begins. What is live then
+            crosses it in a cell, a place that every pass empties and fills;
+  envelope  is what it costs that every place has the size that the largest
+            recorded iteration needs.
 
-A build with the runtime also serves the recording, with the plan and from one pool
-without. A plan that reserves more than the pool alone, by more than 0.5 % or without
-sparing half of what the pool gives back and takes again, is written, but says so, and
-is not served ("judged" in --json). Where data decides what an iteration allocates, as
-in mixtures of experts, it may not reserve more at all, and a plan made without the last
-iteration has to pay as well.
+If nothing repeats, or if the iterations differ so much that one plan for all of
+them takes more than PyTorch reserved, the plan is of the recorded process
+alone.
 
-The same recording and options give the same bytes, whatever the machine. Only
---time-limit can change that, and says so when it did.`,
+Memory is reused from the moment the program frees it. If another stream was
+still using it (the free was pending), or the next owner runs on another stream,
+the plan lists a stream-ordered wait: the GPU makes the new owner's stream wait,
+and the host does not. Among plans of equal size compile looks for the one with
+the fewest waits. It prints how many are left, how much memory changes hands
+with one, and their slack: the events between the free and the next allocation
+there. A wait with much slack costs nothing. --no-reuse-pending reuses memory
+only after the recorded completion of its free. --no-cross-stream gives each
+stream its own part of the arena. Both usually take more memory: "cost" is what
+the plan takes above the lower bound that holds without them.
+
+Then compile tries the plan: it serves the recording with the runtime on a
+simulated device, once by the plan and once from the pool alone (the free memory
+from which the runtime serves whatever no plan foresees). The plan pays if it
+reserves no more than the pool, or at most 0.5 % more and moves less than half as
+much memory, which means to give it back and take it again. A plan that does not
+pay is written all the same, but says so, and run and replay then serve without
+it. Mixtures of experts allocate what their data decides. Such a plan may not
+reserve more at all, and a plan made without the last iteration has to pay too. Nothing is tried with
+--no-reuse-pending or --no-cross-stream, because the pool makes the waits that
+these forbid, nor by a stplan that was built without its C runtime.
+
+The same recording and options give the same bytes on any machine. Only
+--time-limit can change that; the output says so if it did. It bounds the search
+for a smaller plan and for fewer waits. Reading the recording, a first plan and
+trying it come on top.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
   stplan compile rank*.pickle.gz -o plans/           # one plan each
-  stplan compile run.parquet --mode recorded         # this one process, to the last byte
+  stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -85,7 +106,7 @@ The same recording and options give the same bytes, whatever the machine. Only
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", `plan to write, "-" for standard output; with several traces, a folder (default: the trace's name with .bin)`)
-	cmd.Flags().StringVar(&f.mode, "mode", "auto", `what the plan covers: "recorded", the recorded process once; "periodic", its start and then its steady iteration for ever; "auto", periodic where that serves the job`)
+	cmd.Flags().StringVar(&f.mode, "mode", "auto", `what the plan covers: "recorded", the recorded process once; "periodic", its start and then its steady iteration for ever; "auto", periodic if that serves the job`)
 	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")

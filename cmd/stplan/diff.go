@@ -48,8 +48,9 @@ The allocators are simulated, event by event. The self-check says how far to
 believe the simulation: it runs under the recorded settings, and counts how many
 of the segments (the pieces of memory that PyTorch takes from the GPU and gives
 back) and of the addresses in the recording it reproduces. All of them is exact.
-A recording does not hold the size of the GPU's memory, nor a memory fraction that
-the script set. If the job ran into such a limit, pass it with --recorded-config.
+A recording does not hold the size of the GPU's memory, nor a memory fraction
+that the script set. If the job ran into such a limit, pass it with
+--recorded-config.
 
 An allocator that runs out of memory in the simulation says so in its row. Its
 efficiency, fragmentation, waste and plan_reduction are then null in --json.
@@ -69,9 +70,9 @@ several, "configurations" is a list of all. The syntax is that of
 PYTORCH_ALLOC_CONF, with the keys max_split_size_mb, roundup_power2_divisions,
 garbage_collection_threshold, expandable_segments, large_segment_size_mb,
 max_non_split_rounding_mb, per_process_memory_fraction. Two keys are stplan's
-own: device_memory, the size of the GPU's memory in bytes or with a unit (80GiB),
-and usable_memory, if other users of the GPU leave less of it. As in PyTorch,
-settings that such a string leaves out return to their defaults.`,
+own: device_memory, the size of the GPU's memory in bytes or with a unit
+(80GiB), and usable_memory, if other users of the GPU leave less of it. As in
+PyTorch, settings that such a string leaves out return to their defaults.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --json --fail-under 90`,
@@ -83,7 +84,7 @@ settings that such a string leaves out return to their defaults.`,
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
-	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. per_process_memory_fraction:0.5,device_memory:80GiB")
+	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
 	return cmd

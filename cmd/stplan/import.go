@@ -26,12 +26,12 @@ func (a *app) importCommand() *cobra.Command {
 (pickle protocols 2 to 5, plain, gzip or zstd) and writes the same recording as
 a Parquet trace (docs/trace.md), which pandas, DuckDB and pyarrow open.
 
-Nothing in the snapshot is executed: a pickle that wants to import or call
+Nothing in the snapshot is executed. A pickle that wants to import or call
 anything is refused, with the opcode and its byte.
 
-Where recording began after the first allocation, what was live then is
-inferred and the trace says so. A snapshot taken right after recording was
-switched on gives the exact state: name it with --base.`,
+If recording began after the first allocation, import infers what was live then,
+and the trace says so. A snapshot taken right after recording was switched on
+has the exact state: name it with --base.`,
 		Example: `  stplan import run.pickle.gz                     # writes run.parquet
   stplan import run.pickle -o /data/run.parquet --base start.pickle
   stplan import - -o - < run.pickle > run.parquet`,

@@ -21,16 +21,20 @@ func (a *app) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect PLAN.bin",
 		Short: "Show what is in a plan",
-		Long: `inspect shows what is in a plan. With --csv it prints one row per planned
-allocation, id,lower,upper,size,offset: live in [lower, upper) counted in events
-of the device's list, size and offset in bytes; buffers that are never freed end
-at the last event. The largest offset + size is the plan's size, so any outside
-checker can judge it.
+		Long: `inspect shows what is in a plan. The words in its output are those of compile
+(see "stplan compile --help"). Residents are buffers that are never freed.
 
-A periodic plan is unrolled for that on one timeline: the prologue's events, then
---repeat rounds of every body, each as many steps long as it has allocations. What
-crosses a seam is one row; residents and what the last pass leaves end with the
-timeline; strays have no place and no row.`,
+With --csv it prints one row for each planned allocation:
+id,lower,upper,size,offset. The buffer is live in [lower, upper), counted in
+events of the device's list; size and offset are bytes. Buffers that are never
+freed end at the last event. The largest offset + size is the plan's size, so
+any outside checker can judge it.
+
+For that a periodic plan is unrolled on one timeline: the events of the
+prologue, then --repeat rounds of every body, each as many steps long as it has
+allocations. What crosses a seam is one row. Residents, and what the last pass
+leaves behind, end with the timeline. Allocations that are off plan have no
+place and no row.`,
 		Example: `  stplan inspect run.bin
   stplan inspect run.bin --csv > placed.csv
   stplan inspect run.bin --csv --repeat 5 > placed.csv
@@ -77,8 +81,8 @@ func (a *app) runInspect(path string, f inspectFlags, one bool) error {
 	return report.Inspect(p, inputName(path), devices).Write(a.stdout)
 }
 
-// planDeviceByOrdinal finds a device of the plan, and names those there are
-// where it is none of them.
+// planDeviceByOrdinal finds a device of the plan. If there is none of that number,
+// the error names those that there are.
 func planDeviceByOrdinal(p *planfile.Plan, ordinal int, name string) (*planfile.Device, error) {
 	var have string
 	for i := range p.Devices {

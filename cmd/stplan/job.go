@@ -14,7 +14,7 @@ type jobExit struct{ code int }
 func (j *jobExit) Error() string { return fmt.Sprintf("the job ended with exit code %d", j.code) }
 
 // runJob runs a command of the user's with env, on stplan's own standard
-// streams, and returns its exit code: 128 + N where signal N ended it. Signals
+// streams, and returns its exit code: 128 + N if signal N ended it. Signals
 // to stplan are the job's; stplan itself ends when the job has.
 func (a *app) runJob(command, env []string) (code int, err error) {
 	cmd := exec.Command(command[0], command[1:]...)

@@ -24,7 +24,7 @@ type outputs struct {
 
 var errAbandoned = errors.New("interrupted")
 
-// twoWriters refuses a flag that has the output go where that of --json goes.
+// twoWriters refuses a flag that sends an output to where --json goes.
 func twoWriters(flag string) error {
 	return fmt.Errorf("%s - and --json both write to standard output; give %s a file", flag, flag)
 }
@@ -148,7 +148,7 @@ func (a *app) demandOutputs(paths ...string) error {
 			return err
 		}
 		if t.info != nil && !t.info.Mode().IsRegular() {
-			continue // a device or a pipe: writing to it will tell
+			continue // a device or a pipe: an error shows when it is written to
 		}
 		if err := probeFolder(filepath.Dir(t.path)); err != nil {
 			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
@@ -221,7 +221,7 @@ func writable(path string, info fs.FileInfo) error {
 		return errors.New("is a directory")
 	}
 	if !info.Mode().IsRegular() {
-		return nil // opening it may block; writing to it will tell
+		return nil // opening it may block; an error shows when it is written to
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -29,12 +29,12 @@ func (a *app) packCommand() *cobra.Command {
 		Short: "Pack buffers from a CSV file",
 		Long: `pack is the packer alone, on minimalloc's file form: a header
 id,lower,upper,size and one buffer a row, live in [lower, upper). It writes the
-same rows with an offset each. Sizes are exact bytes unless --alignment says
-otherwise.
+same rows with an offset each. Sizes are exact bytes, unless --alignment rounds
+them up.
 
-With --capacity it stops as soon as the buffers fit. Where no placement is found
-the exit code is 1 and no file is written; the message says whether there is
-none or none was found.`,
+With --capacity it stops as soon as the buffers fit. If no placement is found,
+the exit code is 1 and no file is written. The message says whether none exists
+or none was found.`,
 		Example: `  stplan pack instance.csv -o packed.csv
   stplan pack instance.csv --capacity 1048576 --json
   stplan pack - < instance.csv > packed.csv`,
@@ -144,7 +144,7 @@ func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement
 	if f.json {
 		return nil
 	}
-	// The rows are the result; where they went to standard output, this is not.
+	// The rows are the result. If they went to standard output, this line must not.
 	w := a.stdout
 	if output == "-" {
 		if a.quiet {

@@ -13,7 +13,7 @@ import (
 const progressDelay = time.Second
 
 // progress is a bar on standard error that appears once the work has lasted
-// progressDelay. It is silent where standard error is no terminal.
+// progressDelay. It is silent if standard error is no terminal.
 type progress struct {
 	mu    sync.Mutex
 	app   *app

@@ -26,18 +26,18 @@ func (a *app) recordCommand() *cobra.Command {
 		Short: "Run a training job and record its GPU memory",
 		Long: `record runs a training job as it stands and writes one trace for each of its
 processes that uses CUDA: DIR/NAME-rankR.pickle.gz, where NAME is the script's
-name and R the rank, or DIR/NAME-pidP.pickle.gz where there is no rank. An older
-file of that name is replaced.
+name and R the rank, or DIR/NAME-pidP.pickle.gz if the process has no rank. An
+older file of that name is replaced.
 
-Recording begins before the first CUDA allocation, with no line of the script
-changed, also under torchrun and other launchers. After --steps iterations the
+Recording begins before the first CUDA allocation. No line of the script
+changes, also under torchrun and other launchers. After --steps iterations the
 trace is written and recording stops; the job goes on. A job that ends or dies
-earlier leaves what there is. Where several optimizers step in turn, the first
-one's step counts.
+earlier leaves what was recorded until then. If several optimizers step in turn,
+the steps of the first one count.
 
-record's own words go to standard error. Its exit code is the job's; where the
-job succeeds and a trace is missing, it is 1. docs/recording.md says how this
-works and what it cannot see.`,
+record's own words go to standard error. Its exit code is the job's; if the job
+succeeds and a trace is missing, it is 1. docs/recording.md says how this works
+and what it cannot see.`,
 		Example: `  stplan record -- python train.py
   stplan record -o traces --steps 6 -- torchrun --nproc-per-node 8 train.py
   stplan record --stacks python -- accelerate launch train.py --config c.yaml`,
@@ -58,7 +58,7 @@ works and what it cannot see.`,
 			return a.runRecord(args, f)
 		},
 	}
-	cmd.Flags().StringVarP(&f.output, "output", "o", "traces", "folder for the traces; made where there is none")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "traces", "folder for the traces; made if it does not exist")
 	cmd.Flags().IntVar(&f.steps, "steps", 4, "iterations to record; 0 records until the job ends")
 	cmd.Flags().StringVar(&f.stacks, "stacks", "none", "call stacks to keep: none, python, or all (with C++); they make traces many times larger")
 	// Flags behind the command's name are the command's.
@@ -93,8 +93,8 @@ func (a *app) runRecord(command []string, f recordFlags) error {
 	})
 }
 
-// outputFolder makes the folder where there is none, writable. It returns the
-// absolute path.
+// outputFolder makes the folder if it does not exist, and demands that it can be
+// written to. It returns the absolute path.
 func outputFolder(path string) (string, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return "", fmt.Errorf("%s: expected a folder for the traces: %w", path, cause(err))

@@ -33,7 +33,7 @@ const (
 )
 
 // tellRecorded lists the traces and what went wrong, and says what to do next.
-// The result is the job's exit code, or a negative where a trace is missing.
+// The result is the job's exit code, or a negative if a trace is missing.
 func (a *app) tellRecorded(all []recordReport, dir string, f recordFlags, code int) error {
 	var traces, problems []string
 	for _, r := range all {

@@ -31,29 +31,40 @@ func (a *app) replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay PLAN.bin TRACE | replay --no-plan TRACE",
-		Short: "Serve a recording with the runtime, on a device that is none",
+		Short: "Serve a recording with the runtime, on a simulated device",
 		Long: `replay drives the runtime that a training process loads over the requests of a
-recording, on a device whose memory is addresses only, and says what it reserves
-and how much of it the plan served. A free arrives when the program asks for it;
-what delayed it in the recording is a stream that uses the buffer too. The plan
-may be that of another recording. --no-plan serves the recording from one
-best-fit pool.
+recording, on a simulated device: its memory is addresses only, so no GPU is
+needed. It prints what the runtime reserves and how much of the program the plan
+served. The plan may be that of another recording. --no-plan serves everything
+from the pool: the free memory from which the runtime serves what no plan
+foresees, best fit.
 
 Each address that is handed out is judged by a checker that shares no code with
-the runtime: no memory may be in use, nor used before by a stream that has not
-been waited for. Exit code 1 where one is.
+the runtime: memory must not be in use, nor have been used by a stream that has
+not been waited for. If some is, the exit code is 1. A free takes effect when
+the program asks for it; if it was delayed in the recording, another stream uses
+the buffer too.
 
-A plan of which compile found that it does not pay says so, and the runtime then
-serves without it: so does replay.
+In the output,
 
---inject disturbs the program: at that rate, allocations with their frees are
-left out, added, doubled or swapped with their successor. Figures of what is on
+  on plan  are allocations that were served at the plan's addresses;
+  drift    says how often the requests left the plan's sequence, how often they
+           were found again elsewhere in it, and how often a place was taken
+           when its turn came;
+  moved    is idle memory that was given back to the device and taken again
+           where it was needed.
+
+If compile found that a plan does not pay, the plan says so, and the runtime
+serves without it. So does replay.
+
+--inject disturbs the program: at that rate allocations, with their frees, are
+left out, added, doubled or swapped with the next one. Figures of what is on
 plan then count what is left of the recording.
 
---repeat makes the recording go on for so many iterations, each like one of its
-steady ones, in random order, and says as well what native and expandable segments
-reserve for that. Recordings are short, and an allocator may reserve more with every
-iteration.
+--repeat makes the recording longer by that many iterations. Each is like one of
+its steady ones, in random order. It also prints what PyTorch's native allocator
+and its expandable segments reserve for the longer program. Recordings are
+short, and an allocator may reserve more with every iteration.
 
 --addresses writes event,size,address,source for each allocation: the event's
 index in the device's list, bytes as requested, the address in one flat space,
@@ -80,8 +91,8 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
 	cmd.Flags().Float64Var(&f.inject, "inject", 0, "disturb the program at this rate, from 0 to 1")
-	cmd.Flags().IntVar(&f.repeat, "repeat", 0, "make the recording go on for so many iterations")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of --inject and --repeat: the same seed disturbs and repeats in the same way")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 0, "make the recording longer by this many iterations")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of --inject and --repeat: the same seed gives the same program")
 	return cmd
 }
 
@@ -206,7 +217,7 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 }
 
 // planFor picks the plan's device, as a training process does: that of the same
-// ordinal, or the only one; nil where the pool alone serves. Whether it was made
+// ordinal, or the only one; nil if the pool alone serves. Whether it was made
 // from this recording is worth a note only.
 func (a *app) planFor(p *planfile.Plan, d *trace.Device, name *string) *planfile.Device {
 	if p == nil {

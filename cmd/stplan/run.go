@@ -25,22 +25,29 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run PLAN.bin -- COMMAND [ARG...] | run --no-plan -- COMMAND [ARG...]",
 		Short: "Run a training job with its GPU memory served by a plan",
 		Long: `run runs a training job whose GPU memory comes from stplan: at the addresses of
-the plan, and from one best-fit pool for what the plan does not foresee. No line
-of the script changes, also under torchrun and other launchers. In each process
-the allocator is put in place right before CUDA is initialised; it is compiled
-once for the installed PyTorch and kept. A process where that is not possible
-runs on PyTorch's own allocator, and says so.
+the plan, and for what the plan does not foresee from the pool, best fit in the
+free memory. No line of the script changes, also under torchrun and other
+launchers. In each process the allocator is put in place right before CUDA is
+initialised. It is compiled once for the installed PyTorch and kept. If that is
+not possible in a process, PyTorch's own allocator serves it, and a line says
+so.
 
 PLAN.bin serves every process. A folder of plans NAME-rankR.bin, as "compile
-TRACE... -o FOLDER" writes them, gives each process that of its rank: RANK, or
-torch.distributed's, or LOCAL_RANK. Where it holds several jobs, FOLDER/NAME
-chooses one. A process without a plan of its own, and every one under --no-plan,
-is served from the pool alone.
+TRACE... -o FOLDER" writes them, gives each process the plan of its rank: RANK,
+or torch.distributed's, or LOCAL_RANK. If the folder has the plans of several
+jobs, FOLDER/NAME chooses one. A process without a plan of its own is served
+from the pool alone, and so is every process with --no-plan.
 
-After the job, run prints one summary to standard error: what was on plan, peak
-memory beside what was reserved when the job was recorded, how often the job left
-the plan's sequence (drift), and waits between streams. --summary writes it as
-JSON too. The exit code is the job's. docs/running.md says how this works.`,
+After the job, run prints one table to standard error:
+
+  on plan   the share of the allocated bytes served at the plan's addresses
+  peak      the most bytes allocated, and the most reserved
+  recorded  what was reserved when the job was recorded
+  drift     how often the job left the plan's sequence of allocations
+  waits     how often one stream was made to wait for another
+
+--summary writes it as JSON, with more figures (docs/json.md). The exit code is
+the job's. docs/running.md says how this works.`,
 		Example: `  stplan run plan.bin -- python train.py
   stplan run plans -- torchrun --nproc-per-node 8 train.py
   stplan run --no-plan -- accelerate launch train.py --config c.yaml`,
@@ -74,7 +81,7 @@ JSON too. The exit code is the job's. docs/running.md says how this works.`,
 			return a.runServed(args[:dash], args[dash:], f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve every process from one best-fit pool")
+	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve every process from the pool alone")
 	cmd.Flags().StringVar(&f.memory, "memory", "auto", `where device memory comes from: "plain" (cudaMalloc), "virtual" (mapped; it grows in place), or "auto"`)
 	cmd.Flags().StringVar(&f.summary, "summary", "", "write the summary to this file as JSON")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -62,7 +62,7 @@ func factsOf(p *planfile.Plan) []planFacts {
 	return all
 }
 
-// findPlans lists the files that path means, at least one. prefix is empty where
+// findPlans lists the files that path means, at least one. prefix is empty if
 // that is one plan for all processes, and otherwise what the files' paths begin
 // with, up to the rank.
 func findPlans(path string) (files []string, prefix string, err error) {
@@ -128,7 +128,7 @@ func readPlanFolder(path string) (*planFolder, error) {
 // prefix is what the paths of a job's plans begin with, up to the rank.
 func (f *planFolder) prefix(job string) string { return filepath.Join(f.path, job) + "-rank" }
 
-// onlyJob is the folder's only plan, whatever its name, or the plans of its only
+// onlyJob is the folder's only plan, of any name, or the plans of its only
 // job.
 func (f *planFolder) onlyJob() (files []string, prefix string, err error) {
 	jobs := slices.Sorted(maps.Keys(f.jobs))

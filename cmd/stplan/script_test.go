@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 }
 
 // python is the interpreter itself, which a script can run without the home
-// folder that a version manager's python3 looks for; empty where there is none
+// folder that a version manager's python3 looks for; empty if there is none
 // that the recorder supports.
 var python = sync.OnceValue(func() string {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable if sys.version_info >= (3, 9) else '')").Output()

@@ -23,7 +23,7 @@ type runReport struct {
 	PID     int     `json:"pid"`
 	Name    string  `json:"name"`
 	Plan    *string `json:"plan"`
-	Without string  `json:"without"` // why it has no plan, where the job has
+	Without string  `json:"without"` // why it has no plan although the job has some
 	Backend string  `json:"backend"`
 	Error   string  `json:"error"`
 }
@@ -51,8 +51,9 @@ func planState(s cuda.State) string {
 	return fmt.Sprintf("state %d", int(s))
 }
 
-// tellServed prints the summary and what the reader should know of it, and writes
-// it to the file summary unless that is "". The result is the job's exit code.
+// tellServed prints the summary, with notes on what the reader should know, and
+// writes it to the file summary unless that is "". The error carries the job's exit
+// code if that is not 0.
 func (a *app) tellServed(reports string, plans *jobPlans, summary string, code int) error {
 	all, err := readReports[runReport](reports)
 	if err != nil {

@@ -24,11 +24,12 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Prove that a plan is whole and right",
 		Long: `verify proves a plan without the code that made it: the file is whole; no two
 buffers overlap in address while both are live; every reuse that needs a
-stream-ordered wait is listed as one; alignment and bounds hold; the lower
-bound really is one, and the gap to it is the one claimed. With --trace also
-that the plan belongs to this trace and serves each of its allocations.
+stream-ordered wait is listed as one; alignment and bounds hold; the lower bound
+really is one, and the gap to it is the one claimed. With --trace it also proves
+that the plan belongs to this recording and serves each of its allocations.
 
-Exit code 1 and the first violation, with both buffers, where it does not hold.`,
+If a rule does not hold, the exit code is 1, and the first violation is printed
+with both buffers.`,
 		Example: `  stplan verify run.bin
   stplan verify run.bin --trace run.pickle.gz`,
 		Args: exactArgs("PLAN.bin"),

@@ -116,7 +116,7 @@ func (j *evaluatedJob) record(program string, cut int) *trace.Trace {
 	return &trace.Trace{Name: program, Devices: []trace.Device{j.d}}
 }
 
-// TestEvaluations: a recording with evaluations, wherever it ends, is served by its
+// TestEvaluations: a recording with evaluations, and however that ends, is served by its
 // own plan in the plan's bytes. Steps and evaluations begin alike, so that a block
 // or two of an evaluation that stands alone may find their places taken. Where
 // sizes vary, what is cut off may be longer than what the plan has seen. The plan

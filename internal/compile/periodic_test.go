@@ -49,8 +49,8 @@ func (j *steadyJob) mark(name string) {
 	j.d.Annotations = append(j.d.Annotations, trace.Annotation{Name: name, At: at}, trace.Annotation{Name: name, At: at, End: true})
 }
 
-// record runs so many steps with the given layers; sizes differ from step to
-// step where varying.
+// record runs steps with the given layers; sizes differ from step to
+// step if varying.
 func (j *steadyJob) record(steps, layers, prefetched int, varying bool) {
 	for range layers {
 		j.alloc(trace.Bytes(1+j.r.IntN(40))<<10, 0)

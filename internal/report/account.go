@@ -1,6 +1,9 @@
-// Package report turns results into what people and machines read: tables for
-// a terminal, JSON for scripts. It computes no results of its own beyond the
-// terms of account that every table shares.
+// Package report turns results into what people and machines read: tables for a
+// terminal, JSON for scripts, CSV for outside checkers. It computes nothing itself
+// but the terms of account that every table shares.
+//
+// What a command prints as JSON is a type of this package, in the file of the
+// command's name, with the method that prints the same as text (docs/json.md).
 package report
 
 // Account is one allocator's memory over one run, in bytes. The terms are the
@@ -30,7 +33,7 @@ func (a Account) FragmentationRatio() float64 { return 1 - a.Efficiency() }
 func (a Account) Waste() int64 { return a.PeakReserved - a.PeakAllocated }
 
 // Reduction is the share of base's waste that a avoids: 1 − a.Waste/base.Waste.
-// ok is false where base wastes nothing, so that there is nothing to reduce.
+// ok is false if base wastes nothing, so that there is nothing to reduce.
 func (a Account) Reduction(base Account) (share float64, ok bool) {
 	if base.Waste() <= 0 {
 		return 0, false

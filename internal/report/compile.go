@@ -33,7 +33,7 @@ type CompiledDevice struct {
 	SteadyStart          int64   `json:"steady_start_event"`
 	Waits
 	// What the options forbid, and what that costs: the plan's bytes above the
-	// lower bound that holds without them; null where nothing is forbidden.
+	// lower bound that holds without them; null if nothing is forbidden.
 	NoReusePending bool    `json:"no_reuse_pending"`
 	NoCrossStream  bool    `json:"no_cross_stream"`
 	Cost           *int64  `json:"cost_bytes"`
@@ -41,7 +41,7 @@ type CompiledDevice struct {
 	TimeLimitHit   bool    `json:"time_limit_hit"`
 	Seconds        float64 `json:"seconds"`
 
-	Judged *Judged      `json:"judged,omitempty"`       // where the build has the runtime
+	Judged *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
 	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
 }
 
@@ -138,7 +138,7 @@ func (d *CompiledDevice) forbidden() string {
 }
 
 // saving is the share of the recorded reserved bytes, which are not 0, that the
-// plan does not need; negative where it needs more.
+// plan does not need; negative if it needs more.
 func (d *CompiledDevice) saving() float64 {
 	return 1 - float64(d.PlanBytes)/float64(d.RecordedPeakReserved)
 }

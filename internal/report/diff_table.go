@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 )
-
-// comparedWidth is the widest line of a comparison, in columns. 80 is what a
-// terminal has unless somebody made it wider.
-const comparedWidth = 80
 
 // Write prints the comparison as text, no line wider than 80 columns. Exact bytes
 // and the fragmentation ratio, 1 - efficiency, are only in the JSON.
@@ -23,7 +18,7 @@ func (c *Compared) Write(w io.Writer) error {
 	} else {
 		fmt.Fprintf(out, "\n%s: NOT exact, simulated figures are estimates\n\n", check)
 	}
-	writeComparedLines(out, c.lines())
+	writeLines(out, c.lines())
 	p := &c.Plan
 	fmt.Fprintf(out, "\nplan: gap to the lower bound %s; %s stream-ordered waits\n", Gap(p.PlanBytes, p.LowerBound), Count(p.Waits))
 	if p.Instead != nil {
@@ -32,17 +27,9 @@ func (c *Compared) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// comparedLine is one line of the table: a label with its figures, or with text
-// in their place.
-type comparedLine struct {
-	label   string
-	figures []string
-	text    string
-}
-
 // lines are the table's, the heading's first and the plan's last.
-func (c *Compared) lines() []comparedLine {
-	lines := []comparedLine{
+func (c *Compared) lines() []tableLine {
+	lines := []tableLine{
 		{figures: []string{"peak", "", "", "waste the"}},
 		{figures: []string{"reserved", "efficiency", "waste", "plan avoids"}},
 		c.Recorded.line("recorded (" + c.Recorded.Title + ")"),
@@ -51,12 +38,12 @@ func (c *Compared) lines() []comparedLine {
 		lines = append(lines, c.Simulated[i].line(c.Simulated[i].Title+", simulated"))
 	}
 	p := &c.Plan
-	lines = append(lines, comparedLine{
+	lines = append(lines, tableLine{
 		label:   "plan (" + p.Mode + ")",
 		figures: []string{Bytes(p.PeakReserved), Percent(p.Efficiency), Bytes(p.Waste), ""},
 	})
 	if i := p.Instead; i != nil {
-		lines = append(lines, comparedLine{
+		lines = append(lines, tableLine{
 			label:   "served: " + i.By + ", no plan",
 			figures: []string{Bytes(i.PeakReserved), Percent(i.Efficiency), Bytes(i.Waste), ""},
 		})
@@ -64,9 +51,9 @@ func (c *Compared) lines() []comparedLine {
 	return lines
 }
 
-func (r *ComparedRow) line(label string) comparedLine {
+func (r *ComparedRow) line(label string) tableLine {
 	// The settings of --config may hold any white space.
-	l := comparedLine{label: strings.Join(strings.Fields(label), " ")}
+	l := tableLine{label: strings.Join(strings.Fields(label), " ")}
 	if r.OutOfMemory != nil {
 		l.text = "out of memory before the first event"
 		if r.OutOfMemory.Event >= 0 {
@@ -80,74 +67,4 @@ func (r *ComparedRow) line(label string) comparedLine {
 	}
 	l.figures = []string{Bytes(r.PeakReserved), Percent(*r.Efficiency), Bytes(*r.Waste), avoided}
 	return l
-}
-
-// writeComparedLines aligns labels left and figures right, two spaces between
-// columns. A label that would push the figures beyond comparedWidth has lines of
-// its own, before its figures.
-func writeComparedLines(out *bufio.Writer, lines []comparedLine) {
-	var widths []int
-	room := comparedWidth // for labels
-	for _, l := range lines {
-		for i, f := range l.figures {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(f))
-		}
-		if l.text != "" {
-			room = min(room, comparedWidth-len("  ")-utf8.RuneCountInString(l.text))
-		}
-	}
-	figures := 0
-	for _, w := range widths {
-		figures += len("  ") + w
-	}
-	room = min(room, comparedWidth-figures)
-	labels := 0
-	for _, l := range lines {
-		if n := utf8.RuneCountInString(l.label); n <= room {
-			labels = max(labels, n)
-		}
-	}
-	for _, l := range lines {
-		label := l.label
-		if utf8.RuneCountInString(label) > room {
-			for _, part := range wrapLabel(label, comparedWidth) {
-				out.WriteString(part + "\n")
-			}
-			label = ""
-		}
-		line := fmt.Sprintf("%-*s", labels, label)
-		if l.text != "" {
-			line += "  " + l.text
-		}
-		for i, f := range l.figures {
-			line += fmt.Sprintf("  %*s", widths[i], f)
-		}
-		out.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-}
-
-// wrapLabel cuts a label into lines of at most width columns, after a comma if it
-// can. Lines after the first are indented.
-func wrapLabel(label string, width int) []string {
-	var lines []string
-	indent := ""
-	for {
-		runes := []rune(indent + label)
-		if len(runes) <= width {
-			return append(lines, string(runes))
-		}
-		end := width
-		for i := width; i > len(indent)+1; i-- {
-			if runes[i-1] == ',' {
-				end = i
-				break
-			}
-		}
-		lines = append(lines, string(runes[:end]))
-		label = strings.TrimLeft(string(runes[end:]), " ")
-		indent = "  "
-	}
 }

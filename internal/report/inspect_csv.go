@@ -57,9 +57,9 @@ func (w *slotWriter) row(lower, upper uint64, s *planfile.Slot) {
 	w.rows++
 }
 
-// unroll prints the prologue and so many rounds of the bodies, in their order,
-// on one timeline: that of the prologue goes on with a step for every
-// allocation of every pass.
+// unroll prints the prologue and that many rounds of the bodies, in their order,
+// on one timeline: after the events of the prologue, every allocation of every
+// pass is one step.
 func (w *slotWriter) unroll(repeat int) {
 	bodies := len(w.d.Phases) - 1
 	last := w.d.Phases[0].Length
@@ -76,8 +76,8 @@ func (w *slotWriter) unroll(repeat int) {
 		if pass > 0 {
 			phase = 1 + (pass-1)%bodies
 		}
-		// The next pass frees the cells that is no interlude. Without one nothing is
-		// freed any more: what is left ends last.
+		// The next pass that is not an interlude frees the cells. If there is none,
+		// they stay filled to the end of the timeline.
 		next, seam := pass, base+w.d.Phases[phase].Length
 		for next < repeat*bodies && w.d.Phases[1+next%bodies].Kind == planfile.PhaseInterlude {
 			seam += w.d.Phases[1+next%bodies].Length

@@ -7,9 +7,10 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// InspectedPhase is a phase of a periodic plan: of its slots, so many are
-// allocated in it, and of those so many are not in every recorded pass
-// (optional), leave it in a cell, or are strays; so many enter it.
+// InspectedPhase is a phase of a periodic plan. Allocations counts the slots that
+// are allocated in it. Of these, Optional counts those with a place that not every
+// recorded pass had, Leaving those that leave it in a cell, and Strays those without
+// a place. Entering counts the cells that it finds filled and frees.
 type InspectedPhase struct {
 	Kind         string `json:"kind"`
 	Passes       uint32 `json:"recorded_passes"`

@@ -1,8 +1,8 @@
 package report
 
 // Packed is what `pack --json` prints. LowerBound is the max load, or more
-// where the exact search has proven more. Fits is null where no placement was
-// found and none was ruled out.
+// if the exact search has proven more. Fits is null if no placement was found and
+// none was ruled out.
 type Packed struct {
 	Instance      string  `json:"instance"`
 	Buffers       int     `json:"buffers"`

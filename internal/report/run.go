@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -15,7 +16,7 @@ type Served struct {
 }
 
 // ServedProcess is one process. Its Name is the script's with its rank, or with
-// its id. Backend is what served it, "shim" or "pluggable"; null where that is
+// its id. Backend is what served it, "shim" or "pluggable"; null if that is
 // PyTorch's own allocator, and Error says why.
 type ServedProcess struct {
 	Name    string         `json:"name"`
@@ -73,19 +74,14 @@ type servedRow struct {
 }
 
 // Write prints a table for people, a row for each device of a process that
-// allocated there, and one for all where there are several. It prints nothing
-// where there is none.
+// allocated there, and one for all if there are several. It prints nothing if there
+// is none.
 func (s *Served) Write(w io.Writer) error {
 	rows, planned := s.rows()
 	if len(rows) == 0 {
 		return nil
 	}
-	var t Table
-	if planned {
-		t.Row("served", "allocations", "on plan", "of the bytes", "peak allocated", "peak reserved", "when recorded", "drift", "waits")
-	} else {
-		t.Row("served without a plan", "allocations", "peak allocated", "peak reserved", "efficiency", "waits")
-	}
+	lines := servedHeading(planned)
 	shown := rows
 	if len(rows) > servedRows {
 		shown = slices.Clone(rows)
@@ -95,15 +91,31 @@ func (s *Served) Write(w io.Writer) error {
 		shown = shown[:servedRows]
 	}
 	for _, r := range shown {
-		t.Row(r.cells(planned)...)
+		lines = append(lines, r.line(planned))
 	}
 	if more := len(rows) - len(shown); more > 0 {
-		t.Row(fmt.Sprintf("... and %s more", Count(more)))
+		lines = append(lines, tableLine{label: fmt.Sprintf("... and %s more", Count(more))})
 	}
 	if len(rows) > 1 {
-		t.Row(servedTotal(rows).cells(planned)...)
+		lines = append(lines, servedTotal(rows).line(planned))
 	}
-	return t.Write(w)
+	out := bufio.NewWriter(w)
+	writeLines(out, lines)
+	return out.Flush()
+}
+
+// servedHeading is the heading of the table. --summary has the other figures.
+func servedHeading(planned bool) []tableLine {
+	if planned {
+		return []tableLine{
+			{figures: []string{"of bytes", "peak", "peak", "when", "", ""}},
+			{label: "served", figures: []string{"on plan", "allocated", "reserved", "recorded", "drift", "waits"}},
+		}
+	}
+	return []tableLine{
+		{figures: []string{"", "peak", "peak", "", ""}},
+		{label: "served without a plan", figures: []string{"allocations", "allocated", "reserved", "efficiency", "waits"}},
+	}
 }
 
 // Allocated says that a process allocated on a device, so that Write prints a
@@ -113,7 +125,7 @@ func (s *Served) Allocated() bool {
 	return len(rows) > 0
 }
 
-// rows are the devices with allocations; planned where one of them had a plan.
+// rows are the devices with allocations; planned if one of them had a plan.
 func (s *Served) rows() (rows []servedRow, planned bool) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -155,18 +167,19 @@ func servedTotal(rows []servedRow) servedRow {
 	return servedRow{fmt.Sprintf("all %s (largest peaks)", Count(len(rows))), &all}
 }
 
-func (r servedRow) cells(planned bool) []string {
+func (r servedRow) line(planned bool) tableLine {
 	if !planned {
-		return []string{r.name, Count(r.Allocations), Bytes(r.PeakAllocated), Bytes(r.PeakReserved), Percent(r.Efficiency), Count(r.Waits)}
+		return tableLine{label: r.name, figures: []string{
+			Count(r.Allocations), Bytes(r.PeakAllocated), Bytes(r.PeakReserved), Percent(r.Efficiency), Count(r.Waits),
+		}}
 	}
-	onPlan, ofBytes, recorded := "-", "-", "-"
+	onPlan, recorded := "-", "-"
 	if r.PlanBytes != nil {
-		onPlan, ofBytes, recorded = Percent(r.PlannedFraction), Percent(r.PlannedBytesFraction), Bytes(*r.RecordedPeakReserved)
+		onPlan, recorded = Percent(r.PlannedBytesFraction), Bytes(*r.RecordedPeakReserved)
 	}
-	return []string{
-		r.name, Count(r.Allocations), onPlan, ofBytes,
-		Bytes(r.PeakAllocated), Bytes(r.PeakReserved), recorded, Count(r.DriftEvents), Count(r.Waits),
-	}
+	return tableLine{label: r.name, figures: []string{
+		onPlan, Bytes(r.PeakAllocated), Bytes(r.PeakReserved), recorded, Count(r.DriftEvents), Count(r.Waits),
+	}}
 }
 
 // namesShown is how many names one line lists.

@@ -2,8 +2,7 @@ package report
 
 import "github.com/stplan/stplan/internal/verify"
 
-// Verified is what `verify --json` prints. Violation is null where there is
-// none.
+// Verified is what `verify --json` prints. TraceMatch is null without --trace.
 type Verified struct {
 	Plan       string             `json:"plan"`
 	Verified   bool               `json:"verified"`
