@@ -1,5 +1,5 @@
-"""A training loop that knows nothing of stplan: a small transformer whose layers
-recompute their activations, and an optimizer step in bfloat16.
+"""A training loop that does not use stplan itself: a small transformer in
+bfloat16 whose layers recompute their activations.
 
     python train.py [STEPS]
 """

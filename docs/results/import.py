@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Time `stplan import` against CPython's pickle.load of the same snapshot.
+"""Compare `stplan import` with CPython's pickle.load of the same snapshot.
 
     import.py STPLAN SNAPSHOT... [--runs N]
 
-Both run as whole processes, in turn, N times (default 7); the figures are
-medians of wall seconds and of peak resident memory, and the median of the
-ratios run by run. CPython's loading is that of
-`pickle.load(gzip.open(path))` and nothing else.
+Both run as whole processes, in turn, N times (default 7). The figures are
+medians of wall seconds, of peak resident memory in MiB, and of the ratios of
+single runs. CPython only runs `pickle.load(gzip.open(path))`.
 """
 import argparse
 import os

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Run stplan and minimalloc on the same instances, one after the other; print a Markdown table.
+"""Run stplan and minimalloc on the same instances, one after the other; print a
+Markdown table.
 
     minimalloc.py STPLAN MINIMALLOC FOLDER [--capacity BYTES] [--repeat N]
 
-Both get every *.csv of FOLDER whose name begins with a capital letter and the
-same capacity. Each is run N times, turn about; the table has the least wall time
-and the least processor time (all threads) of each. Both layouts are checked here:
-no two buffers that are live at once share a byte, and none ends above the
-capacity. The exit code is 1 where a layout is wrong, a run fails or stplan is the
-slower one in wall time. Needs nothing but Python 3.
+Both get every *.csv of FOLDER whose name begins with a capital letter, and the
+same capacity. Both run N times, in turn; the table has the smallest wall time
+and the smallest processor time (of all threads) of each. This script checks
+both layouts: no two buffers that are live at the same time share a byte, and
+none ends above the capacity. The exit code is 1 if a layout is wrong, a run
+fails, or stplan takes more wall time. Needs only Python 3.
 """
 import argparse
 import csv
@@ -32,7 +33,7 @@ def timed(*command):
 
 
 def makespan(path, capacity):
-    """The makespan of a layout, or a message about what is wrong with it."""
+    """The makespan of a layout, or a message if the layout is wrong."""
     with open(path, newline="") as f:
         rows = [{k.strip(): int(v) for k, v in row.items() if k.strip() != "id"} for row in csv.DictReader(f)]
     for i, a in enumerate(rows):
@@ -46,7 +47,7 @@ def makespan(path, capacity):
 
 
 def measure(stplan, peer, instance, capacity, repeat, folder):
-    """Least (wall, cpu) of both, and the makespans or messages."""
+    """The smallest (wall, cpu) of both programs, and their makespans or messages."""
     ours, theirs = folder / "ours.csv", folder / "theirs.csv"
     commands = {
         ours: (stplan, "--quiet", "pack", instance, "-o", ours, "--capacity", capacity),

@@ -4,10 +4,10 @@
     plans.py STPLAN FOLDER [--mode recorded|periodic|auto] [--only SUBSTRING] [--expect MANIFEST.json]
              [--recorded NAME=CONF ...]
 
-For each recording: `compile`, `verify --trace`, `inspect --csv` whose largest
-offset + size has to be the plan's, `diff`. A row that fails any of
-them, whose self-check is not exact, or whose figures differ from those of
---expect is marked, and the exit code is 1. Needs nothing but Python 3.
+For each recording it runs `compile`, `verify --trace`, `inspect --csv`, whose
+largest offset + size has to be the plan's size, and `diff`. If a command fails,
+a self-check is not exact, or figures differ from those of --expect, the problem
+is listed below the table and the exit code is 1. Needs only Python 3.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ def unrolled_bytes(binary, plan):
 
 
 def measure(binary, trace, plan, mode, recorded):
-    """One row: what compile and diff say of one recording."""
+    """The figures of one recording: the JSON of compile and of diff."""
     compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json", "--mode", mode))["devices"][0]
     stplan(binary, "verify", plan, "--trace", trace)
     if unrolled_bytes(binary, plan) != compiled["plan_bytes"]:
@@ -43,7 +43,7 @@ def measure(binary, trace, plan, mode, recorded):
 
 
 def disagreements(compared, expected):
-    """Where the figures differ from the manifest's."""
+    """The differences between the figures and the manifest's, as a list of texts."""
     pairs = [
         ("peak_reserved_bytes", "peak_reserved_bytes_recorded"),
         ("peak_allocated_bytes", "peak_allocated_bytes"),
@@ -73,7 +73,7 @@ def row(name, compiled, compared):
 
 
 def steady(compiled):
-    """The columns that only a periodic plan fills."""
+    """The columns that only a periodic plan has; empty for others."""
     state = compiled.get("steady_state")
     if state is None:
         return ["", "", "", "", ""]

@@ -4,14 +4,13 @@
     replay.py STPLAN FOLDER [--only SUBSTRING] [--seeds N] [--pair A:B ...] [--cross] [--compile ARG ...]
     replay.py STPLAN FOLDER [--only SUBSTRING] --repeat N
 
-For each recording: `compile`, then `replay` without a plan, with its own plan,
-and with one request in a thousand disturbed. With --seeds N, a second table has
-the disturbances of the seeds 1 to N. With --pair A:B, B is served with
-the plan of A as well. With --cross, each plan that pays serves every other recording:
-the pairs that reserve most above the pool alone, in half an hour for 37 recordings.
-With --repeat N there is one table: recordings that go on for N iterations more,
-without a plan. The exit code is 1 if anything overlaps. Needs nothing but
-Python 3.
+For each recording it runs `compile`, and then `replay` without a plan, with its own
+plan, and with that plan while one request in a thousand is disturbed. With --seeds N, a
+second table has the disturbances of the seeds 1 to N. With --pair A:B, B is also served
+with the plan of A. With --cross, each plan that pays serves every other recording, and a
+table has the pairs that reserve most compared with no plan; that takes half an hour for
+37 recordings. With --repeat N there is one table, of recordings extended by N iterations
+and served without a plan. The exit code is 1 if any blocks overlap. Needs only Python 3.
 """
 import argparse
 import json
@@ -48,7 +47,8 @@ class Bench:
         return got
 
     def baselines(self, name):
-        """Peak reserved of native and of expandable segments, as `diff` simulates them."""
+        """Peak reserved of native and of expandable segments, as `diff`
+        simulates them."""
         got = json.loads(stplan(self.args.stplan, "diff", self.plan(name), "--trace", self.trace(name), "--json"))
         return [got["simulated"][k]["peak_reserved_bytes"] for k in ("native", "expandable")]
 
@@ -97,7 +97,8 @@ def pair_row(bench, pair):
 
 
 def differing(bench, names):
-    """The recordings, with what they take without a plan; of those that ask the same, one."""
+    """(name, peak reserved without a plan, peak allocated) of each recording.
+    Of recordings that make the same requests only one is listed."""
     found = {}
     for name in names:
         none = bench.replay(name, "--no-plan")
@@ -107,7 +108,8 @@ def differing(bench, names):
 
 
 def cross(bench, names, shown=10):
-    """Serve every recording by the plan of every other one; print the pairs that cost most."""
+    """Serve every recording with the plan of every other one. Print the `shown`
+    pairs that reserve most compared with no plan."""
     recordings = differing(bench, names)
     plans = [name for name, _, _ in recordings if bench.replay(name, bench.plan(name))["planned_allocations"] > 0]
     pairs = []
@@ -135,11 +137,11 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("stplan")
     p.add_argument("folder")
-    p.add_argument("--only", default="", help="recordings whose name has this")
-    p.add_argument("--seeds", type=int, default=0, metavar="N", help="disturbances of so many seeds")
-    p.add_argument("--pair", action="append", default=[], metavar="A:B")
-    p.add_argument("--repeat", type=int, default=0, metavar="N", help="recordings that go on for so many iterations")
-    p.add_argument("--cross", action="store_true", help="each plan serves every other recording")
+    p.add_argument("--only", default="", help="use only the recordings whose name contains this")
+    p.add_argument("--seeds", type=int, default=0, metavar="N", help="add a table of disturbances with the seeds 1 to N")
+    p.add_argument("--pair", action="append", default=[], metavar="A:B", help="also serve recording B with the plan of A")
+    p.add_argument("--repeat", type=int, default=0, metavar="N", help="extend the recordings by N iterations, without a plan")
+    p.add_argument("--cross", action="store_true", help="serve every recording with the plan of every other one")
     p.add_argument("--compile", action="append", default=[], metavar="ARG", help="one more argument of compile")
     args = p.parse_args()
     names = sorted(f.name[: -len(".pickle.gz")] for f in pathlib.Path(args.folder).glob("*.pickle.gz") if args.only in f.name)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the tables of docs/results/waits.md: the waits of every recording in
-../shared/traces before and after the search for fewer, from a benchmark, and
-what it costs to forbid them, from the program.
+../shared/traces before and after the search for fewer (measured by a Go
+benchmark), and the cost of forbidding them (from `stplan compile`).
 
     go build -o bin/stplan ./cmd/stplan
     python3 docs/results/waits.py bin/stplan ../shared/traces

@@ -1,6 +1,6 @@
-"""A small training loop with the habits of real ones: it evaluates after every
-third step, holds the last outputs until the next ones exist, fetches the next
-batch ahead on a stream of its own, and keeps its losses.
+"""A small training loop that does what real ones do: it evaluates after every third step,
+holds its outputs until the next ones exist, fetches the next batch in advance on another
+stream, and keeps all losses.
 
     python train.py evaluation.pickle.gz
 """

@@ -1,5 +1,5 @@
-// Package torch carries the Python package stplan inside the stplan binary, with
-// the C runtime's sources, so that a job needs nothing installed.
+// Package torch embeds the Python package stplan and the sources of the C runtime
+// in the stplan binary, so that a job needs nothing installed.
 package torch
 
 import (
@@ -14,9 +14,9 @@ import (
 //go:embed src/stplan/*.py src/stplan/bootstrap/*.py src/stplan/shim
 var sources embed.FS
 
-// Install writes the Python package into dir, an existing folder, and returns
-// the folder that PYTHONPATH has to begin with: it holds a sitecustomize module
-// that finds the rest.
+// Install writes the Python package into dir, an existing folder. It returns the
+// folder that has to come first on PYTHONPATH: its sitecustomize module imports the
+// rest. It fails if a file cannot be written.
 func Install(dir string) (bootstrap string, err error) {
 	src, err := fs.Sub(sources, "src")
 	if err != nil {
@@ -25,7 +25,7 @@ func Install(dir string) (bootstrap string, err error) {
 	if err := os.CopyFS(dir, src); err != nil {
 		return "", err
 	}
-	// In the repository this is a link to the runtime's folder.
+	// In the repository csrc is a link to the runtime's folder, which is not embedded.
 	if err := os.CopyFS(filepath.Join(dir, "stplan", "csrc"), cuda.Sources); err != nil {
 		return "", err
 	}

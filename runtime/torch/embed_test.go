@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What the binary carries is the whole package, and what Install returns holds
-// the module that Python looks for.
+// TestInstallWritesThePackage: Install writes every source file of the package, and
+// the folder that it returns holds sitecustomize.py.
 func TestInstallWritesThePackage(t *testing.T) {
 	dir := t.TempDir()
 	bootstrap, err := Install(dir)
@@ -45,14 +45,14 @@ func TestInstallWritesThePackage(t *testing.T) {
 	}
 }
 
-func TestInstallReportsAFolderThatIsNone(t *testing.T) {
+func TestInstallReportsAPathBelowAFile(t *testing.T) {
 	if _, err := Install(filepath.Join("embed.go", "deeper")); err == nil {
 		t.Error("installed below a file")
 	}
 }
 
-// What Install writes compiles into the library that a process without the shim
-// loads, and holds the very sources of the runtime.
+// TestInstallWritesSourcesThatCompile: the C sources that Install writes are those of
+// the runtime, and compile into the library that a process without the shim loads.
 func TestInstallWritesSourcesThatCompile(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Install(dir); err != nil {
@@ -77,8 +77,8 @@ func TestInstallWritesSourcesThatCompile(t *testing.T) {
 	}
 }
 
-// demandSources compares a folder with the runtime's C files, and with what the
-// package's link in the repository leads to.
+// demandSources compares a folder with the runtime's C files, and with the files
+// behind the package's link csrc in the repository.
 func demandSources(t *testing.T, installed string) {
 	t.Helper()
 	entries, err := os.ReadDir(installed)

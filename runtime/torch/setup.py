@@ -1,6 +1,6 @@
-"""Adds the C runtime as a compiled library to what pyproject.toml describes, where
-there is a C compiler. Without one the package is the same on every platform, and
-builds the library where it runs."""
+"""Adds the compiled C runtime to the package that pyproject.toml describes, if there
+is a C compiler. Without one the package is the same on every platform, and the
+library is built on the machine that uses it."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ class Build(build_py):
     def run(self) -> None:
         super().run()
         if self.editable_mode:
-            return  # built in the cache when it is first used
+            return  # the library is built in the cache at first use
         try:
             _library.build(os.path.join(self.build_lib, "stplan", _library.file_name()))
         except _build.BuildError as error:
@@ -32,7 +32,7 @@ class Build(build_py):
 
 class Wheel(bdist_wheel):
     def get_tag(self) -> "tuple[str, str, str]":
-        # The library knows nothing of Python.
+        # The library does not depend on the version of Python.
         return ("py3", "none", super().get_tag()[2])
 
 

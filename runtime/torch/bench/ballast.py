@@ -1,14 +1,15 @@
-"""A job for which another process leaves too little memory: what trains at all, and
-how fast the best of it is.
+"""Trains a job beside a process that leaves it too little memory, and finds out which
+configurations train at all and how fast they are.
 
     python runtime/torch/bench/ballast.py bin/stplan > docs/results/ballast.md
 
-The job is finetune.py. Its faster choice is recorded, compiled and run under
-`stplan run` once, alone; a ballast process then takes the card's memory but for
-what that run used. The same choice is tried on PyTorch's own allocators, then
-the choices that need less, and everything that trains is timed, one process at a
-time. Needs torch, transformers and one CUDA device with nothing else on it. Exit
-code 1 where stplan does not train, or another allocator trains the same choice.
+The job is finetune.py. Its faster configuration is recorded, compiled and run once alone
+under `stplan run`. Then a ballast process takes the device's memory, except what that run
+used. PyTorch's own allocators try the same configuration, and then configurations that
+need less memory. Every configuration that trains is timed, one process at a time.
+
+Needs torch, transformers and one CUDA device that nothing else uses. The exit code is 1
+if stplan does not train, or if another allocator trains the same configuration.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 HERE = Path(__file__).resolve().parent
 
-# What a process may use more than the first run of the plan did: pages and
-# kernels that were loaded elsewhere. Every process gets it.
+# Bytes that the ballast leaves free in addition to what the first run used, for pages and
+# kernels that another process may load. Every run gets them.
 SLACK = 48 << 20
 
-TIMEOUT = 60  # seconds for one run
+# Seconds until a run is given up as hanging.
+TIMEOUT = 60
 
 SETTINGS = {"expandable": "expandable_segments:True", "native": ""}
 
-# What is advised against fragmentation; tried with the faster choice only.
+# Settings that are recommended against fragmentation. They are tried with the faster
+# configuration only.
 ADVISED = {
     "native, max_split_size_mb:64": "max_split_size_mb:64",
     "expandable, large_segment_size_mb:12": "expandable_segments:True,large_segment_size_mb:12",
@@ -43,8 +46,8 @@ OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA error: out of memory", "CUBLAS_STATUS
 
 
 class Choice(NamedTuple):
-    """How to fit the job: sequences in a micro-batch, layers computed twice, and
-    whether torch's cache is emptied before each optimizer step."""
+    """A configuration of the job: the number of sequences in a micro-batch, the number of
+    recomputed layers, and whether torch's cache is emptied before each optimizer step."""
 
     micro: int
     recomputed: int
@@ -55,14 +58,15 @@ class Choice(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What became of a choice. figures are finetune.py's, None where it ran out of memory."""
+    """The result of one run. figures are those that finetune.py prints, or None if it ran
+    out of memory."""
 
     allocator: str
     choice: Choice
     figures: Optional[Dict[str, Any]]
 
     def speed(self) -> float:
-        """Optimizer steps in a second; 0 where it does not train."""
+        """Optimizer steps per second; 0 if it does not train."""
         return 1 / self.figures["step_s"] if self.figures else 0.0
 
     def row(self) -> str:
@@ -75,7 +79,8 @@ class Run(NamedTuple):
 
 
 class Waiting:
-    """A process that has imported everything and used no GPU yet."""
+    """A process of finetune.py that imports everything and then waits for its
+    configuration. It does not use the GPU before that."""
 
     def __init__(self, allocator: str, prefix: List[str], job: List[str], folder: Path) -> None:
         self.allocator = allocator
@@ -87,12 +92,12 @@ class Waiting:
         )
 
     def ready(self) -> None:
-        """Waits until it has imported what it needs."""
+        """Waits until it has imported everything."""
         assert self.process.stdout
         self.process.stdout.readline()
 
     def go(self, choice: Choice, steps: int) -> Run:
-        """Runs the choice to its end."""
+        """Runs a configuration to its end."""
         try:
             said, _ = self.process.communicate(f"{choice.arguments()} --steps {steps}\n", timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -107,22 +112,22 @@ class Waiting:
         return Run(self.allocator, choice, None)
 
     def drop(self) -> None:
-        """Ends it with all that it started."""
+        """Kills the process and all processes that it started."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 class Ballast:
-    """The other process, which holds memory by a plain torch.empty."""
+    """The other process, which holds memory by torch.empty."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.free = self.ask(0)  # bytes, with this process's own context
+        self.free = self.ask(0)  # bytes that are free beside the ballast's CUDA context
 
     def ask(self, size: int) -> int:
-        """Takes so many bytes more; the bytes that are free then."""
+        """Makes the ballast take `size` more bytes. Returns the free bytes after that."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(f"{size}\n")
         self.process.stdin.flush()
@@ -145,7 +150,7 @@ def hold() -> None:
 
 class Bench:
     def __init__(self, stplan: str, job: List[str], steps: int, folder: Path) -> None:
-        """job: what all choices have in common, as arguments of finetune.py."""
+        """job: the arguments of finetune.py that all configurations share."""
         self.stplan, self.job, self.steps, self.folder = stplan, job, steps, folder
         self.waiting: Dict[str, List[Waiting]] = {}
         self.runs: List[Run] = []
@@ -154,7 +159,7 @@ class Bench:
         self.waiting.setdefault(allocator, []).append(Waiting(allocator, list(prefix), self.job, self.folder))
 
     def settle(self) -> None:
-        """Waits for all that imports: what is timed runs on a quiet machine."""
+        """Waits until all processes have imported, so that imports disturb no timing."""
         for processes in self.waiting.values():
             for process in processes:
                 process.ready()
@@ -167,20 +172,20 @@ class Bench:
         return run
 
     def plan(self, choice: Choice) -> Path:
-        """The choice recorded under the native allocator, compiled."""
+        """Records the configuration under the native allocator, and compiles a plan."""
         traces, plan = self.folder / "traces", self.folder / "plan.bin"
         self.prepare("recorded", self.stplan, "record", "--steps", "4", "-o", str(traces), "--")
         if self.go("recorded", choice, 5).figures is None:
-            raise RuntimeError("out of memory while it was recorded alone")
+            raise RuntimeError("out of memory while it was recorded without a ballast")
         compiled = [self.stplan, "-q", "compile", *map(str, traces.iterdir()), "-o", str(plan)]
         subprocess.run(compiled, check=True, stdout=sys.stderr)
         return plan
 
     def least_recomputed(self, allocator: str, micro: int, layers: int, grain: int, most_failed: int) -> int:
-        """Looks for the fewest recomputed layers with which it trains, in steps of
-        grain, above a number that is known to fail or negative, and runs one step
-        more too, which may be faster where memory is scarce. The result is the
-        largest number that failed."""
+        """Finds the smallest number of recomputed layers that trains, by
+        bisection in steps of `grain` layers, and runs the next larger number
+        too, which may be faster when memory is scarce. most_failed is a number
+        that is known to fail, or -1. Returns the largest number that failed."""
         tried: Dict[int, bool] = {}
 
         def trains(parts: int) -> bool:
@@ -213,7 +218,8 @@ def shown(run: Run) -> Run:
     return run
 
 
-# Processes that are likely to be needed of each, for the search and before it.
+# Processes that are started in advance, by allocator: as many as the search is likely to
+# need. If more are needed, they are started then.
 PROCESSES = {"expandable": 8, "native": 6, **dict.fromkeys(ADVISED, 1)}
 
 
@@ -244,7 +250,7 @@ def measure(bench: Bench, micro: int, layers: int, grain: int) -> int:
     for allocator in ADVISED:
         shown(bench.go(allocator, target))
     failed = -1
-    for allocator in SETTINGS:  # native needs no less than expandable
+    for allocator in SETTINGS:  # in this order: native needs at least as much as expandable
         failed = bench.least_recomputed(allocator, micro // 2, layers, grain, failed)
     ballast.end()
 
@@ -256,28 +262,28 @@ def measure(bench: Bench, micro: int, layers: int, grain: int) -> int:
         print("\nNothing trains without stplan.")
     else:
         gain = served.speed() / best.speed() - 1
-        print(f"\nThroughput that stplan buys against the best of the others: {100 * gain:+.1f} %.")
+        print(f"\nThroughput under stplan against the fastest of the others: {100 * gain:+.1f} %.")
     return 1 if any(run.figures for run in same) else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stplan", nargs="?")
-    parser.add_argument("--model", default="gpt2-xl")
-    parser.add_argument("--sequences", type=int, default=4, help="sequences in an optimizer step, whatever the choice")
-    parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch of the faster choice")
+    parser.add_argument("stplan", nargs="?", help="the stplan binary")
+    parser.add_argument("--model", default="gpt2-xl", help="a model of finetune.py")
+    parser.add_argument("--sequences", type=int, default=4, help="sequences in an optimizer step of any configuration")
+    parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch of the faster configuration")
     parser.add_argument("--layers", type=int, default=48, help="layers of the model")
-    parser.add_argument("--grain", type=int, default=3, help="layers by which recomputation is varied")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--grain", type=int, default=3, help="the search varies recomputed layers in steps of this number")
+    parser.add_argument("--steps", type=int, default=6, help="optimizer steps of each run")
     parser.add_argument("--hold", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.hold:
         hold()
         return 0
-    print("# Training where another process leaves too little memory\n")
+    print("# Training beside a process that leaves too little memory\n")
     print(f"Written by `runtime/torch/bench/ballast.py`: {chosen.model}, full fine-tuning in bf16 by `finetune.py`,")
-    print(f"micro-batch {chosen.micro} with every layer recomputed, against what fits without stplan; every choice")
-    print(f"takes {chosen.sequences} sequences in an optimizer step.\n")
+    print(f"micro-batch {chosen.micro} with every layer recomputed, compared with the configurations that fit without")
+    print(f"stplan. Every configuration takes {chosen.sequences} sequences in an optimizer step.\n")
     with tempfile.TemporaryDirectory() as folder:
         job = ["--model", chosen.model, "--sequences", str(chosen.sequences)]
         bench = Bench(os.path.abspath(chosen.stplan), job, chosen.steps, Path(folder))

@@ -1,12 +1,13 @@
-// cold.cpp: a recorded program, sent to torch's native allocator and to the shim, over
-// a fake CUDA. Between two operations memory is touched that is none of theirs, as a
-// training step does: what they need has left the caches by then.
+// cold.cpp: sends a recorded program to torch's native allocator and to the shim, on a
+// simulated device. Between two operations it touches other memory, as a training step
+// does, so that the allocators' data leave the processor's caches.
 //
 //     cold PROGRAM PLAN|- KIB
 //
-// PROGRAM holds operations as three uint64: id, bytes (0: a free), stream. Prints
-// ns for an allocation and for a free, of each allocator: the mean of the second
-// half of the program but for its slowest hundredth, less what the clock takes.
+// PROGRAM holds operations of three uint64: id, bytes (0: a free), stream. For
+// each allocator it prints the ns of an allocation and of a free: the mean over
+// the second half of the program, without the slowest hundredth, minus the time
+// that the clock takes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,7 +20,7 @@ extern "C" {
 }
 
 namespace c10::cuda::_internal {
-void setHasPrimaryContext(bool (*has)(DeviceIndex)); // exported by torch, and declared in none of its headers
+void setHasPrimaryContext(bool (*has)(DeviceIndex)); // torch exports it but declares it in no header
 }
 
 using namespace stplan;
@@ -30,12 +31,12 @@ struct Operation {
 
 constexpr size_t kLine = 64;
 
-// Memory of the program's own, far more than any cache holds.
+// Memory of the program itself, far larger than any cache.
 class Surroundings {
  public:
   explicit Surroundings(size_t touched) : lines_(touched / kLine), memory_(kBytes, 1) {}
 
-  // touch replaces so many lines of the caches.
+  // touch accesses `lines_` random lines, which replace lines of the caches.
   void touch() {
     for (size_t i = 0; i < lines_; i++) {
       state_ = state_ * 6364136223846793005u + 1442695040888963407u;
@@ -53,7 +54,7 @@ class Surroundings {
 template <typename What>
 static double timed(What what) {
   using Clock = std::chrono::steady_clock;
-  Clock::now(); // the clock's own memory is back in the caches
+  Clock::now(); // brings the clock's own memory into the caches
   const auto begin = Clock::now();
   what();
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();

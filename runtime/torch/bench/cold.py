@@ -1,12 +1,14 @@
-"""What an allocation and a free cost while the caches hold other things.
+"""Measures the time of an allocation and of a free when the processor's caches hold other
+data.
 
     python runtime/torch/bench/cold.py bin/stplan run.pickle.gz
 
 Sends the recorded program to torch's native allocator and to the shim, with the
-recording's own plan and without one, all over a fake CUDA (cold.cpp); between two
-operations so many KiB are touched at random. In turns; medians. With --runtime the
-C runtime is taken from other folders too, to compare two versions of it. Needs
-torch with CUDA's headers and libraries, and compilers; no GPU.
+recording's own plan and without one, on a simulated device (cold.cpp). Between two
+operations --kib KiB of other memory are touched at random. The variants run in turns, and
+the table has medians. With --runtime the C runtime is also built from other folders, to
+compare versions of it. Needs torch with CUDA's headers and libraries, and compilers; it
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ from stplan import _build, _library, _shim  # noqa: E402
 FAKES = HERE.parent / "tests" / "shim"
 
 Costs = Dict[Tuple[str, str, int], List[Tuple[float, float]]]
-"""By runtime, allocator and KiB: ns for an allocation and for a free, of each round."""
+"""By runtime, allocator and KiB: the ns of an allocation and of a free, for
+each round."""
 
 
 def program(recording: Path) -> bytes:
-    """What the first device of a snapshot was asked, as cold.cpp reads it."""
+    """The allocations and frees of a snapshot's first device, in cold.cpp's format."""
     with gzip.open(recording) as f:
         events = pickle.load(f)["device_traces"][0]
     live: Dict[int, int] = {}
@@ -50,10 +53,10 @@ def program(recording: Path) -> bytes:
 
 
 def build(runtime: str, folder: Path, torch: Any) -> Path:
-    """The program over the C runtime whose sources are in a folder."""
+    """Builds cold.cpp with the C runtime whose sources are in the folder `runtime`."""
     c, cxx = _build.compiler("c"), _build.compiler("c++")
     if c is None or cxx is None:
-        raise SystemExit("cold.py: no compilers")
+        raise SystemExit("cold.py: expected a C and a C++ compiler, found at most one")
     torch_headers, cuda_headers = Path(torch.__file__).parent / "include", Path(_shim._cuda_headers(torch.version.cuda))
     cudart = next((cuda_headers.parent / "lib").glob("libcudart.so.*"), None)
     if cudart is None:
@@ -81,10 +84,10 @@ def build(runtime: str, folder: Path, torch: Any) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stplan", help="the stplan binary")
-    parser.add_argument("recording", type=Path, help="a snapshot, gzipped")
+    parser.add_argument("recording", type=Path, help="a snapshot, compressed by gzip")
     parser.add_argument("--kib", type=int, nargs="+", default=[0, 256, 1024], help="KiB touched between two operations")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--runtime", nargs="+", default=[], help="folders of other versions of the C runtime")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each variant")
+    parser.add_argument("--runtime", nargs="+", default=[], help="folders with other versions of the C runtime")
     arguments = parser.parse_args()
     import torch
 

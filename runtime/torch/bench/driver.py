@@ -1,4 +1,4 @@
-"""What the driver says of the device's memory, to a process without torch."""
+"""Asks the CUDA driver about the device and its memory, without torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 
 class Device:
-    """Holds the device's primary context, which takes some memory of its own."""
+    """One device. It retains the device's primary context, which takes some memory."""
 
     def __init__(self, ordinal: int = 0) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
@@ -19,15 +19,15 @@ class Device:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
 
     def memory(self) -> "tuple[int, int]":
-        """Bytes in use by all processes together, and bytes in all: what
-        `torch.cuda.mem_get_info` is made of."""
+        """Bytes in use by all processes together, and total bytes: the source of
+        `torch.cuda.mem_get_info`."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._call("cuCtxSetCurrent", self._context)
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return total.value - free.value, total.value
 
     def about(self) -> str:
-        """The device and what the jobs run on."""
+        """Versions of the software, and the device's name."""
         name = ctypes.create_string_buffer(256)
         self._call("cuDeviceGetName", name, len(name), self._device)
         versions = (f"{package} {version(package)}" for package in ("torch", "transformers"))
@@ -36,4 +36,4 @@ class Device:
     def _call(self, name: str, *arguments: object) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            raise OSError(f"{name}: the driver answers with error {code}")
+            raise OSError(f"{name}: expected 0 (CUDA_SUCCESS), found error {code}")

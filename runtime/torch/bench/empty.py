@@ -1,11 +1,12 @@
-"""What one allocation and its free cost a program that calls torch.empty.
+"""Measures the time of an allocation and its free in a program that calls torch.empty.
 
     python runtime/torch/bench/empty.py bin/stplan
 
-The same loop natively, with expandable segments, under stplan with its own plan,
-without one, and through the C interface that serves where there is no compiler;
-in turns, each alone. *meta* allocates nothing: what remains is Python's and
-torch's own. Needs torch and one CUDA device.
+The same loop runs natively, with expandable segments, under stplan with its own plan,
+under stplan without a plan, and through the C interface that serves machines without a
+compiler. Their steps take turns, each alone on the device. *meta* uses the device meta,
+which allocates nothing: its time is that of Python and torch. Needs torch and one CUDA
+device.
 """
 
 from __future__ import annotations
@@ -24,29 +25,31 @@ from driver import Device
 from side_by_side import Pace, SideBySide, Start
 
 SIZES = (512, 64 << 10, 1 << 20, 16 << 20)
-"""Bytes of the tensors, one after the other; each is gone before the next."""
+"""Sizes of the tensors in bytes, in order. Each is freed before the next is made."""
 
 CALLS = 4_000
-"""Tensors of a step: few, so that what disturbs the machine disturbs all alike."""
+"""Tensors in a step: few, so that a disturbance of the machine falls on all variants."""
 
 TIMEOUT = 120.0
+"""Seconds for one command."""
 
-# Without a C++ compiler the C interface serves.
+# CXX=none means that there is no C++ compiler: then the C interface serves.
 NO_COMPILER = {"CXX": "none"}
 
-INTRODUCTION = """# What torch.empty costs
+INTRODUCTION = """# Time of torch.empty
 
-Written by `runtime/torch/bench/empty.py` on {about}. An allocation of
-{sizes} bytes and its free, one after the other: the median of
-{rounds} steps of {calls:,} tensors each, taken in turns, and the least; *of native* is
-the median over the rounds (quartiles) of a step's time by native's in that round.
-*meta* allocates nothing: Python's and torch's own share.
+Written by `runtime/torch/bench/empty.py` on {about}.
+A tensor of each size ({sizes} bytes) is allocated and freed in turn. *µs each* is the time
+of an allocation and its free: the median over {rounds} steps of {calls:,} tensors, taken in
+turns; *least* is the smallest. *of native* divides a step's time by that of native's step
+in the same round: the median over the rounds, and the quartiles. *meta* allocates nothing:
+its time is that of Python and torch.
 """
 
 
 def job(device: str, steps: int) -> None:
-    """The loop. A step ends with one of an optimizer that has nothing to do, so
-    that it is recorded like any other job's."""
+    """The loop. Each step ends with the step of an optimizer without gradients, so that
+    `stplan record` counts it."""
     import torch
 
     from steps import Steps
@@ -63,7 +66,7 @@ def job(device: str, steps: int) -> None:
 
 
 def measure(stplan: str, folder: Path, rounds: int) -> List[str]:
-    """The table, and what went wrong."""
+    """Returns the lines of the table, and of problems."""
     pace = Pace(rounds=rounds, seconds=TIMEOUT)
     loop = [sys.executable, os.path.abspath(__file__), "--job"]
     steps = ["--steps", str(pace.warm + pace.rounds)]
@@ -98,8 +101,8 @@ def call(command: List[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("stplan", nargs="?", help="the binary")
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("stplan", nargs="?", help="the stplan binary")
+    parser.add_argument("--rounds", type=int, default=100, help="timed steps of each variant")
     parser.add_argument("--steps", type=int, default=4, help=argparse.SUPPRESS)
     parser.add_argument("--job", metavar="DEVICE", help=argparse.SUPPRESS)
     chosen = parser.parse_args()

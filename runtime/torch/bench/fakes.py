@@ -1,5 +1,5 @@
-"""What the peers of a fake process group send. torch leaves the receiver's memory
-as it was: no two runs would see the same numbers."""
+"""Data for ranks whose peers are a fake process group. The fake group sends nothing: the
+receiver's memory keeps old values, so results would differ from run to run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch.distributed
 
 
 def pipeline_peers(p2p: Any) -> None:
-    """Megatron-LM's p2p_communication: what other stages send is drawn from a
-    generator of its own."""
+    """Replaces functions of Megatron-LM's p2p_communication: what other stages would send
+    is drawn from a random generator of its own."""
     generator = torch.Generator("cuda").manual_seed(1)
 
     def filled(operations: Any) -> Any:
@@ -30,8 +30,8 @@ def pipeline_peers(p2p: Any) -> None:
 
 
 def sharded_peers() -> None:
-    """Reductions that are scattered: the others' gradients are this rank's, which
-    is the first."""
+    """Replaces reduce_scatter_tensor: the result is this rank's part of its own input, as
+    the mean is if all ranks have the same gradients. This rank has to be the first."""
     reduce_scatter = torch.distributed.reduce_scatter_tensor
 
     def run(output: torch.Tensor, input: torch.Tensor, *positional: Any, **named: Any) -> Any:

@@ -1,13 +1,12 @@
-"""Runs what training scripts do beside training, natively and under `stplan run`,
-with a plan and without one, and prints what passed as Markdown.
+"""Runs scripts that use features of torch natively, under `stplan run` with a
+plan, and under `stplan run` without a plan, and prints which passed, as Markdown.
 
     python runtime/torch/bench/features.py bin/stplan > docs/results/features.md
 
-The scripts are in features/ and know nothing of stplan; each asserts its own
-success. A plan is made from a recording of the very script, or, where a script
-is no training job, of features/job.py. Needs torch and one CUDA device; with
---devices N as many share the work, and each process still has one. Exit code 1
-where anything fails.
+The scripts are in features/. They do not use stplan, and each asserts its own success.
+A plan is made from a recording of the same script or, if the script is not a training
+job, of features/job.py. Needs torch and one CUDA device. With --devices N, N devices
+share the work; each process still uses one. The exit code is 1 if anything fails.
 """
 
 from __future__ import annotations
@@ -29,17 +28,18 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 SCRIPTS = Path(__file__).resolve().parent / "features"
 
-# Processes at a time on a device: most of each is torch's import, and the card has
-# to hold all.
+# Processes that run on a device at the same time. Most of the time of each is the import
+# of torch, so several are faster, but the device's memory has to hold all of them.
 TOGETHER = 6
 
-TIMEOUT = 75  # seconds for one process
+# Seconds until a process is ended as hanging.
+TIMEOUT = 75
 
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 class Feature(NamedTuple):
-    """A script. With own it is served a plan of itself, else one of job.py;
+    """A script. With own its plan is made from a recording of itself, else from job.py's.
     options are those of `stplan run`."""
 
     title: str
@@ -53,7 +53,8 @@ class Feature(NamedTuple):
         return [sys.executable, *self.launcher, str(SCRIPTS / self.script), *self.arguments]
 
 
-# The slowest first.
+# In order of time, the slowest first, so that the last process ends soon after
+# the others.
 FEATURES = [
     Feature("torch.compile, reduce-overhead", "compiled.py", ("reduce-overhead",)),
     Feature("torch.compile", "compiled.py", own=True),
@@ -83,7 +84,7 @@ FEATURES = [
 
 
 class Result(NamedTuple):
-    """One run of a script: seconds, what `stplan run` counted, and what failed."""
+    """One run of a script: seconds, the failure or "", and what `stplan run` counted."""
 
     seconds: float
     problem: str = ""
@@ -91,7 +92,7 @@ class Result(NamedTuple):
 
 
 class Failure(Exception):
-    """A command of stplan's that did not do what it should."""
+    """A command of stplan failed."""
 
 
 class Bench:
@@ -100,7 +101,8 @@ class Bench:
         self.folder = folder
 
     def plan(self, name: str, command: List[str]) -> Path:
-        """A plan of the command, which is recorded to its end; a folder where it has ranks."""
+        """Records the command to its end and compiles its plan. Returns the
+        plan's path, or a folder of plans if the command has several ranks."""
         traces = self.folder / name / "traces"
         self.must([self.stplan, "record", "--steps", "0", "-o", str(traces), "--", *command])
         plans = self.folder / name / "plans"
@@ -135,7 +137,8 @@ def native(feature: Feature) -> Result:
 
 
 def judged(seconds: float, summary: Dict[str, Any], said: str, planned: bool) -> Result:
-    """A script that passed has passed under stplan only where stplan served it."""
+    """The result of a script that exited with 0: it has passed only if stplan
+    served it."""
     native = [p["error"] for p in summary["processes"] if p["backend"] is None]
     devices = [d for p in summary["processes"] for d in p["devices"]]
     total = sum(d["allocations"] for d in devices)
@@ -151,7 +154,8 @@ def judged(seconds: float, summary: Dict[str, Any], said: str, planned: bool) ->
 
 
 class Place(threading.local):
-    """Which device what this thread starts gets; any, unless workers said."""
+    """The variables that name the device of this thread's processes. They are
+    empty, so any device is used, unless `workers` made the thread."""
 
     environment: Mapping[str, str] = {}
 
@@ -160,7 +164,7 @@ PLACE = Place()
 
 
 def workers(together: int, devices: int) -> ThreadPoolExecutor:
-    """So many threads for each of the first devices that are visible."""
+    """A pool of `together` threads for each of the first visible devices."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(devices)))
     turns = itertools.cycle(visible.split(",")[:devices])
 
@@ -171,7 +175,8 @@ def workers(together: int, devices: int) -> ThreadPoolExecutor:
 
 
 def run(command: List[str]) -> "subprocess.CompletedProcess[str]":
-    """Runs it in a session of its own, so that all that it started ends with it."""
+    """Runs the command in a session of its own, so that at the time limit its
+    children can be killed too."""
     environment = {**os.environ, **PLACE.environment}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=SCRIPTS, start_new_session=True
@@ -216,19 +221,20 @@ def about() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stplan", nargs="?", help="the binary; without one the scripts only run natively")
-    parser.add_argument("--only", default="", help="a regular expression: scripts to run")
-    parser.add_argument("--together", type=int, default=TOGETHER, help="processes at a time on a device")
-    parser.add_argument("--devices", type=int, default=1, help="GPUs")
+    parser.add_argument("stplan", nargs="?", help="the stplan binary; without it the scripts run only natively")
+    parser.add_argument("--only", default="", help="regular expression for the scripts to run")
+    parser.add_argument("--together", type=int, default=TOGETHER, help="processes that run on a device at the same time")
+    parser.add_argument("--devices", type=int, default=1, help="number of GPUs")
     options = parser.parse_args()
     features = [f for f in FEATURES if re.search(options.only, f"{f.script} {' '.join(f.arguments)}")]
 
-    print("# What training scripts do beside training\n")
+    print("# Features of torch\n")
     print(f"Written by `runtime/torch/bench/features.py` on {about()}.")
-    print("Each script asserts its own success and knows nothing of stplan. In brackets the")
-    print("seconds of the whole process, torch's import included, beside others on the same")
-    print("card; and which share of its allocations came from the plan, of all.\n")
-    print("| | script | native | with a plan | of | without a plan |\n| --- | --- | --- | --- | --- | --- |")
+    print("Each script asserts its own success, and does not use stplan. In brackets: the seconds")
+    print("of the whole process, with the import of torch and with other processes on the same")
+    print("device; the share of its allocations that the plan served; and the number of all.")
+    print("*recording* says which script's recording the plan was made from.\n")
+    print("| | script | native | with a plan | recording | without a plan |\n| --- | --- | --- | --- | --- | --- |")
     problems: List[str] = []
     with tempfile.TemporaryDirectory() as folder, workers(options.together, options.devices) as pool:
         bench = Bench(str(Path(options.stplan).resolve()), Path(folder)) if options.stplan else None
@@ -250,7 +256,7 @@ def main() -> int:
 def submit(
     pool: ThreadPoolExecutor, features: List[Feature], bench: Optional[Bench]
 ) -> "List[Tuple[Feature, Dict[str, Future[Result]]]]":
-    """Starts everything; the shared plan first, for which others wait."""
+    """Submits all runs. The shared plan comes first, since others wait for it."""
     shared = pool.submit(bench.plan, "job", [sys.executable, str(SCRIPTS / "job.py")]) if bench else None
     rows = []
     for number, feature in enumerate(features):

@@ -1,11 +1,11 @@
 """Full fine-tuning of a language model of 1.5 billion parameters with Hugging
-Face's eager code: a job with the choices that people make to fit into memory.
+Face's eager code, with the usual options that reduce memory.
 
     python finetune.py --micro 2 --recomputed 48
 
-Every choice trains on the same sequences in each optimizer step. Prints one line
-of JSON: losses, the median time of the later steps, and torch's
-own figures of memory. Nothing here knows of stplan.
+With any options it trains on the same sequences in each optimizer step. Prints
+one line of JSON: losses, the median time of the later steps, and torch's memory
+statistics. This script does not use stplan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MODELS = {
 
 
 def build(name: str, recomputed: int) -> Any:
-    """The model in bf16 with random weights; its first layers are recomputed."""
+    """The model in bf16 with random weights. Its first `recomputed` layers are
+    recomputed in the backward pass."""
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
         model = transformers.AutoModelForCausalLM.from_config(MODELS[name]())
@@ -66,10 +67,10 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, default="gpt2-xl")
     parser.add_argument("--sequences", type=int, default=4, help="sequences in an optimizer step")
     parser.add_argument("--micro", type=int, default=2, help="sequences in a micro-batch")
-    parser.add_argument("--recomputed", type=int, default=0, help="layers that are computed again in the backward pass")
+    parser.add_argument("--recomputed", type=int, default=0, help="layers that are recomputed in the backward pass")
     parser.add_argument("--release", action="store_true", help="empty torch's cache before each optimizer step")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--gate", action="store_true", help="use no GPU before a line with more arguments on standard input")
+    parser.add_argument("--steps", type=int, default=8, help="optimizer steps")
+    parser.add_argument("--gate", action="store_true", help="wait for a line with more arguments on standard input before using the GPU")
     chosen = parser.parse_args()
     if chosen.gate:
         print("ready", flush=True)

@@ -1,14 +1,15 @@
-"""Training jobs of the kinds that serve.py and real.py measure.
+"""The training jobs that serve.py and real.py measure.
 
     python jobs.py NAME [--steps N]
     torchrun --nproc-per-node 4 jobs.py NAME-real [--steps N]
 
-Models have random weights and data is made up, so nothing is downloaded. Kernels
-are deterministic: two runs have equal losses, to the last bit. Takes turns where
-turns.py's conductor started it. Nothing here knows of stplan.
+Models have random weights and the data are random, so nothing is downloaded. Kernels are
+deterministic: two runs have equal losses, to the last bit. If turns.py's conductor has
+started the job, its steps take turns with those of others. This script does not use
+stplan.
 
-Each job is a function that imports what it needs and returns a function that
-builds the model and returns the training step: what is imported needs no device.
+Each job is a function that imports what it needs, which requires no device, and returns a
+function that builds the model. That one returns the training step.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def text_step(
     shortest: Optional[int] = None,
     clip: bool = True,
 ) -> Step:
-    """Trains on random tokens, batch sequences of `length` tokens at a time, or
-    of `shortest` to `length` where that is given."""
+    """A step that trains on random tokens: `batch` sequences of `length` tokens
+    at a time. If `shortest` is given, each micro-batch has a random length from
+    that to `length`."""
 
     def step() -> List[torch.Tensor]:
         losses = []
@@ -66,7 +68,7 @@ def text_step(
 
 
 def language_model(config: Any, checkpoint: bool = False, **options: Any) -> Any:
-    """A model of Hugging Face's in bfloat16, made on the device."""
+    """A model of Hugging Face's transformers in bfloat16, made on the device."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("cuda"):
@@ -135,9 +137,9 @@ def lora_7b() -> Build:
 
 
 def fsdp2_3b(batch: int, fake: bool) -> Build:
-    """One of 8 ranks, the others being a fake process group; or of those that a
-    launcher started, with fewer layers where they are fewer than four, so that a
-    rank needs about as much."""
+    """With fake, one of 8 ranks; the others are a fake process group. Otherwise
+    one of the ranks that a launcher started. If these are fewer than four, the
+    model has fewer layers, so that a rank needs about the same memory."""
     import torch.distributed
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -163,8 +165,8 @@ def fsdp2_3b(batch: int, fake: bool) -> Build:
 
 
 def qwen3_moe() -> Build:
-    """Each expert's tokens by themselves: how many they are changes from step to
-    step, and so do the allocations."""
+    """Experts compute one after the other. Each expert's number of tokens
+    changes from step to step, and with it the sizes of the allocations."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM  # noqa: F401
 
     config = Qwen3MoeConfig(
@@ -226,16 +228,17 @@ JOBS: Dict[str, Callable[[], Build]] = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=sorted(JOBS))
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
     chosen = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
-    # Where a warning is enough, flash attention's backward adds up in any order;
-    # pooling's has no kernel that does not.
+    # warn_only would let flash attention's backward add in any order. resnet50 needs
+    # warn_only, since the backward of pooling has no deterministic kernel.
     torch.use_deterministic_algorithms(True, warn_only=chosen.name == "resnet50")
-    # Memory that nobody wrote stays as it is: a kernel that reads it shows up.
+    # Uninitialised memory is not filled, so that a kernel that reads it changes
+    # the losses.
     torch.utils.deterministic.fill_uninitialized_memory = False
-    # Their backward adds up in any order.
+    # The backward of these two adds in any order.
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
     build = JOBS[chosen.name]()

@@ -3,15 +3,14 @@
     MEGATRON=/path/to/Megatron-LM python megatron.py NAME [--steps N] [-- ARGUMENT...]
     MEGATRON=/path/to/Megatron-LM torchrun --nproc-per-node 4 megatron.py NAME-real ...
 
-A job whose name does not end in `-real` is one rank of a larger job whose other
-ranks are a fake process group: every allocation of that rank happens, and one
-device is enough. ARGUMENTs are Megatron's, after the job's own: of two that
-differ the last one counts.
+If NAME does not end in `-real`, the process is one rank of a larger job, and the other
+ranks are a fake process group: the rank makes all its allocations, and needs one device
+only. ARGUMENTs are passed to Megatron after those of the job, so they override them.
 
-Kernels are deterministic, collectives have one order. Takes turns where
-turns.py's conductor started it; prints its figures as one line of JSON that
-begins with `figures `. Needs torch, numpy and a C++ compiler; no Transformer
-Engine, no apex. Nothing here knows of stplan.
+Kernels are deterministic, and collectives add in a fixed order. If turns.py's
+conductor has started the job, its steps take turns with those of others. It prints its
+figures as one line of JSON that begins with `figures `. Needs torch, numpy and a C++
+compiler, and neither Transformer Engine nor apex. This script does not use stplan.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 os.environ.setdefault("NCCL_ALGO", "Ring")
-# Its few small kernels are compiled where they are needed: a pool of workers for
-# each rank of several jobs would take longer to start.
+# The job's few small kernels are compiled in its own process: a pool of compile
+# workers for each rank of several jobs would take longer to start.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
@@ -53,7 +52,7 @@ MOE_16 = """--num-layers 12 --hidden-size 2048 --ffn-hidden-size 5632 --num-atte
     --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2"""
 RECOMPUTE = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
 
-# Every job's. What needs apex or Transformer Engine is off.
+# Arguments of every job. Options that need apex or Transformer Engine are off.
 COMMON = """--mock-data --tokenizer-type NullTokenizer --transformer-impl local --bf16
     --no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion --no-rope-fusion
     --lr 1e-4 --min-lr 1e-5 --lr-decay-style constant --eval-iters 0 --eval-interval 1000 --split 100,0,0
@@ -62,8 +61,8 @@ COMMON = """--mock-data --tokenizer-type NullTokenizer --transformer-impl local 
 
 
 class Job(NamedTuple):
-    """Megatron's arguments, and which rank of how many this is where the others
-    are fake."""
+    """Megatron's arguments. If the other ranks are fake, rank and world are
+    this process's rank and the number of ranks."""
 
     arguments: str
     rank: Optional[int] = None
@@ -90,9 +89,9 @@ JOBS: Dict[str, Job] = {
 def attend(
     self: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> torch.Tensor:
-    """Causal attention by torch, in place of Megatron's own, which holds whole
-    matrices of scores. query, key, value: [sequence, batch, heads, width];
-    the result: [sequence, batch, heads * width]."""
+    """Causal attention by torch. It replaces Megatron's own, which keeps the
+    whole matrices of scores in memory. query, key, value: [sequence, batch,
+    heads, width]; the result: [sequence, batch, heads * width]."""
     q, k, v = (t.permute(1, 2, 0, 3) for t in (query, key, value))
     grouped = q.shape[1] != k.shape[1]
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
@@ -100,7 +99,8 @@ def attend(
 
 
 def build_helpers(megatron: Path) -> None:
-    """Megatron's C++ helpers, once, however many processes start together."""
+    """Builds Megatron's C++ helpers. If several processes start together, one builds them
+    and the others wait."""
     folder = megatron / "megatron/core/datasets"
     built = folder / ("helpers_cpp" + sysconfig.get_config_var("EXT_SUFFIX"))
     with open(folder / "helpers.cpp") as source:
@@ -116,7 +116,7 @@ def build_helpers(megatron: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=sorted(JOBS))
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12, help="optimizer steps")
     given, more = sys.argv[1:], []
     if "--" in given:
         given, more = given[: given.index("--")], given[given.index("--") + 1 :]
@@ -130,8 +130,8 @@ def main() -> None:
     megatron = Path(os.environ["MEGATRON"]).resolve()
     build_helpers(megatron)
 
-    # The checkout takes this folder's place, as if its own script were run: this
-    # module is not to be found under the name of its package.
+    # The checkout takes this folder's place on the path, as if its own script were run.
+    # Otherwise `import megatron` would find this file.
     sys.path[0] = str(megatron)
     import megatron.core.datasets.utils as datasets
     import megatron.core.pipeline_parallel.p2p_communication as p2p
@@ -140,9 +140,10 @@ def main() -> None:
 
     steps = Steps()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # torch would fill every new tensor: that is no part of a step.
+    # Deterministic mode would make torch fill every new tensor, which real
+    # steps do not do.
     torch.utils.deterministic.fill_uninitialized_memory = False
-    # The order of additions in the backward of these is not fixed.
+    # The backward of these two adds in any order.
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
     attention.DotProductAttention.forward = attend
@@ -154,8 +155,8 @@ def main() -> None:
     def stepping(*positional: Any, **named: Any) -> Tuple[Any, ...]:
         with steps.step():
             result: Tuple[Any, ...] = train_step(*positional, **named)
-        # Only the last stage of a pipeline has a loss; the norm of the gradients
-        # is the other ranks' witness.
+        # Only the last stage of a pipeline has a loss. The other ranks are
+        # compared by the norm of the gradients.
         losses, norm = result[0], result[5]
         steps.witness(*losses.values(), norm)
         return result

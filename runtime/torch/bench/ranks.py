@@ -1,4 +1,4 @@
-"""What real.py found, as Markdown."""
+"""Writes the results of real.py as Markdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from table import equal, gib, line, on_plan, times
 
 PENDING, COMPLETED = "stplan", "no pending"
 
-# The first steps in turns, which are not counted: kernels are loaded and
-# communicators set up in them.
+# Number of first steps that are not counted: kernels are loaded and communicators are set
+# up in them.
 WARM = 2
 
 COLUMNS = (
@@ -35,17 +35,18 @@ Written by `runtime/torch/bench/real.py` on {ranks} times {about}:
 
     {command}
 
-A pipeline and experts in parallel (Megatron-LM, `runtime/torch/bench/megatron.py`)
-and FSDP2 (`jobs.py`), {ranks} ranks each, with deterministic kernels and collectives.
-Each job was recorded with `stplan record` and ran natively, with expandable
-segments, with its ranks' plans (*{pending}*: pending memory is reused behind a
-wait), and with plans compiled by `--no-reuse-pending` (*{completed}*) where those
-are others. All take one step in turn. *reserved* and *allocated* are torch's own
-peaks. *efficiency* divides the least peak allocated of each rank, summed up, by
-what all ranks reserve. A step takes as long as its slowest rank; *of native* is
-the median, and quartiles, of each step's time over that of the native step in the
-same round. *equal losses*: how many in a row, of losses and norms of gradients of
-all ranks, are native's to the last bit.
+Pipeline parallelism and expert parallelism (Megatron-LM, `runtime/torch/bench/megatron.py`)
+and FSDP2 (`jobs.py`), {ranks} ranks each, with deterministic kernels and collectives. Each
+job was recorded with `stplan record`. Then it ran natively, with expandable segments, with
+its ranks' plans (*{pending}*: memory whose free is pending is reused after a wait), and, if
+they differ from those, with plans compiled with `--no-reuse-pending` (*{completed}*). The
+allocators take turns, one step each.
+
+*reserved* and *allocated* are torch's peaks. *efficiency* takes the smallest peak allocated
+of each rank, adds them up, and divides by what all ranks reserve. A step takes as long as
+its slowest rank. *of native* divides a step's time by that of the native step in the same
+round: the median and the quartiles. *equal losses* counts, over all ranks, the losses and
+norms of gradients that equal native's to the last bit, up to the first that differs.
 """
 
 
@@ -55,7 +56,7 @@ def header(about: str, command: List[str], ranks: int) -> List[str]:
 
 
 def rows(job: str, measured: Mapping[str, Measured]) -> List[str]:
-    """One for each allocator."""
+    """The table's rows of a job, one for each allocator."""
     native = measured.get("native")
     peaks = [[report["peak_allocated_bytes"] for report in m.reports] for m in measured.values()]
     needed = sum(min(rank) for rank in zip(*peaks))
@@ -86,16 +87,17 @@ def rows(job: str, measured: Mapping[str, Measured]) -> List[str]:
 
 
 def waiting(job: str, measured: Mapping[str, Measured], compiled: Mapping[str, List[Dict[str, Any]]]) -> List[str]:
-    """What reusing pending memory saves, by compile's account and as reserved,
-    and what it costs. compiled: what compile says, by kind of plan and rank."""
+    """How much memory the reuse of pending memory saves, in the plans and in what is
+    reserved, and how it changes the time of a step. compiled: the figures of compile, by
+    kind of plan and rank."""
     saved = sum(plan["plan_bytes"] for plan in compiled[COMPLETED]) - sum(plan["plan_bytes"] for plan in compiled[PENDING])
-    text = f"- {job}: the plans take {gib(saved)} GiB less, all ranks together"
+    text = f"- {job}: the plans of all ranks together are {gib(saved)} GiB smaller"
     if not {PENDING, COMPLETED} <= measured.keys():
         return [text + "."]
     pending, completed = measured[PENDING], measured[COMPLETED]
     declined = [rank for rank, report in enumerate(completed.reports) if (report["stplan"] or {}).get("state") == "declined"]
     if declined:
-        text += f" (without it those of ranks {', '.join(map(str, declined))} were declined: the pool served them)"
+        text += f" (without the reuse those of ranks {', '.join(map(str, declined))} were declined, and the pool served them)"
     reserved = [sum(report["peak_reserved_bytes"] for report in m.reports) for m in (completed, pending)]
     return [f"{text}; {gib(reserved[0] - reserved[1])} GiB less are reserved, and a step takes {ratio(pending, completed)} of the time."]
 
@@ -103,11 +105,11 @@ def waiting(job: str, measured: Mapping[str, Measured], compiled: Mapping[str, L
 def closing(waited: List[str], problems: List[str]) -> List[str]:
     return [
         "",
-        "Reusing pending memory, against keeping it until its recorded completion:",
+        "Reusing pending memory, compared with keeping it until its recorded completion:",
         "",
         *waited,
         "",
-        "Not as it should be: " + ("" if problems else "nothing."),
+        "Problems:" + ("" if problems else " none."),
         *(f"- {text}" for text in problems),
     ]
 
@@ -117,7 +119,8 @@ def by_rank(m: Measured, key: str) -> str:
 
 
 def ratio(m: Measured, other: Measured) -> str:
-    """Of the times of steps that were taken in the same round."""
+    """The ratio of the times of steps in the same round: median and quartiles,
+    in per cent."""
     ratios: List[Any] = [a / b for a, b in zip(m.seconds[WARM:], other.seconds[WARM:])]
     if len(ratios) < 2:
         return ""

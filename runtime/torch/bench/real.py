@@ -1,30 +1,27 @@
-"""Trains jobs of several ranks over NCCL, a GPU each, under PyTorch's allocators
-and under stplan's plans, and writes what happened as Markdown.
+"""Trains jobs of several ranks over NCCL, each rank on a GPU of its own, under
+PyTorch's allocators and under stplan's plans, and writes the results as Markdown.
 
     python runtime/torch/bench/real.py bin/stplan > docs/results/real.md
 
-Streams and collectives are real here, so waits cost what they cost. Each job is
-recorded, and its ranks' plans are compiled twice: as `compile` does it, which
-reuses memory whose free is still pending, behind a wait on the device, and with
-`--no-reuse-pending`, which keeps such memory until its recorded completion. Then
-the job runs natively, with expandable segments, and with the plans of either
-kind, side by side, in turns of one step. With --out DIR the tables are in
-DIR/real.md as well, and every figure in DIR/real.json, as far as the run has come.
+Collectives run on streams of their own, so this shows the real cost of waits between
+streams. Each job is recorded, and its ranks' plans are compiled twice. By default
+`compile` reuses memory whose free is still pending, after a wait on the device. With
+`--no-reuse-pending` it keeps such memory until its recorded completion. Then the job
+runs natively, with expandable segments, and with both kinds of plans, side by side,
+in turns of one step. With --out DIR the tables are also in DIR/real.md and every
+figure is in DIR/real.json, both written as the run proceeds.
 
-Needs torch, transformers, as many GPUs as there are ranks, and for the Megatron
-jobs a checkout (--megatron). Exit code 1 where anything is not as it should be:
-losses that differ from native's in any bit, a job that fails, a rank that no plan
-serves.
+Needs torch, transformers, one GPU for each rank and, for the Megatron jobs, a
+checkout (--megatron). The exit code is 1 if there is a problem: losses that differ
+from native's in any bit, a job that fails, or a rank that stplan does not serve.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
-import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -33,22 +30,22 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 import ranks
 import serve
 import table
-from driver import Device
 from ranks import COMPLETED, PENDING
 from side_by_side import Measured, Pace, SideBySide, Start
 
 CONFIGURATIONS = ("native", "expandable", PENDING, COMPLETED)
 
-# The folder of each kind of plan, and what compile is told.
+# The folder of each kind of plan, and the options of compile.
 PLANS: Dict[str, Tuple[str, List[str]]] = {PENDING: ("pending", []), COMPLETED: ("completed", ["--no-reuse-pending"])}
 
-# Starts the script that follows with so many ranks.
+# The launcher. The number of ranks and the script follow.
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
 class Job(NamedTuple):
-    """arguments: the script's, after its name and its steps. Jobs are as large as
-    four of a kind fit on the GPUs together: all that is compared takes turns."""
+    """arguments: passed to the script after the job's name and its steps. The
+    sizes of jobs are chosen so that four copies fit on the GPUs together, one
+    under each allocator."""
 
     name: str
     script: str
@@ -56,7 +53,7 @@ class Job(NamedTuple):
 
 
 def jobs(ranks: int) -> List[Job]:
-    """Of about the same size per rank, however many ranks there are."""
+    """The jobs. The memory of a rank is about the same for any number of ranks."""
     pipeline = ["--num-layers", 4 * ranks, "--num-layers-per-virtual-pipeline-stage", 2, "--pipeline-model-parallel-size", ranks]
     experts = ["--num-layers", 2 * ranks + 2, "--expert-model-parallel-size", ranks]
     return [
@@ -67,8 +64,8 @@ def jobs(ranks: int) -> List[Job]:
 
 
 class Prepared(NamedTuple):
-    """A job with its plans. traces and recorded are by rank, compiled by kind of
-    plan and rank."""
+    """A job with its plans. recorded has the figures of each rank; compiled those of
+    compile, by kind of plan and rank."""
 
     job: Job
     plans: Path
@@ -76,22 +73,23 @@ class Prepared(NamedTuple):
     compiled: Dict[str, List[Dict[str, Any]]]
 
     def same(self) -> bool:
-        """Whether nothing is pending for long enough to change a plan."""
+        """Whether both kinds of plans are equal in size and waits: then no free
+        is pending long enough to matter."""
         keys = ("plan_bytes", "waits", "wait_bytes")
         pending, completed = ([[device[key] for key in keys] for device in self.compiled[kind]] for kind in PLANS)
         return pending == completed
 
 
 class Real(serve.Bench):
-    """serve.py's flow, with launchers of several ranks in place of processes."""
+    """serve.py's bench, with launchers of several ranks in place of processes."""
 
     def command(self, job: Any, steps: int) -> List[str]:
         script = [str(serve.HERE / job.script), job.name, "--steps", str(steps)]
         return [*LAUNCHER, str(self.options.ranks), *script, *job.arguments]
 
     def prepare_all(self, jobs: List[Job]) -> Iterator[Prepared]:
-        """Records all jobs in turns, so that frees are pending for as long as they
-        are when a job has the GPUs to itself, and compiles every rank's plans."""
+        """Records all jobs and compiles every rank's plans. The recorded steps are taken
+        in turns, so that frees are pending as long as in a job that runs alone."""
         begin = time.monotonic()
         with ThreadPoolExecutor() as pool:
             warm = pool.submit(self.warm)
@@ -114,19 +112,20 @@ class Real(serve.Bench):
                 except (serve.Failed, OSError, ValueError) as error:
                     self.problem(f"{job.name}: {error}")
             if warm.exception():
-                self.problem(f"the first process that is served: {warm.exception()}")
+                self.problem(f"the first served process: {warm.exception()}")
         self.say(f"compiled, {time.monotonic() - begin:.0f} s after the start")
 
     def keep(self, folder: Path) -> None:
-        """The traces, for replays: named by job and rank."""
+        """Copies the traces to a folder, named by job and rank, so that they can be
+        replayed."""
         for trace in self.folder.glob("*/*-rank*.pickle.gz"):
             shutil.copy(trace, folder / f"{trace.parent.name}-{trace.name}")
 
     def compile(self, pool: ThreadPoolExecutor, job: Job) -> "Dict[str, List[Future[Dict[str, Any]]]]":
-        """Both plans of every rank, all at once."""
+        """Compiles both plans of every rank, all at the same time."""
         traces = sorted((self.folder / job.name).glob("*-rank*.pickle.gz"))
         if len(traces) != self.options.ranks:
-            self.problem(f"{job.name}: {len(traces)} traces of {self.options.ranks} ranks")
+            self.problem(f"{job.name}: expected {self.options.ranks} traces, one for each rank, found {len(traces)}")
             return {kind: [] for kind in PLANS}
 
         def one(trace: Path, folder: Path, options: List[str]) -> Dict[str, Any]:
@@ -149,19 +148,19 @@ class Real(serve.Bench):
         return Start(command, serve.EXPANDABLE if configuration == "expandable" else {})
 
     def pace(self, _: Any) -> Pace:
-        """Even the first steps are taken in turns: collectives of two jobs on the
-        same GPUs only stand in each other's way."""
+        """All steps are taken in turns, the first ones too: collectives of two
+        jobs on the same GPUs would only delay each other."""
         return Pace(0, self.options.rounds + ranks.WARM, self.options.seconds)
 
     def groups(self, prepared: Any) -> List[List[str]]:
-        """One: all are compared with each other. The last are left out where not
-        all fit on the devices."""
+        """One group, since all allocators are compared with each other. If not all fit on
+        the devices, the last are left out."""
         names = [name for name in self.options.only if name != COMPLETED or not prepared.same()]
         used, total = self.device.memory()
         each = max(report["peak_reserved_bytes"] for report in prepared.recorded) + serve.OUTSIDE
         fitting = int((total - used) / each)
         for name in names[fitting:]:
-            self.problem(f"{prepared.job.name}, {name}: not run, it does not fit on the devices beside the others")
+            self.problem(f"{prepared.job.name}, {name}: not run, it does not fit on the devices together with the others")
         return [names[:fitting]]
 
     def side_by_side(self, index: int, prepared: Any, group: List[str]) -> SideBySide:
@@ -169,7 +168,7 @@ class Real(serve.Bench):
         return SideBySide(self.folder / str(index), starts, self.options.ranks)
 
     def check(self, prepared: Any, measured: Dict[str, Measured]) -> None:
-        """Losses of every rank, and whether its plan served it."""
+        """Checks the losses of every rank, and that stplan served it."""
         native = measured.get("native")
         seen = {"recorded": prepared.recorded, **{name: m.reports for name, m in measured.items()}}
         for name, reports in seen.items():
@@ -183,7 +182,8 @@ class Real(serve.Bench):
                     if not losses or losses != expected[: len(losses)]:
                         self.problem(f"{where}: {table.first_difference(losses, expected)}")
 
-    def run_all(self, jobs: List[Job], out: table.Output) -> int:
+    def run(self, jobs: List[Any], out: table.Output) -> int:
+        """Measures the jobs and writes the document. Returns the exit code."""
         prepared: List[Any] = list(self.prepare_all(jobs))
         command = ["python", "runtime/torch/bench/real.py", *sys.argv[1:]]
         out.lines(ranks.header(self.device.about(), command, self.options.ranks))
@@ -202,19 +202,10 @@ class Real(serve.Bench):
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("stplan", help="the binary")
-    parser.add_argument("--ranks", type=int, default=4, help="and GPUs")
-    parser.add_argument("--jobs", help="names, separated by commas (default: all)")
-    parser.add_argument("--only", help="allocators, separated by commas", default=",".join(CONFIGURATIONS))
+    parser = serve.shared_options("real", CONFIGURATIONS, rounds=12, seconds=60.0)
+    parser.add_argument("--ranks", type=int, default=4, help="ranks of each job, one GPU for each")
     parser.add_argument("--recorded", type=int, default=4, help="steps that are recorded")
-    parser.add_argument("--keep", help="folder that gets the traces")
-    parser.add_argument("--rounds", type=int, default=12, help="timed steps of each, at most")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for a job's timed steps: slow ones take fewer, at least 5")
-    parser.add_argument("--job-timeout", type=float, default=150.0, help="seconds")
-    parser.add_argument("--budget", type=float, default=3600.0, help="seconds for everything")
-    parser.add_argument("--megatron", default=os.environ.get("MEGATRON", ""), help="folder of a checkout")
-    parser.add_argument("--out", default=os.environ.get("OUT"), help="folder for real.md and real.json")
+    parser.add_argument("--keep", help="folder to which the traces are copied")
     return parser.parse_args()
 
 
@@ -222,13 +213,7 @@ def main() -> int:
     options = arguments()
     every = {job.name: job for job in jobs(options.ranks)}
     chosen = serve.choose(options, list(every), CONFIGURATIONS)
-    os.environ["MEGATRON"] = options.megatron
-    able = [every[name] for name in chosen if options.megatron or every[name].script != "megatron.py"]
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Real(options, Path(folder), Device())
-        for name in set(chosen) - {job.name for job in able}:
-            bench.problem(f"{name}: not run, there is no Megatron checkout")
-        return bench.run_all(able, table.Output(options.out, "real"))
+    return serve.measure(Real, options, [every[name] for name in chosen], "real")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Records jobs of many kinds on a GPU, compiles and verifies every trace, and
-prints what happened as Markdown.
+"""Records jobs of many kinds on a GPU, compiles and verifies every trace, and prints the
+results as Markdown.
 
     python runtime/torch/bench/record.py bin/stplan > docs/results/record.md
 
-Needs torch and one CUDA device. Exit code 1 where anything is not as it should be.
+Needs torch and one CUDA device. The exit code is 1 if a result is not the expected one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 TRAIN = Path(__file__).resolve().parent / "train.py"
 STEPS = 4
 
-# Jobs at a time: most of each is torch's import. What is timed runs alone.
+# Jobs that run at the same time: most of the time of each is the import of
+# torch. Jobs that are timed run alone.
 TOGETHER = 5
 
 
 class Case(NamedTuple):
-    """A job and what is expected of it: its exit code, and the steps of each of
-    its traces."""
+    """A job, its expected exit code, and the expected number of steps of each
+    of its traces. needs: a Python package without which the case is skipped."""
 
     name: str
     command: List[str]
@@ -84,7 +85,7 @@ class Bench:
         return traces, run([self.stplan, "record", "-o", str(traces), *options, "--", *command])
 
     def rows(self, case: Case) -> List[str]:
-        """One table row for each trace of the case."""
+        """The table's rows of a case, one for each trace."""
         try:
             return self.case(case)
         except (subprocess.TimeoutExpired, OSError, KeyError, ValueError) as error:
@@ -122,24 +123,26 @@ class Bench:
         return f"| {case.name} | {code} | {stem} | {device['allocations']:,} | {size} | {proven} |"
 
     def same_as_by_hand(self) -> None:
-        """The same job with torch's own calls in the script, to the same step."""
+        """Compares the recording of the plain loop with that of the same loop
+        with torch's own calls in the script, which stops at the same step."""
         snapshot = self.folder / "by-hand.pickle"
         env = {**os.environ, "BY_HAND": str(snapshot)}
         run([*train("byhand")], env)
         by_hand = events(pickle.loads(snapshot.read_bytes()))
         (trace,) = (self.folder / "plain-loop").glob("*.pickle.gz")
         recorded = events(pickle.loads(gzip.decompress(trace.read_bytes())))
-        # By hand the snapshot is taken after the step's own tensors are gone;
-        # torch's hook runs just before that.
+        # The script takes its snapshot after the step's own tensors were freed; torch's
+        # hook runs just before that.
         same = min(len(by_hand), len(recorded))
         equal = sum(a == b for a, b in zip(recorded, by_hand))
         self.expect("by hand", "equal events", equal, same)
         self.expect("by hand", "lengths less than 1 % apart", abs(len(by_hand) - len(recorded)) * 100 < same, True)
-        print(f"\nBy hand, `_record_memory_history` in the script: {len(by_hand):,} events;")
-        print(f"`stplan record`: {len(recorded):,}; of the first {same:,} pairs, {equal:,} have equal actions and sizes.")
+        print(f"\nWith `_record_memory_history` in the script: {len(by_hand):,} events. With `stplan record`:")
+        print(f"{len(recorded):,} events. Of the first {same:,} pairs, {equal:,} have equal actions and sizes.")
 
     def undisturbed(self) -> None:
-        """Losses and step times after the recording, against a run without it."""
+        """Compares losses and step times after a recording, and during one,
+        with those of a run without it."""
         command = [*train("plain"), "--steps", "60"]
         runs: Dict[str, List[Tuple[List[str], float]]] = {"native": [], "recorded": []}
         for _ in range(2):
@@ -148,11 +151,11 @@ class Bench:
             runs.setdefault("recording", []).append(figures(self.record("recording", command, "--steps", "0")[1].stdout))
         losses = {tuple(r[0]) for rs in runs.values() for r in rs}
         self.expect("undisturbed", "distinct sequences of 60 losses", len(losses), 1)
-        print("\nThe plain loop, 60 steps, 2 runs of each in turn; the median time of its last 30 steps in ms:\n")
+        print("\nThe plain loop with 60 steps, 2 runs of each kind in turn: the median time of the last 30 steps, in ms.\n")
         print("| native | recording ended after step 4 | recording still |\n| --- | --- | --- |")
         cell = {k: ", ".join(f"{r[1]:.2f}" for r in rs) for k, rs in runs.items()}
         print(f"| {cell['native']} | {cell['recorded']} | {cell['recording']} |")
-        print(f"\nDistinct sequences of losses, to the last bit, among the 6 runs: {len(losses)}.")
+        print(f"\nDistinct sequences of losses among the 6 runs, compared to the last bit: {len(losses)}.")
 
 
 def run(command: List[str], env: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess[str]":
@@ -177,10 +180,10 @@ def about() -> str:
 
 def main() -> int:
     print("# Recording jobs on a GPU\n")
-    print(f"Written by `runtime/torch/bench/record.py` on {about()}. `stplan record --steps {STEPS}`")
-    print("of one small transformer (`runtime/torch/bench/train.py`), each job of another kind.")
-    print("Every trace was imported, compiled and its plan verified against it; every one")
-    print("begins before the process's first allocation.\n")
+    print(f"Written by `runtime/torch/bench/record.py` on {about()}.")
+    print(f"`stplan record --steps {STEPS}` of jobs of several kinds, all with one small transformer")
+    print("(`runtime/torch/bench/train.py`). Every trace was imported and compiled, and its plan was")
+    print("verified against it. Every trace begins before the process's first allocation.\n")
     print("| job | exit code | trace | allocations | trace size | plan verified |")
     print("| --- | ---: | --- | ---: | ---: | --- |")
     with tempfile.TemporaryDirectory() as folder:
@@ -193,7 +196,7 @@ def main() -> int:
                 check()
             except (subprocess.TimeoutExpired, OSError, KeyError, ValueError) as error:
                 bench.problems.append(f"{check.__name__}: {type(error).__name__}: {error}")
-    print("\nNot as expected: " + ("nothing." if not bench.problems else ""))
+    print("\nNot as expected:" + ("" if bench.problems else " nothing."))
     for problem in bench.problems:
         print(f"- {problem}")
     return 1 if bench.problems else 0

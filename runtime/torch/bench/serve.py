@@ -1,18 +1,18 @@
-"""Trains jobs of many kinds under PyTorch's allocators and under stplan's plans,
-side by side on one GPU, and writes what happened as Markdown.
+"""Trains jobs of many kinds under PyTorch's allocators and under stplan, side
+by side on one GPU, and writes the results as Markdown.
 
     python runtime/torch/bench/serve.py bin/stplan > docs/results/serve.md
 
-Each job is recorded, its plan compiled, and then it runs natively, with its own
-plan, natively once more, which shows how much one process differs from the next,
-with expandable segments, and with stplan but no plan. Timed steps are taken in
-turns. With --out DIR the tables are in DIR/serve.md as well, and
-every figure in DIR/serve.json, as far as the run has come.
+Each job is recorded, and its plan is compiled. Then it runs natively, with its
+plan, natively a second time (which shows how much two equal processes differ),
+with expandable segments, and under stplan without a plan. Timed steps are taken
+in turns. With --out DIR the tables are also in DIR/serve.md and every figure is
+in DIR/serve.json, both written as the run proceeds.
 
 Needs torch, transformers, torchvision, peft and one CUDA device; the Megatron
-jobs need a checkout (--megatron). Exit code 1 where anything is not as it should
-be: losses that differ from native's in any bit, a job that fails, memory that
-nobody accounts for.
+jobs need a checkout (--megatron). The exit code is 1 if there is a problem:
+losses that differ from native's in any bit, a job that fails, or a process that
+holds more or less memory than its figures say.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import table
 from driver import Device
@@ -39,25 +39,27 @@ from side_by_side import Measured, Pace, SideBySide, Start
 HERE = Path(__file__).resolve().parent
 GIB = 1 << 30
 
-# Steps that are recorded.
+# Number of steps that are recorded.
 STEPS = 4
 
-# Timed steps of each, at least.
+# The smallest number of timed steps under each allocator, so that medians and
+# quartiles mean something.
 LEAST = 5
 
-# What a process holds beside torch's memory, at most: its context and kernels.
+# Bytes that a process may hold in addition to torch's memory, for its context
+# and kernels. At most 0.74 GiB was measured (docs/results/serve.md).
 OUTSIDE = 3 * GIB // 2
 
-# In the order in which they share the device where not all of them fit.
+# If not all of them fit on the device together, they run in groups of this order.
 CONFIGURATIONS = ("native", "stplan", "native again", "expandable", "no plan")
 SERVED = ("stplan", "no plan")
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
 class Job(NamedTuple):
-    """script: of this folder. gib: device memory that recording it takes, about.
-    steady: whether every step allocates the same. arguments: the script's, after
-    its options."""
+    """script: a file in this folder. gib: the device memory that its recording
+    takes, about. steady: whether every step allocates the same. arguments:
+    passed to the script after its options."""
 
     name: str
     script: str
@@ -66,8 +68,8 @@ class Job(NamedTuple):
     arguments: Tuple[str, ...] = ()
 
 
-# Fewer micro-batches than Megatron's jobs were recorded with take less time and as
-# much memory.
+# Megatron's jobs get a smaller global batch than in megatron.py: fewer micro-batches take
+# less time and the same memory.
 JOBS = [
     Job("gpt2-xl-naive", "jobs.py", 44),
     Job("gpt2-xl-ckpt", "jobs.py", 26),
@@ -82,7 +84,7 @@ JOBS = [
 
 
 class Prepared(NamedTuple):
-    """A job with its plan. recorded: what it handed in while it was recorded."""
+    """A job with its plan. recorded: its figures (steps.py) while it was recorded."""
 
     job: Job
     plan: Path
@@ -91,7 +93,7 @@ class Prepared(NamedTuple):
 
 
 class Room:
-    """Device memory in GiB, shared by what runs at the same time."""
+    """Device memory in GiB, shared by the recordings that run at the same time."""
 
     def __init__(self, gib: int) -> None:
         self._all = self._free = gib
@@ -99,7 +101,8 @@ class Room:
 
     @contextmanager
     def taken(self, gib: int) -> Iterator[None]:
-        """Waits until there is so much, or all of it where that is less."""
+        """Waits until `gib` GiB are free, or all of the memory if that is less, and takes
+        them."""
         gib = min(gib, self._all)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= gib)
@@ -113,7 +116,7 @@ class Room:
 
 
 class Failed(Exception):
-    """Something outside went wrong; the text says what it printed."""
+    """A command failed. The text has its exit code and its last output."""
 
 
 class Bench:
@@ -126,8 +129,8 @@ class Bench:
         self.problems: List[str] = []
 
     def prepare(self, jobs: List[Job]) -> Iterator[Prepared]:
-        """Records and compiles, as many jobs at a time as fit on the device;
-        yields them in their order."""
+        """Records and compiles the jobs, as many at the same time as fit on the
+        device, and yields them in their order."""
         used, total = self.device.memory()
         room = Room((total - used) // GIB)
         with ThreadPoolExecutor(len(jobs) + 1) as pool:
@@ -139,10 +142,11 @@ class Bench:
                 except (Failed, OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
                     self.problem(f"{job.name}: {error}")
             if warm and warm.exception():
-                self.problem(f"the first process that is served: {warm.exception()}")
+                self.problem(f"the first served process: {warm.exception()}")
 
     def warm(self) -> None:
-        """What is made once and kept is made before anything is timed."""
+        """Serves one process, so that the shim is compiled and cached before anything is
+        timed."""
         touch = "import torch; torch.empty(1, device='cuda')"
         self.call([self.stplan, "run", "--no-plan", "--", sys.executable, "-c", touch])
 
@@ -164,8 +168,9 @@ class Bench:
         return [sys.executable, str(HERE / job.script), job.name, *options]
 
     def start(self, prepared: Prepared, configuration: str) -> Start:
-        """Jobs whose steps are alike need all of their steps natively and with
-        their plan only, for the losses; their peaks show in the timed ones."""
+        """How to start the job under one allocator. All of its steps run natively and
+        with its plan, to compare the losses. If its steps are alike, the other
+        allocators only run the warm and the timed steps, which show the same peaks."""
         pace = self.pace(prepared)
         short = prepared.job.steady and configuration not in ("native", "stplan")
         command = self.command(prepared.job, pace.warm + pace.rounds if short else self.options.steps)
@@ -176,24 +181,24 @@ class Bench:
         return Start(command, EXPANDABLE if configuration == "expandable" else {})
 
     def pace(self, prepared: Any) -> Pace:
-        """As many timed steps as there are, where there is time for them."""
+        """As many timed steps as the options allow and as there is time for."""
         step = min(prepared.recorded["seconds"]) * len(self.groups(prepared)[0])
         most = min(self.options.rounds, self.options.steps - self.options.warm)
         rounds = min(most, max(LEAST, int(self.options.seconds / step)))
         return Pace(self.options.warm, rounds, self.options.seconds)
 
     def groups(self, prepared: Prepared) -> List[List[str]]:
-        """The configurations that fit on the device together, in their order."""
+        """The configurations in groups that fit on the device together, in
+        their order."""
         used, total = self.device.memory()
         each = prepared.recorded["peak_reserved_bytes"] * 1.04 + OUTSIDE
         count = max(1, int((total - used) / each))
         return [self.options.only[i : i + count] for i in range(0, len(self.options.only), count)]
 
     def measure(self, prepared: List[Prepared]) -> Iterator[Tuple[Prepared, Dict[str, Measured], List[str]]]:
-        """Plays every group; yields each job's figures, and the allocators that
-        took turns with native. The processes of the next group are started when a
-        group has taken its timed steps: they import while it takes the others, and
-        touch no device."""
+        """Runs every group. Yields each job's figures, and the allocators that took
+        turns with native. When a group has taken its timed steps, the processes of the
+        next group are started: they import meanwhile, and do not use the device yet."""
         plan = [(p, group) for p in prepared for group in self.groups(p)]
         started: List[SideBySide] = []
         measured: Dict[str, Measured] = {}
@@ -227,7 +232,7 @@ class Bench:
         left = self.end - time.monotonic()
         if left < self.options.job_timeout / 4:
             processes.close()
-            self.problem(f"{name}: not run, {left:.0f} s are left of {self.options.budget:.0f}")
+            self.problem(f"{name}: not run, {left:.0f} s are left of the budget of {self.options.budget:.0f} s")
             return {}
         begin = time.monotonic()
         timeout = min(left, self.options.job_timeout)
@@ -238,7 +243,8 @@ class Bench:
         return measured
 
     def check(self, prepared: Prepared, measured: Dict[str, Measured]) -> None:
-        """Losses, memory that nobody accounts for, and whether a plan served."""
+        """Checks the losses, the memory held outside of torch's, and that
+        stplan served."""
         job = prepared.job.name
         for name, m in measured.items():
             backend = (m.report["stplan"] or {}).get("backend")
@@ -254,8 +260,8 @@ class Bench:
             apart = table.outside(m) - table.outside(native)
             if abs(apart) > self.options.tolerance << 20:
                 self.problem(
-                    f"{job}, {name}: the device got back {apart / (1 << 20):+,.0f} MiB more than"
-                    " what was reserved and what a native process holds beside it"
+                    f"{job}, {name}: its exit freed {apart / (1 << 20):+,.0f} MiB more than its reserved memory"
+                    " and what a native process holds in addition"
                 )
 
     def call(self, command: List[str]) -> str:
@@ -273,7 +279,8 @@ class Bench:
     def say(self, text: str) -> None:
         print(f"[{self.options.budget - (self.end - time.monotonic()):4.0f} s] {text}", file=sys.stderr, flush=True)
 
-    def run(self, jobs: List[Job], out: table.Output) -> int:
+    def run(self, jobs: List[Any], out: table.Output) -> int:
+        """Measures the jobs and writes the document. Returns the exit code."""
         prepared = list(self.prepare(jobs))
         command = ["python", "runtime/torch/bench/serve.py", *sys.argv[1:]]
         kept: Dict[str, Any] = {"about": self.device.about(), "command": shlex.join(command), "jobs": {}}
@@ -290,25 +297,32 @@ class Bench:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("stplan", help="the binary")
-    parser.add_argument("--jobs", help="names, separated by commas (default: all)")
-    parser.add_argument("--only", help="allocators, separated by commas", default=",".join(CONFIGURATIONS))
-    parser.add_argument("--steps", type=int, default=20, help="whose losses are compared")
+    parser = shared_options("serve", CONFIGURATIONS, rounds=20, seconds=Pace().seconds)
+    parser.add_argument("--steps", type=int, default=20, help="steps of each job; their losses are compared")
     parser.add_argument("--warm", type=int, default=Pace().warm, help="steps before the timed ones")
-    parser.add_argument("--rounds", type=int, default=20, help="timed steps of each, at most")
-    parser.add_argument("--seconds", type=float, default=Pace().seconds, help=f"for a job's timed steps: slow ones take fewer, at least {LEAST}")
-    parser.add_argument("--job-timeout", type=float, default=150.0, help="seconds")
-    parser.add_argument("--budget", type=float, default=3600.0, help="seconds for everything")
-    parser.add_argument("--tolerance", type=int, default=64, help="MiB that may go unaccounted for")
-    parser.add_argument("--megatron", default=os.environ.get("MEGATRON", ""), help="folder of a checkout")
-    parser.add_argument("--out", default=os.environ.get("OUT"), help="folder for serve.md and serve.json")
+    parser.add_argument("--tolerance", type=int, default=64, help="MiB outside of torch's memory by which a process may differ from native's")
     return parser.parse_args()
 
 
+def shared_options(name: str, allocators: Sequence[str], rounds: int, seconds: float) -> argparse.ArgumentParser:
+    """The options of serve.py and real.py, with defaults for --rounds and
+    --seconds. name: of the files that are written."""
+    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("stplan", help="the stplan binary")
+    parser.add_argument("--jobs", help="names of jobs, separated by commas; all if it is not given")
+    parser.add_argument("--only", default=",".join(allocators), help="allocators, separated by commas")
+    parser.add_argument("--rounds", type=int, default=rounds, help="largest number of timed steps under each allocator")
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"time for a job's timed steps; slow jobs take fewer of them, at least {LEAST}")
+    parser.add_argument("--job-timeout", type=float, default=150.0, help="seconds until a job or a command is given up")
+    parser.add_argument("--budget", type=float, default=3600.0, help="seconds for everything")
+    parser.add_argument("--megatron", default=os.environ.get("MEGATRON", ""), help="folder of a checkout of Megatron-LM")
+    parser.add_argument("--out", default=os.environ.get("OUT"), help=f"folder for {name}.md and {name}.json")
+    return parser
+
+
 def choose(options: argparse.Namespace, jobs: Sequence[str], allocators: Sequence[str]) -> List[str]:
-    """The jobs that --jobs asks for, all by default; makes a list of --only. Exits
-    where a name is unknown."""
+    """The names of the jobs that --jobs asks for, all by default. Turns --only
+    into a list. Exits if a name is unknown."""
     options.only = options.only.split(",")
     chosen = options.jobs.split(",") if options.jobs else list(jobs)
     unknown = [name for name in chosen if name not in jobs] + [name for name in options.only if name not in allocators]
@@ -318,16 +332,23 @@ def choose(options: argparse.Namespace, jobs: Sequence[str], allocators: Sequenc
     return chosen
 
 
+def measure(make: Callable[..., Bench], options: argparse.Namespace, jobs: Sequence[Any], name: str) -> int:
+    """Measures the jobs, except Megatron's if there is no checkout, with the Bench that
+    `make` makes. Writes NAME.md and NAME.json, and returns the exit code."""
+    os.environ["MEGATRON"] = options.megatron
+    with tempfile.TemporaryDirectory() as folder:
+        bench = make(options, Path(folder), Device())
+        able = [job for job in jobs if options.megatron or job.script != "megatron.py"]
+        for job in jobs:
+            if job not in able:
+                bench.problem(f"{job.name}: not run, --megatron names no checkout")
+        return bench.run(able, table.Output(options.out, name))
+
+
 def main() -> int:
     options = arguments()
     chosen = choose(options, [job.name for job in JOBS], CONFIGURATIONS)
-    os.environ["MEGATRON"] = options.megatron
-    jobs = [job for job in JOBS if job.name in chosen and (options.megatron or job.script != "megatron.py")]
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options, Path(folder), Device())
-        for name in set(chosen) - {job.name for job in jobs}:
-            bench.problem(f"{name}: not run, there is no Megatron checkout")
-        return bench.run(jobs, table.Output(options.out, "serve"))
+    return measure(Bench, options, [job for job in JOBS if job.name in chosen], "serve")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Runs one job under several allocators, side by side.
+"""Runs one job under several allocators at the same time, on one device.
 
-What is not timed they do at the same time; timed steps are taken in turns
-(turns.py). In the end they exit one after the other, and what the device gets
-back from each is all the memory that its process held.
+Timed steps are taken in turns (turns.py); everything else is done in parallel.
+At the end the processes exit one after the other. The memory that becomes free
+at an exit is all that the process held.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 from turns import Conductor, TurnsError
 
-# Steps in turns before it is decided how many more there is time for.
+# Rounds of timed steps before the number of further rounds is set, by the time that these
+# took.
 FIRST_ROUNDS = 3
 
-# Lines of a failed process that are told.
+# Lines of a failed process's output that are shown.
 LAST = 8
 
-# Seconds that a process gets to end after SIGTERM.
+# Seconds between SIGTERM and SIGKILL, so that a launcher can end its job.
 GRACE = 5.0
 
 
 class Pace(NamedTuple):
-    """warm: steps before the timed ones. rounds: timed steps, at most; fewer, but
-    at least 5, where all of them would take longer than `seconds`."""
+    """warm: number of steps before the timed ones. rounds: largest number of timed steps;
+    fewer are taken, but at least 5, if that many would take longer than `seconds`."""
 
     warm: int = 2
     rounds: int = 8
@@ -43,9 +44,9 @@ class Start(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """seconds: of each timed step, of the slowest rank. reports: what the ranks
-    handed in (steps.py). returned_bytes: what the device had more when the
-    process was gone."""
+    """seconds: time of each timed step; the slowest rank counts. reports: the figures of
+    each rank (steps.py). returned_bytes: device memory that became free when the process
+    exited. code: its exit code."""
 
     seconds: List[float]
     reports: List[Dict[str, Any]]
@@ -54,14 +55,13 @@ class Measured(NamedTuple):
 
     @property
     def report(self) -> Dict[str, Any]:
-        """Of the first rank: the only one, or that of the first device."""
+        """The report of the first rank: the only one, or that of the first device."""
         return self.reports[0]
 
 
 class SideBySide:
-    """The processes of one job, or launchers of so many ranks each. They are
-    started when this is made, and wait before they touch the device until play
-    is called."""
+    """The processes of one job, or its launchers, with `ranks` ranks each. The
+    constructor starts them. They wait for play before they use the device."""
 
     def __init__(self, folder: Path, starts: Mapping[str, Start], ranks: int = 1) -> None:
         folder.mkdir()
@@ -83,9 +83,10 @@ class SideBySide:
     def play(
         self, used: Callable[[], int], pace: Pace, timeout: float, timed: Callable[[], None] = lambda: None
     ) -> Tuple[Dict[str, Measured], List[str]]:
-        """Returns the figures of those that came through, and what went wrong.
-        used: bytes of device memory in use; timeout in seconds. timed is called
-        after the last timed step, when the machine may be disturbed again."""
+        """Runs the job. Returns the figures of the allocators that finished,
+        and the problems. used returns the bytes of device memory in use;
+        timeout is in seconds. timed is called after the last timed step: from
+        then on the machine may be used for other work."""
         self.conductor.deadline = time.monotonic() + timeout
         measured: Dict[str, Measured] = {}
         problems: List[str] = []
@@ -125,17 +126,17 @@ class SideBySide:
         try:
             conductor.leave(exited)
         except subprocess.TimeoutExpired as error:
-            raise TurnsError(f"does not exit: {error}") from error
+            raise TurnsError(f"a process does not exit: {error}") from error
 
     def _watch(self) -> None:
-        """One that ends before it has come never will."""
+        """Drops the jobs whose process has ended before it asked to enter."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 self.conductor.lose(name)
 
     def close(self) -> None:
-        """Ends what still runs; a launcher gets the time to end its job. May be
-        called again."""
+        """Ends the processes that still run; a launcher gets GRACE seconds to
+        end its job. A second call has no effect."""
         self.conductor.close()
         for kill in (signal.SIGTERM, signal.SIGKILL):
             for process in self.processes.values():

@@ -1,5 +1,5 @@
-"""What every measured job has in common: its steps, taken in turns where a
-conductor started it, and what it hands in."""
+"""The steps and the report of a measured job. If a conductor has started the job, its
+steps take turns with those of others (turns.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from turns import Player
 
 
 class Steps:
-    """The steps of one process. Made when everything is imported and before CUDA
-    is initialised: it waits until the device is this job's."""
+    """The steps of one process. Construct it after all imports and before CUDA is
+    initialised: it waits until the conductor lets the job use the device."""
 
     def __init__(self) -> None:
         self._player = Player.from_environment(torch.cuda.synchronize)
@@ -25,7 +25,7 @@ class Steps:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around one training step."""
+        """The context of one training step."""
         with self._player.step():
             yield
         served = getattr(sys.modules.get("stplan"), "stats", None)
@@ -33,15 +33,15 @@ class Steps:
             self._counters.append(served())
 
     def witness(self, *values: Any) -> None:
-        """What tells one run from another, to the last bit: numbers or tensors
-        with one element. None is passed over."""
+        """Keeps values by which runs are compared, to the last bit: numbers, or tensors
+        with one element. None is skipped."""
         self._witnesses += [float(value).hex() for value in values if value is not None]
 
     def end(self) -> None:
-        """After the last step: prints the figures and hands them in. Bytes are
-        torch's own counts, of the whole process; `stplan` is what
-        `stplan.stats()` says where it serves this process, else None, and
-        `stplan_steps` what it said after each step."""
+        """Prints the figures after the last step, and reports them to the
+        conductor. Sizes are torch's statistics of the whole process, in bytes.
+        `stplan` is the value of `stplan.stats()` if stplan serves this process,
+        else None; `stplan_steps` has its values after each step."""
         stats = torch.cuda.memory_stats()
         figures: Dict[str, Any] = {
             "rank": self._player.rank,
@@ -55,6 +55,6 @@ class Steps:
             "stplan": self._counters[-1] if self._counters else None,
             "stplan_steps": self._counters,
         }
-        # One write: the ranks of a job share their standard output.
+        # Printed by one write, since the ranks of a job share their standard output.
         print(f"figures {json.dumps(figures)}\n", end="", flush=True)
         self._player.leave(figures)

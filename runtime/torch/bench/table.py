@@ -1,9 +1,9 @@
-"""What serve.py found, as Markdown for a reader and as JSON for a program.
+"""Writes the results of serve.py as Markdown and as JSON.
 
     python table.py serve.json [serve.json...]
 
-writes one document of several calls. A job that was run again under the same
-allocators, or more of them, counts as it came out last.
+prints one Markdown document for several calls of serve.py. If a job was run
+again under at least the same allocators, its last results count.
 """
 
 from __future__ import annotations
@@ -39,26 +39,31 @@ Written by `runtime/torch/bench/serve.py` on {about}:
 
 {commands}
 
-Each job (`runtime/torch/bench/jobs.py`, `megatron.py`) was recorded for 4 steps
-with `stplan record` and its plan compiled. Then the same job ran on deterministic
-kernels under each allocator of its rows: PyTorch's *native* one, twice (what *native
-again* differs by, processes differ by), that with *expandable* segments, *stplan*
-(`stplan run PLAN`), *no plan* (`stplan run --no-plan`).
-*reserved* and *allocated* are torch's own peaks; under stplan they hold the arena,
-its growth and what native keeps for itself.
-*efficiency* divides the least peak allocated of its rows, the same for all, by
-reserved. *outside* is the check by the driver (`cuMemGetInfo`): what the device
-got back as the process exited, less what it had reserved: context, kernels and
-libraries, which have to come out alike. Step times are medians of steps taken in
-turns, each alone on the device, between two synchronisations; *of native* is the
-median over the rounds of a step's time by native's in that round. *equal losses*:
-how many in a row are native's, to the last bit. Where an allocator did not fit
-on the device beside the others, its steps took no turns with theirs: *alone*.
+Each job (`runtime/torch/bench/jobs.py`, `megatron.py`) was recorded for 4 steps with
+`stplan record`, and its plan was compiled. Then the same job ran with deterministic kernels
+under each allocator of its rows: PyTorch's *native* one; the same again (*native again*, to
+show by how much two equal processes differ); with *expandable* segments; *stplan*
+(`stplan run PLAN`); *no plan* (`stplan run --no-plan`).
+
+- *reserved* and *allocated* are torch's peaks. Under stplan they count the arena, its growth,
+  and what the native allocator still reserves.
+- *efficiency* divides the smallest peak allocated of the job's rows by reserved.
+- *outside* is checked with the driver (`cuMemGetInfo`): the memory that became free when the
+  process exited, minus what it had reserved. That is its context, kernels and libraries,
+  which have to be equal in all rows.
+- *step ms* are medians of steps taken in turns, each alone on the device, between two
+  synchronisations.
+- *of native* divides a step's time by that of native's step in the same round; it is the
+  median over the rounds. *alone*: the allocator did not fit on the device beside the others,
+  so its steps took no turns with theirs.
+- *equal losses* counts the losses that equal native's to the last bit, up to the first that
+  differs.
 """
 
 
 class Output:
-    """Standard output, and NAME.md and NAME.json in a folder where there is one."""
+    """Writes to standard output and, if there is a folder, to NAME.md and
+    NAME.json in it."""
 
     def __init__(self, folder: Optional[str], name: str) -> None:
         self._folder = Path(folder) if folder else None
@@ -75,13 +80,14 @@ class Output:
                 out.write(text)
 
     def keep(self, figures: Any) -> None:
-        """Replaces the figures that were kept before."""
+        """Replaces the contents of NAME.json."""
         if self._folder:
             (self._folder / f"{self._name}.json").write_text(json.dumps(figures, indent=1))
 
 
 def header(runs: List[Any]) -> List[str]:
-    """Down to the table's rule. A run is what serve.py keeps of one call."""
+    """The document down to the rule below the table's head. A run is the contents of
+    serve.json of one call."""
     about = ", and on ".join(sorted({run["about"] for run in runs}))
     commands = "\n".join(f"    {run['command']}" for run in runs)
     text = INTRODUCTION.format(about=about, commands=commands)
@@ -97,7 +103,7 @@ def measured_of(job: Any) -> Dict[str, Measured]:
 
 
 def rows(name: str, job: Any) -> List[str]:
-    """One for each allocator."""
+    """The table's rows of a job, one for each allocator."""
     measured = measured_of(job)
     need = needed(measured)
     native = measured.get("native")
@@ -124,8 +130,8 @@ def rows(name: str, job: Any) -> List[str]:
 
 
 def against(m: Measured, native: Measured, beside: bool) -> str:
-    """The median of each step's time by that of native's in the same round, and
-    its quartiles: what the machine does meanwhile falls on both."""
+    """A step's time divided by that of native's step in the same round, so that changes
+    of the machine affect both: the median and the quartiles over the rounds."""
     ratios = [100 * own / its for own, its in zip(m.seconds, native.seconds)]
     if len(ratios) < 2:
         return ""
@@ -134,7 +140,7 @@ def against(m: Measured, native: Measured, beside: bool) -> str:
 
 
 def wishes(name: str, job: Any) -> List[str]:
-    """Where stplan is not what it wants to be, however wide the spread is."""
+    """The targets that stplan misses in a job, without regard to the spread of times."""
     measured = measured_of(job)
     stplan, native, expandable = (measured.get(allocator) for allocator in ("stplan", "native", "expandable"))
     if stplan is None:
@@ -151,7 +157,7 @@ def wishes(name: str, job: Any) -> List[str]:
         spread = against(stplan, native, "native" in job["beside"])
         again = measured.get("native again")
         control = f"; the second native process {against(again, native, 'native again' in job['beside'])}" if again else ""
-        result.append(f"{name}: a step takes longer than natively: {spread}, {len(ratios)} rounds{control}")
+        result.append(f"{name}: a step takes longer than native's: {spread}, {len(ratios)} rounds{control}")
     return result
 
 
@@ -159,31 +165,31 @@ def closing(jobs: List[Tuple[str, Any]], problems: List[str]) -> List[str]:
     wanted = [text for name, job in jobs for text in wishes(name, job)]
     return [
         "",
-        "Not as wanted (reserved within 0.5 % of peak allocated where every step is alike, below",
-        "expandable segments' on every job, no step longer than native's; in brackets the quartiles):"
-        + ("" if wanted else " nothing."),
+        "Targets missed (reserved at most 0.5 % above peak allocated if all steps are alike; less",
+        "reserved than with expandable segments in every job; no step longer than native's; quartiles",
+        "in brackets):" + ("" if wanted else " none."),
         *(f"- {text}" for text in wanted),
         "",
-        "Not as it should be:" + ("" if problems else " nothing."),
+        "Problems:" + ("" if problems else " none."),
         *(f"- {text}" for text in problems),
     ]
 
 
 def needed(measured: Mapping[str, Measured]) -> int:
-    """Peak allocated bytes: the least that any allocator counted, since native
-    counts what it does not split off a block as well."""
+    """Peak allocated bytes: the smallest of any allocator, since native also
+    counts the rest of a block that it did not split."""
     peaks: List[int] = [m.report["peak_allocated_bytes"] for m in measured.values()]
     return min(peaks)
 
 
 def outside(m: Measured) -> int:
-    """Bytes that the process held beside what was reserved."""
+    """Bytes that the process held in addition to those reserved."""
     reserved: int = m.report["reserved_bytes"]
     return m.returned_bytes - reserved
 
 
 def equal(losses: List[str], native: List[str]) -> int:
-    """How many from the first on are equal."""
+    """The number of equal losses before the first that differs."""
     for index, (a, b) in enumerate(zip(losses, native)):
         if a != b:
             return index
@@ -191,6 +197,7 @@ def equal(losses: List[str], native: List[str]) -> int:
 
 
 def first_difference(losses: List[str], native: List[str]) -> str:
+    """Describes the first loss that differs, or the difference in their number."""
     at = equal(losses, native)
     if at == len(losses) or at == len(native):
         return f"{len(losses)} losses, native has {len(native)}"
@@ -202,8 +209,8 @@ def gib(count: int) -> str:
 
 
 def on_plan(served: Mapping[str, Any]) -> str:
-    """The share of allocations that got the plan's place, and what became of the
-    plan where it does not serve any more."""
+    """The share of allocations that the plan served, and the state of the plan if it does
+    not serve any more."""
     if not served.get("allocations"):
         return ""
     percent = 100 * served["planned_allocations"] / served["allocations"]
@@ -212,6 +219,7 @@ def on_plan(served: Mapping[str, Any]) -> str:
 
 
 def times(seconds: List[float]) -> str:
+    """The median and the quartiles in ms."""
     if len(seconds) < 2:
         return " ".join(f"{1000 * s:.1f}" for s in seconds)
     low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
@@ -219,6 +227,7 @@ def times(seconds: List[float]) -> str:
 
 
 def document(runs: List[Any]) -> List[str]:
+    """The lines of one document for several calls of serve.py."""
     jobs: List[Tuple[str, Any]] = []
     problems: List[str] = []
     for run in runs:

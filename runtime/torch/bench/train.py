@@ -1,9 +1,9 @@
-"""A small training job, in the ways in which jobs differ for a recorder.
+"""A small training job, in several modes that differ for a recorder.
 
     python train.py MODE [--steps N]
 
-Prints each step's loss to the last bit and the median step time. Nothing here
-knows of stplan.
+Prints each step's loss to the last bit, and the median time of a step. This
+script does not use stplan.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def plain(steps: int) -> None:
 
 
 def byhand(steps: int) -> None:
-    """Records itself by torch's own means, up to the fourth step."""
+    """Records itself with torch's functions, up to the fourth step."""
     torch.cuda.init()
     torch.cuda.memory._record_memory_history(context=None, stacks="python")
     model = Model().cuda()
@@ -115,7 +115,7 @@ def compiled(steps: int) -> None:
 
 
 def compiled_step(steps: int) -> None:
-    """The optimizer's step is compiled: it cannot be counted."""
+    """The optimizer's step is compiled, so it cannot be counted."""
     model = Model().cuda()
     optimizer = adamw(model)
     optimizer.step = torch.compile(optimizer.step)  # type: ignore[method-assign]
@@ -123,14 +123,14 @@ def compiled_step(steps: int) -> None:
 
 
 def graphs(steps: int) -> None:
-    """Forward and backward replay a CUDA graph."""
+    """The forward and backward passes replay CUDA graphs."""
     model = Model().cuda()
     sample = torch.zeros(BATCH, LENGTH, dtype=torch.long, device="cuda")
     train(torch.cuda.make_graphed_callables(model, (sample,)), [adamw(model)], steps)
 
 
 def ddp(steps: int) -> None:
-    """Every rank on the one GPU."""
+    """All ranks use the same GPU."""
     torch.distributed.init_process_group("gloo")
     model = Model().cuda()
     train(nn.parallel.DistributedDataParallel(model), [adamw(model)], steps)
@@ -138,7 +138,7 @@ def ddp(steps: int) -> None:
 
 
 def oom(steps: int) -> None:
-    """Dies of it after two steps."""
+    """Dies of torch.OutOfMemoryError after two steps."""
     model = Model().cuda()
     train(model, [adamw(model)], 2)
     torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
@@ -156,7 +156,7 @@ def oom_survived(steps: int) -> None:
 
 
 def terminated(steps: int) -> None:
-    """Its scheduler ends it after two steps."""
+    """Gets SIGTERM after two steps, as from a scheduler."""
     model = Model().cuda()
     train(model, [adamw(model)], 2)
     os.kill(os.getpid(), 15)
@@ -199,9 +199,9 @@ MODES: List[Callable[[int], None]] = [
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=[mode.__name__ for mode in MODES])
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12, help="optimizer steps")
     chosen = parser.parse_args()
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward adds up in any order
+    torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward adds in any order
     next(mode for mode in MODES if mode.__name__ == chosen.mode)(chosen.steps)

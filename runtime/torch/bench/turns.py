@@ -1,11 +1,11 @@
-"""Jobs that are to be compared take turns, step by step.
+"""Lets the jobs of a comparison take turns, step by step.
 
-A step is timed while every other job waits, so that what drifts in the machine
-falls on all of them alike; what is not timed (imports, building the model, the
-other steps) they do side by side.
+A step is timed while every other job waits, so that slow changes of the machine
+affect all jobs equally. Work that is not timed (imports, building the model,
+other steps) is done by all jobs at the same time.
 
-The conductor, in the process that starts the jobs, opens a socket and hands its
-path to each job in the environment. Each process of a job is a player:
+The conductor runs in the process that starts the jobs. It opens a socket, and
+passes its path to each job in the environment. Each process of a job is a player:
 
     player = Player.from_environment(torch.cuda.synchronize)
     player.enter()              # before CUDA is initialised
@@ -15,8 +15,8 @@ path to each job in the environment. Each process of a job is a player:
             ...                 # one training step
     player.leave({"any": "figures"})   # then exit
 
-Without a conductor nothing waits, and the player only times. All ranks of one
-job step together: the conductor lets them go when the last of them asks.
+Without a conductor the player never waits and only times the steps. All ranks of
+one job step together: the conductor lets them go when the last of them has asked.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 ENVIRONMENT = "STPLAN_BENCH_TURNS"
-"""The environment variable of a player: a JSON object with the socket's path and
-the job's name."""
+"""The environment variable for players: a JSON object with the path of the socket and the
+name of the job."""
 
 GO = b"go\n"
 
 
 class Player:
-    """One process of a job. The conductor's side of every call is in Conductor."""
+    """One process of a job. Each of its methods has a counterpart in Conductor."""
 
     def __init__(
         self, name: str, rank: int, connection: Optional[socket.socket], synchronize: Callable[[], None]
@@ -53,7 +53,8 @@ class Player:
     def from_environment(
         cls, synchronize: Callable[[], None], environment: Mapping[str, str] = os.environ
     ) -> Player:
-        """Where the environment names no conductor, a player that never waits."""
+        """The player of this process. If the environment names no conductor, it never
+        waits."""
         rank = int(environment.get("RANK", "0"))
         text = environment.get(ENVIRONMENT)
         if text is None:
@@ -64,12 +65,12 @@ class Player:
         return cls(seat["name"], rank, connection, synchronize)
 
     def enter(self) -> None:
-        """Waits until the device is this job's and its companions'."""
+        """Waits until the conductor lets this group of jobs use the device."""
         self._ask("enter")
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One step: waits for its turn, then times the body between two
+        """The context of one step: waits for its turn, then times the body between two
         synchronisations of the device."""
         self._ask("step")
         self._synchronize()
@@ -80,9 +81,8 @@ class Player:
         self._say({"stepped": self.seconds[-1]})
 
     def leave(self, report: Mapping[str, Any]) -> None:
-        """Hands in the job's figures, and waits until it is this job's turn to
-        exit. Nothing may be freed in between: the conductor looks at what the
-        device gets back."""
+        """Reports the job's figures, and waits for its turn to exit. Free nothing between
+        this call and the exit: the conductor measures how much memory the exit frees."""
         self._ask("leave", report=report)
 
     def _say(self, message: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Player:
 
 
 class Seat:
-    """What the conductor knows of one process."""
+    """The conductor's state of one process."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -109,7 +109,7 @@ class Seat:
         self._read = b""
 
     def receive(self) -> None:
-        """Takes what has arrived; a closed connection is a process that is gone."""
+        """Reads what has arrived. If the connection is closed, the process has ended."""
         try:
             data = self.connection.recv(1 << 16)
         except OSError:
@@ -135,17 +135,17 @@ class Seat:
 
 
 class TurnsError(RuntimeError):
-    """No job is left, or they do not go on."""
+    """No job is left, or the deadline has passed."""
 
 
 class Conductor:
-    """The other side: lets each job go when it is its turn. A job that loses a
-    process is out, and the others go on. Raises TurnsError where none is left or
-    the deadline, in time.monotonic seconds, has passed.
+    """Lets each job go when it is its turn. If a process of a job ends early, that job is
+    dropped and the others go on. Methods raise TurnsError if no job is left, or if the
+    deadline, in seconds of time.monotonic, has passed.
     """
 
     def __init__(self, folder: str, ranks: Mapping[str, int], deadline: float = float("inf")) -> None:
-        """ranks: the jobs and how many processes each has."""
+        """ranks: the number of processes of each job, by name."""
         self.ranks = dict(ranks)
         self.deadline = deadline
         self._path = os.path.join(folder, "turns")
@@ -158,32 +158,32 @@ class Conductor:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def environment(self, name: str) -> Dict[str, str]:
-        """What a job's environment gets."""
+        """The variables that a job's environment needs."""
         return {ENVIRONMENT: json.dumps({"socket": self._path, "name": name})}
 
     def jobs(self) -> List[str]:
-        """The jobs that are still in, in their order."""
+        """The jobs that were not dropped, in their order."""
         return [name for name in self.ranks if name not in self._lost]
 
     def lose(self, name: str) -> None:
-        """A job is out: its process ended before it could enter, for instance."""
+        """Drops a job, for example because its process ended before it could enter."""
         if name not in self._lost:
             self._lost.append(name)
 
     def reports(self, name: str) -> List[Dict[str, Any]]:
-        """What the ranks of a job handed in, by rank."""
+        """The reports of a job's ranks, in order of rank."""
         return [seat.report for seat in self._of(name)]
 
     def enter(self, watch: Callable[[], None] = lambda: None) -> None:
-        """Waits until every job has come, and lets them build side by side.
-        watch is called now and then; it may call lose."""
+        """Waits until every job has asked to enter, and lets all go. watch is called
+        several times a second while it waits; it may call lose."""
         self._until("enter", watch)
         for name in self.jobs():
             self._go(name)
 
     def together(self, steps: int = sys.maxsize) -> None:
-        """All jobs take so many steps, or as many as they have left, side by
-        side, each as fast as it can."""
+        """All jobs take `steps` steps at the same time, each as fast as it can.
+        A job that has fewer steps left takes those."""
         left = dict.fromkeys(self.jobs(), steps)
 
         def done(name: str) -> bool:
@@ -198,9 +198,9 @@ class Conductor:
                        or all(map(done, self.jobs())))
 
     def in_turns(self, rounds: int) -> Dict[str, List[float]]:
-        """Every job takes this many steps, as far as it has them, each alone on
-        the device, in an order that rotates from round to round. Returns the
-        seconds of each step, of the slowest rank."""
+        """Every job takes `rounds` steps, or those that it has left. One job steps at a
+        time, in an order that rotates from round to round. Returns the seconds of each
+        step, by job; the slowest rank counts."""
         begin = {name: [len(seat.seconds) for seat in self._of(name)] for name in self.jobs()}
         for turn in range(rounds):
             self._wait(lambda: all(self._all(name, "step") or self._all(name, "leave") for name in self.jobs()))
@@ -214,15 +214,16 @@ class Conductor:
         }
 
     def leave(self, exited: Callable[[str], None]) -> None:
-        """Lets one job after the other exit. exited is called with each job's
-        name when it has been told to, and returns when its processes are gone."""
+        """Lets one job after the other exit. exited is called with the job's name when it
+        was let go, and must return when its processes have ended."""
         self._until("leave")
         for name in self.jobs():
             self._go(name)
             exited(name)
 
     def close(self) -> None:
-        """Processes that still wait end with an error. May be called again."""
+        """Closes all connections: processes that still wait end with an error. A second
+        call has no effect."""
         for seat in self._seats:
             seat.connection.close()
         self._selector.close()
@@ -238,7 +239,7 @@ class Conductor:
         return len(seats) == self.ranks[name] and all(seat.asking == what for seat in seats)
 
     def _idle(self, name: str) -> bool:
-        """Every rank has ended what it was let go for, and asks for more."""
+        """Whether every rank has finished its step and asks again."""
         return all(seat.asking for seat in self._of(name))
 
     def _go(self, name: str) -> None:
@@ -274,4 +275,5 @@ class Conductor:
     def _doing(self, name: str) -> str:
         seats = self._of(name)
         asking = sorted({seat.asking or "busy" for seat in seats})
-        return f"{name}: {len(seats)} of {self.ranks[name]} processes, {'/'.join(asking) or 'none came'}"
+        state = f", state {'/'.join(asking)}" if asking else ""
+        return f"{name}: {len(seats)} of {self.ranks[name]} processes connected{state}"

@@ -1,6 +1,6 @@
-"""Each test runs a script as a job of its own: the recorder changes the
-interpreter it lives in. Where the real torch is installed, with a compiler and
-CUDA's headers, some run it on a device that is none."""
+"""Fixtures. Most tests run a script as a job in a process of its own, because the
+recorder changes the interpreter that it runs in. If the real torch, a compiler
+and CUDA's headers are installed, some tests run torch on a simulated device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ needs_torch = pytest.mark.skipif(
 
 
 class Job:
-    """A folder with a script, and what stplan's launcher would set up for it."""
+    """A folder with a script, and the folders and environment that stplan's
+    launcher would set up for it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +53,8 @@ class Job:
         return self._bare(FAKE_TORCH, STPLAN_RECORD=json.dumps(asked))
 
     def run_environment(self, **settings: Any) -> Dict[str, str]:
-        """Of a job that is served, by a stand-in that says what it is asked."""
+        """The environment of a served job. Its allocator is a stand-in that prints its
+        arguments (serving/sitecustomize.py)."""
         asked = {"plan": None, "by_rank": False, "memory": "auto", "reports": str(self.reports)}
         asked.update(settings)
         return self._bare(FAKE_TORCH, FAKE_SERVING, STPLAN_RUN=json.dumps(asked))
@@ -85,7 +87,7 @@ class Job:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def snapshots(self) -> List[Any]:
-        """Every trace, in the order of the names. No other file may lie there."""
+        """Every trace, in the order of the names. No other file may be in the folder."""
         found = sorted(self.traces.iterdir())
         assert all(p.name.endswith(".pickle.gz") for p in found), found
         return [pickle.loads(gzip.decompress(p.read_bytes())) for p in found]
@@ -111,7 +113,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
-    """The environment of a process that has a fake device."""
+    """The environment of a process that has a simulated device."""
     torch: Any = importlib.import_module("torch")
     folder = tmp_path_factory.mktemp("device")
     c, cxx = _build.compiler("c"), _build.compiler("c++")

@@ -1,31 +1,20 @@
-"""The benches' own logic: what counts as passed, and how choices are searched."""
+"""The logic of features.py and ballast.py: which results count as passed, and the search
+for the fewest recomputed layers."""
 
-import importlib.util
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, Optional, Set
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
+from benches import BENCH
+
+import ballast
+import features
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-features = load("features")
-ballast = load("ballast")
-
-
-def test_every_script_is_run_and_none_knows_of_stplan() -> None:
+def test_every_script_is_run_and_none_uses_stplan() -> None:
     scripts = {path.name: path.read_text() for path in (BENCH / "features").glob("*.py")}
     assert {f.script for f in features.FEATURES} == scripts.keys() - {"job.py"}
     assert [name for name, text in scripts.items() if "stplan" in text] == []
@@ -49,7 +38,7 @@ def summary(**changes: Any) -> Dict[str, Any]:
         ({"processes": [{"backend": None, "error": "no compiler", "devices": []}]}, False, "not served: no compiler"),
     ],
 )
-def test_a_script_passes_only_where_it_was_served(found: Dict[str, Any], planned: bool, problem: str) -> None:
+def test_a_script_passes_only_if_it_was_served(found: Dict[str, Any], planned: bool, problem: str) -> None:
     result = features.judged(1.0, found, "its last lines", planned)
     assert result.problem.split("\n")[0] == problem
     assert result.note == ("" if problem else f"{100 * found['processes'][0]['devices'][0]['planned_allocations'] // 200} % of 200")
@@ -66,7 +55,7 @@ def test_processes_are_spread_over_devices(
     asked = [sys.executable, "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"]
 
     def one() -> str:
-        together.wait(60)  # so that every thread gets one
+        together.wait(60)  # so that every thread of the pool takes one task
         return str(features.run(asked).stdout.strip())
 
     with features.workers(2, devices) as pool:
@@ -102,13 +91,13 @@ def test_the_least_recomputation_that_trains_is_found(bench: Any) -> None:
     assert bench.least_recomputed("native", 1, 48, 3, -1) == 30
     tried = {run.choice.recomputed: run.figures is not None for run in bench.runs}
     assert tried[33] and not tried[30] and tried[36]
-    assert len(bench.runs) <= 7, "each is tried once, and few are"
+    assert len(bench.runs) <= 7, "each number is tried once, and only a few are tried"
     bench.runs.clear()
     assert bench.least_recomputed("native", 1, 48, 3, 24) == 30
-    assert min(run.choice.recomputed for run in bench.runs) > 24, "what is known to fail is not tried"
+    assert min(run.choice.recomputed for run in bench.runs) > 24, "a number that is known to fail was tried"
 
 
-def test_a_row_says_what_became_of_a_choice(bench: Any) -> None:
+def test_rows_of_runs(bench: Any) -> None:
     bench.prepare("expandable")
     assert bench.go("expandable", ballast.Choice(2, 48)).row() == "| expandable | 2 | 48 | 500.0 | 1.000 | 2.000 | 0 |"
     short = bench.go("expandable", ballast.Choice(2, 0, release=True))
@@ -116,13 +105,13 @@ def test_a_row_says_what_became_of_a_choice(bench: Any) -> None:
     assert (short.speed(), bench.runs[0].speed()) == (0, 2)
 
 
-def test_a_mistake_is_not_taken_for_too_little_memory(bench: Any) -> None:
+def test_other_errors_do_not_count_as_out_of_memory(bench: Any) -> None:
     bench.prepare("native")
     with pytest.raises(RuntimeError, match="native, .*exit code 1\n.*a mistake"):
         bench.go("native", ballast.Choice(4, 48))
 
 
-def test_a_script_that_hangs_ends_with_its_children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_script_that_hangs_is_killed_with_its_children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"import subprocess, sys; p = subprocess.Popen(['sleep', '60']); open({str(pid)!r}, 'w').write(str(p.pid)); p.wait()"
     monkeypatch.setattr(features, "TIMEOUT", 1)

@@ -1,4 +1,4 @@
-"""The cache of what is built, and the compilers it is built with."""
+"""The cache of built files, and the choice of compilers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_file_is_built_once_for_each_key(cache: Path) -> None:
     assert _build.cached("a.so", [b"1", b"2"], writer("two", calls)) == first
     assert Path(first).read_text() == "one"
     assert Path(first).parent == cache and first.endswith(".so")
-    # Where a part ends belongs to the key.
+    # The same bytes split into other parts give another key.
     assert _build.cached("a.so", [b"12"], writer("three", calls)) != first
     assert len(calls) == 2
 
@@ -102,7 +102,7 @@ def test_many_processes_fail_once(cache: Path, tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("tried-*"))) == start
 
 
-def test_an_unwritable_cache_gives_way_to_a_private_folder(
+def test_if_the_cache_cannot_be_written_a_private_folder_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = tmp_path / "file"
@@ -115,7 +115,7 @@ def test_an_unwritable_cache_gives_way_to_a_private_folder(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert _build.cached("a.so", [b"1"], writer("two", calls)) == str(path)
     assert len(calls) == 1
-    # A folder that others may write into is not trusted.
+    # A folder to which others may write is not used.
     path.parent.chmod(0o777)
     elsewhere = Path(_build.cached("a.so", [b"1"], writer("three", calls)))
     assert elsewhere.parent != path.parent and elsewhere.read_text() == "three"
@@ -141,10 +141,10 @@ def test_the_compiler_is_the_named_one_or_none(tmp_path: Path, monkeypatch: pyte
     [
         ("In file included from a:\n a.h:1: error: no x\na.h:2: error: no y", "a.h:1: error: no x"),
         ("\na.h:1: undefined reference to x\nld returned 1", "a.h:1: undefined reference to x"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
-def test_what_a_compiler_says_is_cut_to_the_cause(tmp_path: Path, said: str, line: str) -> None:
+def test_a_build_error_has_the_compilers_first_error(tmp_path: Path, said: str, line: str) -> None:
     program = tmp_path / "cc"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit 3\n")
     program.chmod(0o755)

@@ -1,4 +1,5 @@
-"""However a process ends, its trace is whole, and it ends as it would have."""
+"""A process that ends in any way leaves a complete trace, and its exit code stays the
+same."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def test_the_scripts_own_handler_stays(job: Job) -> None:
 
 @pytest.mark.parametrize("where", ["_snapshot", "_record_memory_history"])
 def test_a_signal_while_the_snapshot_is_taken_waits_for_it(job: Job, where: str) -> None:
-    """The process is terminated in the middle of its own snapshot, or just
-    before recording is switched off."""
+    """The process gets SIGTERM while it takes its snapshot, or just before recording is
+    switched off."""
     slow = f"""
 original = torch.cuda.memory.{where}
 def slow(*args, **kwargs):
@@ -91,9 +92,9 @@ torch.cuda.memory._snapshot = _device_traces
 
 
 @pytest.mark.parametrize("end", ["1 / 0", "os._exit(1)", "os.kill(os.getpid(), signal.SIGTERM)"])
-def test_a_worker_that_dies_meanwhile_does_not_end_it(job: Job, end: str) -> None:
-    """torch's DataLoader terminates its workers as the process ends, and raises
-    from SIGCHLD."""
+def test_a_worker_that_dies_during_the_snapshot_does_not_interrupt_it(job: Job, end: str) -> None:
+    """torch's DataLoader terminates its workers as the process ends, and raises from its
+    SIGCHLD handler."""
     raising = """
 def died(*_):
     raise RuntimeError("a worker is killed")
@@ -136,7 +137,7 @@ FORK = textwrap.dedent("""
     """)
 
 
-def test_forked_workers_write_nothing_and_end_as_they_would(job: Job) -> None:
+def test_forked_workers_write_nothing_and_keep_their_exit_codes(job: Job) -> None:
     done = job.run(BEGIN + FORK)
     assert done.returncode == 0, done.stderr
     (snapshot,) = job.snapshots()
@@ -184,7 +185,8 @@ def test_a_child_that_trains_is_recorded(job: Job, method: str) -> None:
 
 
 def test_steps_on_another_thread(job: Job) -> None:
-    """The last step is not the main thread's, which is then terminated."""
+    """The last step is made by another thread than the main thread, which then gets
+    SIGTERM."""
     done = job.run(
         BEGIN
         + textwrap.dedent("""

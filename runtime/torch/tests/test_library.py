@@ -1,4 +1,4 @@
-"""The C runtime as a library: where it is found, and how it is built."""
+"""How the library of the C runtime is found and built."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_it_is_built_once_and_loads(cache: Path, monkeypatch: pytest.MonkeyPatch
     path = _library.find()
     assert Path(path).parent == cache
     assert ctypes.CDLL(path).stplan_pluggable_malloc is not None
-    # From then on nobody needs a compiler.
+    # The library is in the cache now, so no compiler is needed.
     monkeypatch.setenv("CC", "none")
     assert _library.find() == path
 
 
-def test_without_a_compiler_it_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "none")
     with pytest.raises(_build.BuildError, match="no C compiler"):
         _library.find()
@@ -65,13 +65,13 @@ def test_the_name_changes_with_the_sources(tmp_path: Path, monkeypatch: pytest.M
 
 
 @needs_compiler
-def test_an_installed_package_lends_its_library(
+def test_the_library_of_an_installed_package_is_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "site" / "stplan" / _library.file_name()
     installed.parent.mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
-    installed.write_bytes(b"of a machine unlike this one")
+    installed.write_bytes(b"a library of another kind of machine")
     assert _library.find() != str(installed)
     _library.build(str(installed))
     assert _library.find() == str(installed)
@@ -88,10 +88,10 @@ def can_build_wheels() -> bool:
 
 @pytest.mark.skipif(not can_build_wheels(), reason="needs pip and setuptools 70.1 or newer")
 @pytest.mark.parametrize("compiler", ["cc", "none"])
-def test_a_wheel_holds_all_it_needs(compiler: str, tmp_path: Path) -> None:
+def test_a_wheel_contains_all_files(compiler: str, tmp_path: Path) -> None:
     if compiler != "none" and _build.compiler("c") is None:
         pytest.skip("no C compiler")
-    # A build leaves files beside its sources.
+    # A build writes files beside its sources, so a copy is built.
     package = tmp_path / "project" / "src" / "stplan"
     shutil.copytree(PROJECT, tmp_path / "project", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", ".*"))
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]

@@ -1,5 +1,5 @@
-"""The road without the shim: what is answered instead of torch's allocator, and
-what happens on a real torch, as far as that goes without a GPU."""
+"""Serving without the shim: the functions of torch._C that are replaced, and what a real
+torch does with them without a GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 class FakeRuntime(Runtime):
-    """The real one, of a device that needs no driver."""
+    """The real runtime, but limit needs no driver."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -76,7 +76,7 @@ def fake_torch() -> Any:
     )
 
 
-def test_what_raises_is_answered(library: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_functions_that_would_raise_are_answered(library: str, capfd: pytest.CaptureFixture[str]) -> None:
     torch, runtime = fake_torch(), FakeRuntime(library)
     _pluggable._Patches(torch, runtime).apply()
     stats = torch._C._cuda_memoryStats(0)
@@ -94,7 +94,7 @@ def test_what_raises_is_answered(library: str, capfd: pytest.CaptureFixture[str]
     for enabled in ("all", "all", None):
         torch._C._cuda_record_memory_history(enabled, "all", "python")
     assert capfd.readouterr().err == (
-        "stplan: memory history is not recorded: without a C++ compiler there is no shim to record it\n"
+        "stplan: memory history is not recorded: only the shim records it, and it needs a C++ compiler\n"
     )
 
 
@@ -115,14 +115,14 @@ def test_a_segment_is_an_extent() -> None:
     assert (second["device"], second["address"], second["requested_size"]) == (3, 4096, 512)
 
 
-def test_outside_torch_it_does_not_start(library: str) -> None:
+def test_the_runtime_does_not_start_without_torch(library: str) -> None:
     with pytest.raises(RuntimeFailure, match="^torch's libc10.so is not loaded in this process$"):
         Runtime(library).start(None, "auto", None)
     with pytest.raises(ValueError, match="memory: expected one of auto, plain, virtual, found 'some'"):
         Runtime(library).start(None, "some", None)
 
 
-def test_after_cuda_is_initialised_it_is_too_late() -> None:
+def test_it_cannot_be_installed_after_cuda_is_initialised() -> None:
     with pytest.raises(RuntimeFailure, match="CUDA is in use already"):
         _pluggable.install(fake_torch(), None)
 
@@ -137,7 +137,8 @@ needs_torch = pytest.mark.skipif(not has_cuda_torch(), reason="no torch that was
 
 
 def run(library: str, script: str, *arguments: str) -> str:
-    """A process that imports the real torch; installing changes it for good."""
+    """Runs a script that imports the real torch, in a process of its own: installing
+    cannot be undone. Returns its standard output and standard error."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), library, *arguments],
         env={**os.environ, "PYTHONPATH": str(PACKAGES)},
@@ -150,7 +151,7 @@ def run(library: str, script: str, *arguments: str) -> str:
 
 
 @needs_torch
-def test_the_real_torch_takes_it_and_answers(library: str) -> None:
+def test_the_real_torch_can_be_served(library: str) -> None:
     out = run(
         library,
         """
@@ -184,7 +185,7 @@ def test_the_real_torch_takes_it_and_answers(library: str) -> None:
 
 
 @needs_torch
-def test_a_plan_that_is_none_leaves_torch_alone(library: str, tmp_path: Path) -> None:
+def test_a_broken_plan_leaves_torch_unchanged(library: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.bin"
     plan.write_bytes(b"not a plan")
     out = run(
@@ -207,7 +208,7 @@ def test_a_plan_that_is_none_leaves_torch_alone(library: str, tmp_path: Path) ->
 
 @needs_torch
 @pytest.mark.skipif(_build.compiler("c++") is None, reason="no C++ compiler to catch with")
-def test_what_is_thrown_is_torchs_own(library: str, tmp_path: Path) -> None:
+def test_the_exceptions_thrown_are_torchs_own(library: str, tmp_path: Path) -> None:
     source, catcher = tmp_path / "catcher.cpp", tmp_path / "catcher.so"
     source.write_text(
         textwrap.dedent(
@@ -255,7 +256,7 @@ def test_what_is_thrown_is_torchs_own(library: str, tmp_path: Path) -> None:
         assert library.sp_throw_prepare(text, 256), text.value
         for kind in (0, 1, 0):
             print(catcher.attempt(library.sp_throw, kind, text, 256), text.value.decode())
-        # Through the frames of the runtime, for a device that no machine has:
+        # Thrown through the frames of the runtime, for a device that does not exist:
         print(catcher.request(library.stplan_pluggable_malloc, 1000, text, 256), text.value.decode())
         """,
         str(catcher),

@@ -9,16 +9,14 @@ from typing import List, Tuple
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
-sys.path.insert(0, str(BENCH))
+import benches
+from benches import BENCH, GIB, cells
 
-import real  # noqa: E402
-import serve  # noqa: E402
-from side_by_side import Measured  # noqa: E402
+import real
+import serve
+from side_by_side import Measured
 
-GIB = 1 << 30
-
-# One rank. What it reserves is by allocator; what happens is in BEHAVIOUR.
+# One rank. It reserves memory by its allocator; BEHAVIOUR says what goes wrong.
 JOB = """
 import json, os, sys
 sys.path.insert(0, {bench!r})
@@ -38,7 +36,7 @@ player.leave(dict(losses=losses, seconds=player.seconds, peak_reserved_bytes=res
                   stplan=counters if "FAKE" in os.environ else None))
 """
 
-# Starts the ranks, as torchrun does, and ends with the first that fails.
+# Starts the ranks like torchrun, and ends with the largest of their exit codes.
 LAUNCHER = """
 import os, subprocess, sys
 ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, "RANK": str(rank)}) for rank in range(int(sys.argv[1]))]
@@ -79,28 +77,18 @@ class FakeDevice:
         return "a fake"
 
 
-class World:
+class World(benches.World):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
-        (folder / "out").mkdir()
-        (folder / "job.py").write_text(JOB.format(bench=str(BENCH)))
+        super().__init__(folder, monkeypatch, STPLAN.format(python=sys.executable), JOB.format(bench=str(BENCH)))
         (folder / "launcher.py").write_text(LAUNCHER)
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable))
-        self.stplan.chmod(0o755)
-        monkeypatch.setattr(serve, "HERE", folder)
         monkeypatch.setattr(real, "LAUNCHER", [sys.executable, str(folder / "launcher.py")])
-        monkeypatch.setattr(real, "Device", FakeDevice)
+        monkeypatch.setattr(serve, "Device", FakeDevice)
         monkeypatch.setattr(real, "jobs", lambda ranks: [real.Job(name, "job.py") for name in ("dense", "moe")])
 
     def run(self, *options: str, behaviour: str = "") -> Tuple[int, List[str]]:
-        """Exit code, and the lines of the table after its rule."""
+        """Calls real.py. behaviour: what goes wrong in rank 1."""
         self.monkeypatch.setenv("BEHAVIOUR", behaviour)
-        out = self.folder / "out"
-        self.monkeypatch.setattr(sys, "argv", ["real.py", str(self.stplan), "--ranks", "2", "--out", str(out), "--rounds", "6", *options])
-        code = real.main()
-        lines = (out / "real.md").read_text().splitlines()
-        return code, lines[[line.startswith("| ---") for line in lines].index(True) + 1 :]
+        return self.call(real, "--ranks", "2", "--rounds", "6", *options)
 
 
 @pytest.fixture
@@ -108,11 +96,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
-def cells(line: str) -> List[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_a_row_for_each_allocator_and_none_for_equal_plans(world: World) -> None:
+def test_a_row_for_each_allocator_but_equal_plans_run_once(world: World) -> None:
     (world.folder / "traces").mkdir()
     code, lines = world.run("--keep", str(world.folder / "traces"))
     rows = [cells(line) for line in lines[:7]]
@@ -120,13 +104,15 @@ def test_a_row_for_each_allocator_and_none_for_equal_plans(world: World) -> None
     assert [row[:2] for row in rows] == [["dense", name] for name in four] + [["moe", name] for name in four[:3]]
     # Reserved and allocated by rank, efficiency.
     assert rows[2][2:5] == ["8.000 9.000", "8.000 8.000", "94.12 %"]
-    # On plan, waits, drift, equal losses of both ranks: 2 steps are not timed.
+    # On plan, waits, drift, equal losses of both ranks, with 2 steps that are not timed.
     assert rows[2][7:] == ["99.00 % 99.00 %", "2.0", "2", "16 of 16"]
     assert rows[0][6:10] == ["", "", "", ""]
-    assert code == 0 and "Not as it should be: nothing." in lines
+    assert code == 0 and "Problems: none." in lines
     (dense, moe) = [line for line in lines if line.startswith("- ")]
-    assert dense.startswith("- dense: the plans take 2.000 GiB less, all ranks together; 4.000 GiB less are reserved, and a step takes ")
-    assert moe == "- moe: the plans take 0.000 GiB less, all ranks together."
+    assert dense.startswith(
+        "- dense: the plans of all ranks together are 2.000 GiB smaller; 4.000 GiB less are reserved, and a step takes "
+    )
+    assert moe == "- moe: the plans of all ranks together are 0.000 GiB smaller."
     traces = sorted(path.name for path in (world.folder / "traces").iterdir())
     assert traces == [f"{job}-job-rank{rank}.pickle.gz" for job in ("dense", "moe") for rank in (0, 1)]
     kept = json.loads((world.folder / "out" / "real.json").read_text())
@@ -148,21 +134,22 @@ def test_a_rank_without_its_plan_is_a_problem(world: World) -> None:
 def test_plans_that_are_declined_are_named(world: World) -> None:
     _, lines = world.run("--jobs", "dense", behaviour="decline completed")
     assert cells(lines[3])[7] == "99.00 % 99.00 % declined"
-    assert any("(without it those of ranks 1 were declined: the pool served them)" in line for line in lines)
+    assert any("(without the reuse those of ranks 1 were declined, and the pool served them)" in line for line in lines)
 
 
-def test_a_job_that_loses_a_rank_is_out(world: World) -> None:
+def test_a_job_that_loses_a_rank_is_dropped(world: World) -> None:
     code, lines = world.run("--jobs", "dense", behaviour="die pending")
     assert [cells(line)[1] for line in lines[:3]] == ["native", "expandable", "no pending"]
-    assert code == 1 and "    out of luck" in lines and "- dense: the plans take 2.000 GiB less, all ranks together." in lines
+    assert code == 1 and "    out of luck" in lines
+    assert "- dense: the plans of all ranks together are 2.000 GiB smaller." in lines
 
 
 def test_allocators_that_do_not_fit_beside_the_others_are_left_out(world: World) -> None:
     world.monkeypatch.setattr(FakeDevice, "total", 44 * GIB)
     code, lines = world.run("--jobs", "dense")
-    # 13 GiB of the larger rank and what a process holds beside them, three times.
+    # Each allocator needs the 13 GiB of the larger rank and serve.OUTSIDE: three fit.
     assert [cells(line)[1] for line in lines if line.startswith("| dense")] == ["native", "expandable", "stplan"]
-    assert code == 1 and "- dense, no pending: not run, it does not fit on the devices beside the others" in lines
+    assert code == 1 and "- dense, no pending: not run, it does not fit on the devices together with the others" in lines
 
 
 def test_unknown_names(world: World) -> None:

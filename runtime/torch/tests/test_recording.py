@@ -1,4 +1,4 @@
-"""What is recorded, and that the job does not notice."""
+"""What is recorded, and that recording does not change the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ for _ in range({steps}):
 
 
 @pytest.mark.parametrize("asked, made, recorded", [(4, 10, 4), (1, 3, 1), (4, 4, 4), (4, 2, 2), (0, 10, 10)])
-def test_so_many_steps_are_recorded(job: Job, asked: int, made: int, recorded: int) -> None:
+def test_the_requested_number_of_steps_is_recorded(job: Job, asked: int, made: int, recorded: int) -> None:
     done = job.run(TRAIN.format(steps=made), steps=asked)
     assert done.returncode == 0, done.stderr
     (snapshot,) = job.snapshots()
@@ -66,8 +66,8 @@ def test_optimizers_in_turn_make_one_iteration(job: Job, order: str, counted: in
     assert job.said()[0]["steps"] == counted
 
 
-def test_compiled_steps_are_left_alone(job: Job) -> None:
-    """The recorder would be traced into: it looks at nothing and goes on."""
+def test_compiled_steps_are_not_counted(job: Job) -> None:
+    """torch.compile would trace into the recorder, so its hook returns at once."""
     script = TRAIN.format(steps=2) + "torch.compiler.compiling = True\n" + "optimizer.step()\n" * 5
     assert job.run(script).returncode == 0
     assert job.said()[0]["steps"] == 2
@@ -91,7 +91,7 @@ def test_cuda_without_an_allocation_has_no_trace(job: Job) -> None:
     assert job.said()[0]["state"] == "empty"
 
 
-def test_an_allocator_that_cannot_record_stops_nothing(job: Job) -> None:
+def test_the_job_runs_if_the_allocator_cannot_record(job: Job) -> None:
     done = job.run(
         textwrap.dedent("""
             import torch
@@ -109,14 +109,14 @@ def test_an_allocator_that_cannot_record_stops_nothing(job: Job) -> None:
     assert report["error"] == "RuntimeError: this allocator does not record"
 
 
-def test_a_trace_that_cannot_be_written_stops_nothing(job: Job) -> None:
+def test_the_job_runs_if_its_trace_cannot_be_written(job: Job) -> None:
     done = job.run("import shutil\nshutil.rmtree('traces')\n" + TRAIN.format(steps=6) + "print('trained')")
     assert (done.returncode, done.stdout) == (0, "trained\n")
     (report,) = job.said()
     assert report["state"] == "failed" and "No such file or directory" in report["error"]
 
 
-def test_a_snapshot_that_fails_stops_nothing(job: Job) -> None:
+def test_the_job_runs_if_its_snapshot_fails(job: Job) -> None:
     fail = "import torch\ndef fail():\n    raise RuntimeError('no snapshot')\ntorch.cuda.memory._snapshot = fail\n"
     done = job.run(fail + TRAIN.format(steps=6) + "print(torch.cuda.memory.recording())")
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
@@ -162,7 +162,7 @@ def test_a_script_that_records_for_itself_keeps_its_recording(job: Job) -> None:
     assert job.said()[0]["steps"] == 4
 
 
-def test_a_script_that_stops_recording_gets_what_there_is(job: Job) -> None:
+def test_if_the_script_stops_recording_the_trace_ends_there(job: Job) -> None:
     done = job.run(
         TRAIN.format(steps=2)
         + "torch.cuda.memory._record_memory_history(enabled=None)\n"

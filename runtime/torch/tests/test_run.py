@@ -1,4 +1,4 @@
-"""How a process comes to be served, and what stays as it was."""
+"""How a process of `stplan run` is served, and that nothing else in it changes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_a_process_is_served_and_reported(job: Job) -> None:
 
 
 def test_it_waits_for_cuda(job: Job) -> None:
-    """The stand-in demands that torch is imported and CUDA not initialised."""
+    """The stand-in asserts that torch is imported and CUDA is not initialised."""
     done = job.run_served("import torch\nprint(torch.cuda.device_count())\n")
     assert (done.stdout, done.stderr) == ("1\n", "")
     assert job.said() == []
 
 
-def test_torch_is_as_it_was_afterwards(job: Job) -> None:
+def test_torchs_function_is_put_back(job: Job) -> None:
     done = job.run_served(
         "import torch\nhooked = torch._C._cuda_init\ntorch.cuda.init()\n"
         "print(hooked is torch._C._cuda_init, torch._C._cuda_init.__module__)\n"
@@ -54,7 +54,7 @@ def test_a_torch_without_cuda_is_left_alone() -> None:
     assert vars(torch._C) == {}
 
 
-def test_what_cannot_be_served_trains_all_the_same(job: Job) -> None:
+def test_a_process_that_cannot_be_served_trains_without_stplan(job: Job) -> None:
     done = job.run_served(TRAINS, REFUSE="no compiler")
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert done.stderr == "stplan: cannot serve this process, PyTorch's own allocator stays: no compiler\n"
@@ -62,7 +62,7 @@ def test_what_cannot_be_served_trains_all_the_same(job: Job) -> None:
     assert (report["state"], report["error"]) == ("failed", "no compiler")
 
 
-def test_reports_that_cannot_be_written_stop_nothing(job: Job) -> None:
+def test_the_job_runs_if_its_report_cannot_be_written(job: Job) -> None:
     env = job.run_environment()
     script = f"import shutil\nshutil.rmtree({str(job.reports)!r})\n{TRAINS}"
     done = job.finish(job.start(script, env))
@@ -70,7 +70,7 @@ def test_reports_that_cannot_be_written_stop_nothing(job: Job) -> None:
     assert done.stderr.startswith("stplan: cannot serve this process, PyTorch's own allocator stays: FileNotFoundError: ")
 
 
-def test_the_rank_is_that_of_the_moment(job: Job) -> None:
+def test_the_rank_is_read_when_cuda_is_initialised(job: Job) -> None:
     """A process that multiprocessing starts may set its rank itself."""
     for rank in "12":
         (job.folder / f"job-rank{rank}.bin").touch()
@@ -102,7 +102,7 @@ def test_a_rank_that_only_the_process_group_knows(job: Job, method: str, local: 
         (job.folder / f"job-rank{rank}.bin").touch()
     env = job.run_environment(plan=str(job.folder / "job-rank"), by_rank=True)
     if local is not None:
-        env["LOCAL_RANK"] = local  # counts on one node only
+        env["LOCAL_RANK"] = local  # the rank on one node; the process group's rank comes first
     done = job.finish(job.start(RANKS_OF_THEIR_OWN.format(method=method), env))
     assert done.stderr == "".join(f"asked None: job-rank{rank}.bin auto\n" for rank in asked)
     assert [(r["name"], r["rank"]) for r in job.said()] == [("train-rank0", "0"), ("train-rank1", "1")]
@@ -122,7 +122,7 @@ if len(sys.argv) == 1:
     assert done.stderr == "asked None: plan.bin auto\nasked None: None auto\n"
 
 
-def test_a_forked_child_that_is_first_to_use_cuda(job: Job) -> None:
+def test_a_forked_child_that_uses_cuda_before_its_parent_is_served(job: Job) -> None:
     script = """
 import os, torch
 if os.fork() == 0:
@@ -150,7 +150,7 @@ if len(sys.argv) < 3:
     assert len(job.said()) == 3
 
 
-def test_a_killed_installation_is_seen(job: Job) -> None:
+def test_a_process_killed_during_installation_leaves_a_report(job: Job) -> None:
     script = """
 import os, sys, torch
 sys.modules["stplan._serving"].install = lambda *_: os.kill(os.getpid(), 9)
@@ -174,7 +174,7 @@ def test_recorded_and_served_at_once(job: Job) -> None:
 
 
 @pytest.mark.parametrize("settings", ["not json", "[]", "{}"])
-def test_bad_settings_stop_nothing(job: Job, settings: str) -> None:
+def test_the_job_runs_if_its_settings_are_bad(job: Job, settings: str) -> None:
     done = job.run_served(TRAINS, STPLAN_RUN=settings)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert done.stderr.startswith("stplan: cannot serve this process: STPLAN_RUN: ")
@@ -213,9 +213,9 @@ def test_plans_by_rank(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "uses, rank, asked",
     [
-        ("torch.empty(1)", None, "None"),  # a helper of the one that trains
-        ("torch.empty(1)", "1", "plan.bin"),  # a rank of its own
-        ("torch.cuda.init()", None, "plan.bin"),  # the parent has only looked
+        ("torch.empty(1)", None, "None"),  # a helper of the process that trains
+        ("torch.empty(1)", "1", "plan.bin"),  # a process with a rank of its own
+        ("torch.cuda.init()", None, "plan.bin"),  # the parent has allocated nothing
     ],
 )
 def test_a_process_started_by_one_with_a_plan(job: Job, uses: str, rank: Optional[str], asked: str) -> None:
@@ -231,14 +231,14 @@ if len(sys.argv) == 1:
     done = job.finish(job.start(script, env))
     assert done.stderr == f"asked None: plan.bin auto\nasked {rank}: {asked} auto\n"
     reasons = {report["without"] for report in job.said()}
-    assert any(reason.endswith("has started it and has the plan") for reason in reasons) == (asked == "None")
+    assert any(reason.startswith("it was started by train-pid") for reason in reasons) == (asked == "None")
 
 
 @pytest.mark.parametrize(
     "use", ["torch.empty(1, device='cuda')", "torch.cuda.init()", "torch.cuda.current_stream()"]
 )
-def test_the_real_torch_comes_by(job: Job, use: str) -> None:
-    """Needs torch, and a GPU only for CUDA to be initialised in the end."""
+def test_the_real_torch_calls_the_hook(job: Job, use: str) -> None:
+    """Needs torch. Without a GPU `use` fails after the hook was called."""
     pytest.importorskip("torch", reason="torch is not installed")
     env = job.run_environment()
     env["PYTHONPATH"] = env["PYTHONPATH"].replace(str(FAKE_TORCH), "")

@@ -1,27 +1,24 @@
-"""serve.py with a fake stplan, fake jobs and a fake device: what it starts, what
-it compares, what it writes."""
+"""serve.py and empty.py with a fake stplan, fake jobs and a fake device: what they start,
+compare and write."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
-sys.path.insert(0, str(BENCH))
+import benches
+from benches import BENCH, GIB, cells
 
-import empty  # noqa: E402
-import serve  # noqa: E402
-import table  # noqa: E402
-from side_by_side import Measured  # noqa: E402
+import empty
+import serve
+import table
+from side_by_side import Measured
 
-GIB = 1 << 30
-
-# As a job: the allocator shows in the environment, what happens in BEHAVIOUR.
+# The job. Other environment variables name its allocator; BEHAVIOUR says what goes wrong.
 JOB = """
 import json, os, sys
 sys.path.insert(0, {bench!r})
@@ -83,29 +80,20 @@ class FakeDevice:
         return "a fake"
 
 
-class World:
+class World(benches.World):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
-        for name in ("device", "out"):
-            (folder / name).mkdir()
-        (folder / "job.py").write_text(JOB.format(bench=str(BENCH), device=str(folder / "device")))
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable, calls=str(folder / "calls")))
-        self.stplan.chmod(0o755)
-        monkeypatch.setattr(serve, "HERE", folder)
+        (folder / "device").mkdir()
+        stplan = STPLAN.format(python=sys.executable, calls=str(folder / "calls"))
+        super().__init__(folder, monkeypatch, stplan, JOB.format(bench=str(BENCH), device=str(folder / "device")))
         monkeypatch.setattr(serve, "JOBS", [serve.Job("dense", "job.py", 1), serve.Job("moe", "job.py", 1, steady=False)])
         self.gib = 139
 
     def run(self, *options: str, **behaviour: str) -> Tuple[int, List[str]]:
-        """Exit code, and the lines of the table after its rule."""
+        """Calls serve.py. behaviour: what goes wrong, by job and allocator."""
         told = {key.replace("_", " "): value for key, value in behaviour.items()}
         self.monkeypatch.setenv("BEHAVIOUR", json.dumps(told))
         self.monkeypatch.setattr(serve, "Device", lambda: FakeDevice(self.folder / "device", self.gib * GIB))
-        arguments = ["serve.py", str(self.stplan), "--out", str(self.folder / "out"), *options]
-        self.monkeypatch.setattr(sys, "argv", arguments)
-        code = serve.main()
-        lines = (self.folder / "out" / "serve.md").read_text().splitlines()
-        return code, lines[[line.startswith("| ---") for line in lines].index(True) + 1 :]
+        return self.call(serve, *options)
 
     def kept(self) -> Dict[str, Any]:
         kept: Dict[str, Any] = json.loads((self.folder / "out" / "serve.json").read_text())
@@ -117,10 +105,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
-def cells(line: str) -> List[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
 def test_a_row_for_each_job_and_allocator(world: World) -> None:
     code, lines = world.run("--seconds", "0")
     rows = [cells(line) for line in lines[:10]]
@@ -130,16 +114,16 @@ def test_a_row_for_each_job_and_allocator(world: World) -> None:
     assert rows[1][2:6] == ["10.000", "10.000", "90.00 %", "0.500"]
     assert rows[1][8:11] == ["99.90 %", "3", "1"]
     assert rows[3][2:6] == ["11.000", "10.000", "81.82 %", "0.500"]
-    # Where every step is alike, native and stplan alone take more than the timed steps.
+    # In a job whose steps are alike, only native and stplan take all steps.
     assert [row[11] for row in rows] == ["20 of 20"] * 2 + ["7 of 7"] * 3 + ["20 of 20"] * 5
-    # How long the second native process takes stands beside what it is measured by.
+    # The time of the second native process is given relative to the first.
     assert rows[2][1] == "native again" and "%" in rows[2][7]
-    assert code == 0 and "Not as it should be: nothing." in lines
+    assert code == 0 and "Problems: none." in lines
     assert any(line.startswith("- dense: reserved is 11.11 % above peak allocated") for line in lines)
     assert not any("GiB, expandable segments" in line for line in lines)
     kept = world.kept()
     assert len(kept["jobs"]["dense"]["measured"]["native"]["seconds"]) == 5
-    # What was kept says the same again.
+    # serve.json gives the same document.
     assert table.document([kept])[-len(lines):] == lines
     calls = (world.folder / "calls").read_text().splitlines()
     assert sum(" -c import torch" in call for call in calls) == 1
@@ -153,10 +137,10 @@ def test_losses_that_differ_are_a_problem(world: World) -> None:
     assert code == 1 and problem.endswith("natively 0x1.999999999999ap-4")
 
 
-def test_memory_that_nobody_accounts_for_is_a_problem(world: World) -> None:
+def test_unaccounted_memory_is_a_problem(world: World) -> None:
     code, lines = world.run("--jobs", "dense", dense_stplan="leak")
     assert cells(lines[1])[5] == "1.500"
-    assert code == 1 and sum("got back +1,024 MiB more" in line for line in lines) == 1
+    assert code == 1 and sum("its exit freed +1,024 MiB more" in line for line in lines) == 1
 
 
 def test_a_process_that_is_not_served_by_the_shim_is_a_problem(world: World) -> None:
@@ -183,7 +167,7 @@ def test_allocators_that_do_not_fit_together_run_alone(world: World) -> None:
 def test_no_time_left(world: World) -> None:
     code, lines = world.run("--jobs", "dense", "--budget", "20")
     assert code == 1
-    assert any("not run, " in line and line.endswith("s are left of 20") for line in lines)
+    assert any("not run, " in line and line.endswith("s are left of the budget of 20 s") for line in lines)
 
 
 def test_unknown_names(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +175,7 @@ def test_unknown_names(world: World, capsys: pytest.CaptureFixture[str]) -> None
         world.run("--jobs", "sparse")
 
 
-def test_a_document_of_several_calls_has_the_last_of_each_job(world: World) -> None:
+def test_a_document_of_several_calls_has_the_last_results_of_each_job(world: World) -> None:
     world.run("--jobs", "dense", dense_stplan="differ")
     first = world.kept()
     world.run(dense_stplan="", moe_stplan="differ")
@@ -219,7 +203,7 @@ def test_times() -> None:
     assert table.times([]) == ""
 
 
-def test_outside_counts_what_is_still_reserved() -> None:
+def test_outside_leaves_out_memory_still_reserved() -> None:
     measured = Measured([], [{"reserved_bytes": 5, "peak_reserved_bytes": 9}], 12, 0)
     assert table.outside(measured) == 7
 
@@ -238,7 +222,7 @@ player.leave(dict(stplan=c, compiler=os.environ.get("CXX", "")))
 """
 
 
-def test_empty_measures_every_way(world: World) -> None:
+def test_empty_measures_every_allocator(world: World) -> None:
     loop = world.folder / "loop.py"
     loop.write_text(LOOP.format(bench=str(BENCH)))
     world.monkeypatch.setattr(empty, "__file__", str(loop))

@@ -1,4 +1,4 @@
-"""Which way a process is served, and what the public functions answer."""
+"""The choice between the shim and the pluggable allocator, and the public functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Tuple[Any, ...]
 
 
 class Ways:
-    """Both ways of serving, replaced: what is asked of them, and how they fail."""
+    """Replaces both ways of serving: notes their calls, and raises if told to."""
 
     def __init__(self) -> None:
         self.asked: List[Tuple[str, Call]] = []
@@ -56,13 +56,15 @@ def test_the_shim_comes_first(ways: Ways) -> None:
 
 
 @pytest.mark.parametrize("error", [_build.BuildError("cannot build the shim: no C++ compiler"), OSError("it does not load")])
-def test_without_the_shim_torchs_c_interface_serves(
+def test_if_the_shim_fails_the_pluggable_allocator_serves(
     ways: Ways, capfd: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     ways.shim_fails = error
     assert _serving.install(None) == "pluggable"
     assert [way for way, _ in ways.asked] == ["shim", "pluggable"]
-    assert capfd.readouterr().err == f"stplan: {error}; torch is served through its C interface, with what that leaves out\n"
+    assert capfd.readouterr().err == (
+        f"stplan: {error}; torch is served through its C interface, which lacks some functions (docs/runtime.md)\n"
+    )
 
 
 def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
@@ -73,7 +75,7 @@ def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
     assert _serving.backend() is None
 
 
-def test_where_neither_way_goes_torch_stays(ways: Ways) -> None:
+def test_if_both_ways_fail_torch_is_unchanged(ways: Ways) -> None:
     ways.shim_fails = _build.BuildError("cannot build the shim: no C++ compiler")
     ways.pluggable_fails = _build.BuildError("cannot build the C runtime: no C compiler")
     with pytest.raises(stplan.ServingError, match="^cannot build the C runtime: no C compiler$"):
@@ -88,7 +90,7 @@ def test_where_neither_way_goes_torch_stays(ways: Ways) -> None:
         (RuntimeError("Can't swap an already initialized allocator"), "RuntimeError: Can't swap an already initialized"),
     ],
 )
-def test_whatever_fails_on_the_last_way_is_our_error(ways: Ways, error: Exception, said: str) -> None:
+def test_any_error_of_the_pluggable_allocator_becomes_a_serving_error(ways: Ways, error: Exception, said: str) -> None:
     ways.shim_fails = _build.BuildError("cannot build the shim: no C++ compiler")
     ways.pluggable_fails = error
     with pytest.raises(stplan.ServingError, match=f"^{said}"):
@@ -96,7 +98,7 @@ def test_whatever_fails_on_the_last_way_is_our_error(ways: Ways, error: Exceptio
     assert _serving.backend() is None
 
 
-def test_a_torch_for_other_devices_is_left_alone(ways: Ways) -> None:
+def test_a_torch_without_cuda_is_refused(ways: Ways) -> None:
     sys.modules["torch"].version.cuda = None
     with pytest.raises(stplan.ServingError, match="^this torch was built without CUDA$"):
         _serving.install(None)
@@ -112,7 +114,7 @@ def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> N
     assert ways.asked == []
 
 
-def test_enable_takes_a_relative_path(ways: Ways, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_enable_makes_a_relative_path_absolute(ways: Ways, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     stplan.enable("plan.bin", memory="virtual")
     with pytest.raises(stplan.ServingError, match="serves this process already"):
@@ -120,14 +122,14 @@ def test_enable_takes_a_relative_path(ways: Ways, monkeypatch: pytest.MonkeyPatc
     assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None))]
 
 
-def test_a_launcher_comes_before_the_script(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enable_has_no_effect_under_a_launcher(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RUN_ENVIRONMENT, "{}")
     stplan.enable("plan.bin")
     assert ways.asked == []
 
 
 class Served:
-    """An installed backend."""
+    """Stands for an installed shim or runtime."""
 
     def __init__(self) -> None:
         self.marks = 0
@@ -140,7 +142,7 @@ class Served:
 
 
 @pytest.mark.parametrize("way", [_shim, _pluggable])
-def test_what_a_served_process_answers(monkeypatch: pytest.MonkeyPatch, way: ModuleType) -> None:
+def test_stats_and_mark_in_a_served_process(monkeypatch: pytest.MonkeyPatch, way: ModuleType) -> None:
     served = Served()
     monkeypatch.setattr(way, "_installed", served)
     monkeypatch.setattr(_serving, "_backend", "shim")
@@ -150,7 +152,7 @@ def test_what_a_served_process_answers(monkeypatch: pytest.MonkeyPatch, way: Mod
     assert served.marks == 1
 
 
-def test_what_another_process_answers() -> None:
+def test_stats_and_mark_in_a_process_that_is_not_served() -> None:
     read = stplan.stats(0)
     assert read.pop("backend") is None and read.pop("state") == "no plan"
     assert set(read.values()) == {0}
@@ -179,7 +181,7 @@ def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) 
         _public._ordinal(-1)
 
 
-def test_a_process_that_is_not_served_loads_nothing_that_serves() -> None:
+def test_importing_stplan_does_not_import_the_modules_that_serve() -> None:
     heavy = ("ctypes", "subprocess", "stplan._serving", "stplan._shim", "stplan._pluggable")
     source = f"import sys, stplan; print(*(name for name in {heavy} if name in sys.modules))"
     environment = {"PYTHONPATH": str(Path(stplan.__file__).parents[1])}

@@ -1,5 +1,5 @@
-"""The shim's compilation, and, where torch with CUDA's headers is installed, the
-shim itself: against the real torch, without a GPU."""
+"""The compilation of the shim. If torch and CUDA's headers are installed, also the shim
+itself, in the real torch without a GPU."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_sources_are_complete() -> None:
 
 @pytest.mark.skipif(_build.compiler("c++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-def test_what_a_class_leaves_to_its_interface_is_named(tmp_path: Path, level: str) -> None:
+def test_a_function_that_a_class_does_not_override_is_named(tmp_path: Path, level: str) -> None:
     compiler, program = _build.compiler("c++"), tmp_path / "complete_test"
     assert compiler is not None
     source = str(HERE / "shim" / "complete_test.cpp")
@@ -91,15 +91,19 @@ def torch_of(version: str) -> Any:
 @pytest.mark.parametrize(
     "version, problem",
     [
-        ("2.5.1+cu124", "cannot build the shim: it serves torch 2.6 and newer, and this is 2.5.1+cu124"),
-        ("1.13.1", "cannot build the shim: it serves torch 2.6 and newer, and this is 1.13.1"),
+        ("2.5.1+cu124", "cannot build the shim: expected torch 2.6 or newer, found 2.5.1+cu124"),
+        ("1.13.1", "cannot build the shim: expected torch 2.6 or newer, found 1.13.1"),
         ("unknown", "cannot build the shim: torch's version is 'unknown', expected two numbers"),
         ("2.6.0a0+git", "cannot build the shim: it does not compile"),
         ("2.15.1.dev20261101", "cannot build the shim: it does not compile"),
-        ("3.0.0", "this is torch 3.0.0, and the newest that the shim was tried with is 2.15: cannot build the shim: it does not compile"),
+        (
+            "3.0.0",
+            "torch 3.0.0 is newer than 2.15, the newest that the shim was tested with:"
+            " cannot build the shim: it does not compile",
+        ),
     ],
 )
-def test_releases_that_are_not_served_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, problem: str) -> None:
+def test_a_release_that_is_not_served_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, problem: str) -> None:
     def fails(*ignored: Any) -> None:
         raise _build.BuildError("cannot build the shim: it does not compile")
 
@@ -124,7 +128,9 @@ def test_a_shim_that_does_not_fit_is_not_installed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(_shim, "Shim", Misfit)
     with pytest.raises(_build.BuildError) as caught:
         _shim.install(torch_of("2.16.0"), None, "auto", None)
-    assert str(caught.value) == "the shim does not fit torch 2.16.0, whose allocators have c10::Allocator::newer()"
+    assert str(caught.value) == (
+        "the shim does not fit torch 2.16.0: it does not override c10::Allocator::newer() of torch's allocator"
+    )
     assert _shim.installed() is None
 
 
@@ -192,7 +198,7 @@ def test_a_process_is_served_once(cache: Path) -> None:
         ({"PLAN": "/nowhere/plan.bin", "CXX": "none"}, "/nowhere/plan.bin: cannot read: No such file or directory"),
     ],
 )
-def test_what_cannot_be_served_is_said(cache: Path, setting: Dict[str, str], problem: str) -> None:
+def test_a_process_that_cannot_be_served_gets_the_reason(cache: Path, setting: Dict[str, str], problem: str) -> None:
     done = job(
         """
         import os, torch, stplan
@@ -221,7 +227,7 @@ IN_TORCH = """
     else:
         stplan.enable(memory=os.environ["MEMORY"])
     torch.cuda.memory._record_memory_history(context="all", stacks="python")
-    ours = lambda address: 1 << 45 <= address < 1 << 46  # as the fake driver has it
+    ours = lambda address: 1 << 45 <= address < 1 << 46  # addresses of the fake driver
     first = torch.empty(1000, device="cuda")
     second = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
     try:
@@ -249,6 +255,7 @@ IN_TORCH = """
 
 
 @needs_torch
+# A blind judge ignores waits: it must find reuses that are not ordered.
 @pytest.mark.parametrize("memory, blind", [("auto", False), ("plain", False), ("auto", True)])
 def test_reuse_is_ordered_on_the_device(cache: Path, device: Dict[str, str], memory: str, blind: bool) -> None:
     reading, writing = os.pipe()
@@ -268,7 +275,7 @@ def test_reuse_is_ordered_on_the_device(cache: Path, device: Dict[str, str], mem
 
 @needs_torch
 @pytest.mark.parametrize("memory, late", [("auto", {}), ("plain", {}), ("auto", {"LATE": "1"})])
-def test_torch_on_a_fake_device(cache: Path, device: Dict[str, str], memory: str, late: Dict[str, str]) -> None:
+def test_torch_on_a_simulated_device(cache: Path, device: Dict[str, str], memory: str, late: Dict[str, str]) -> None:
     done = job(IN_TORCH, XDG_CACHE_HOME=str(cache), MEMORY=memory, **late, **device)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -281,8 +288,8 @@ def test_torch_on_a_fake_device(cache: Path, device: Dict[str, str], memory: str
     taken = "segment_map" if memory == "auto" else "segment_alloc"
     assert told["actions"] == [taken, "alloc", taken, "alloc"] and told["names"] == "<module>"
     kind, length, offset, stable = told["handle"]
-    granules = 3  # of 2 MiB for 5
-    version = kind[0]  # torch's own, as its native allocator writes it
+    granules = 3  # of 2 MiB, for 5 MiB
+    version = kind[0]  # the version that torch's native allocator writes
     assert 1 <= version <= 3 and kind[1] == ord("e" if memory == "auto" else "c") and stable
     header = 24 if version < 3 else 32
     assert length == (2 + header + 4 * granules if memory == "auto" else 2 + 64) and offset == 0
@@ -306,7 +313,7 @@ BOUNDED = """
 
 @needs_torch
 @pytest.mark.parametrize("setting, said", [("expandable_segments:True", "served"), ("per_process_memory_fraction:0.25", "1")])
-def test_the_allocators_settings_count_as_far_as_they_concern_it(
+def test_settings_of_the_native_allocator(
     cache: Path, device: Dict[str, str], setting: str, said: str
 ) -> None:
     done = job(BOUNDED, XDG_CACHE_HOME=str(cache), PYTORCH_CUDA_ALLOC_CONF=setting, **device)
@@ -327,14 +334,14 @@ LATE = """
 
 
 @needs_torch
-def test_a_process_that_has_memory_already_is_served_from_then_on(cache: Path, device: Dict[str, str]) -> None:
+def test_a_process_with_tensors_already_can_be_served(cache: Path, device: Dict[str, str]) -> None:
     done = job(LATE, XDG_CACHE_HOME=str(cache), **device)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["4096", "8192", "4096", "4096"]
 
 
 @needs_torch
-def test_the_shim_on_a_fake_device(tmp_path: Path) -> None:
+def test_the_shim_on_a_simulated_device(tmp_path: Path) -> None:
     torch: Any = importlib.import_module("torch")
     c, cxx = _build.compiler("c"), _build.compiler("c++")
     assert c is not None and cxx is not None

@@ -1,4 +1,4 @@
-"""How the recorder gets into a process, and what it leaves as it was."""
+"""How the recorder is loaded into a process, and that nothing else in it changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stplan import STACKS, SettingsError, record
 from stplan._settings import ENVIRONMENT, Settings
 
 
-def test_another_sitecustomize_runs_in_its_place(job: Job, tmp_path: Path) -> None:
+def test_the_next_sitecustomize_on_the_path_runs_too(job: Job, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "sitecustomize.py").write_text("import torch\ntorch.empty(5)\nNAME = 'other'\n")
@@ -24,7 +24,7 @@ def test_another_sitecustomize_runs_in_its_place(job: Job, tmp_path: Path) -> No
     process = job.start("import sitecustomize\nprint(sitecustomize.NAME)", env)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "other\n"), err
-    # It used CUDA before the script began, and that is recorded.
+    # It used CUDA before the script began, and its allocation is recorded.
     assert job.said()[0]["allocations"] == 1
 
 
@@ -37,7 +37,7 @@ def test_the_path_is_the_scripts_own(job: Job) -> None:
     "settings",
     ["not json", "[]", "{}", '{"directory": "/nowhere at all", "steps": 4, "stacks": "none"}'],
 )
-def test_bad_settings_stop_nothing(job: Job, settings: str) -> None:
+def test_the_job_runs_if_its_settings_are_bad(job: Job, settings: str) -> None:
     env = {**job.environment(), ENVIRONMENT: settings}
     process = job.start("import torch\ntorch.empty(1)\nprint('trained')", env)
     out, err = process.communicate(timeout=60)
@@ -80,7 +80,7 @@ def test_record_checks_its_arguments(tmp_path: Path) -> None:
 
 
 def test_a_launcher_inside_a_launcher(job: Job) -> None:
-    """The inner one's settings count, and they count once."""
+    """The process is recorded once, by the settings of the inner launcher."""
     env = job.environment()
     env["PYTHONPATH"] = env["PYTHONPATH"].split(os.pathsep)[0] + os.pathsep + env["PYTHONPATH"]
     process = job.start("import torch\ntorch.empty(1)", env)

@@ -1,4 +1,4 @@
-"""The bench's turn-taking, with jobs that need no device."""
+"""turns.py, with jobs that need no device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Dict, Iterator, List
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
-sys.path.insert(0, str(BENCH))
+from benches import BENCH
 
-import turns  # noqa: E402
+import turns
 
-# Writes down when each step begins and ends.
+# A job that logs when each of its steps begins and ends.
 JOB = """
 import os, sys, time
 sys.path.insert(0, {bench!r})
@@ -87,7 +86,8 @@ def test_steps_in_turns_do_not_overlap(stage: Stage) -> None:
     before = len(stage.lines())
     seconds = stage.conductor.in_turns(3)
     alone = [line.split()[0] for line in stage.lines()[before:] if "begin" in line]
-    # b has two ranks; each begins twice in a row, and a and b swap places.
+    # Three rounds in rotating order: a b, b a, a b. Each of b's two ranks begins once in
+    # a round.
     assert [name for name, _ in itertools.groupby(alone)] == ["a", "b", "a", "b"]
     assert alone.count("a") == 3 and alone.count("b") == 6
     events = [line.split() for line in stage.lines()[before:]]
@@ -102,7 +102,7 @@ def test_steps_in_turns_do_not_overlap(stage: Stage) -> None:
     assert stage.conductor.reports("b") == [{"steps": 6, "rank": 0}, {"steps": 6, "rank": 1}]
 
 
-def test_nothing_is_built_before_everyone_is_there_and_exits_are_one_by_one(stage: Stage) -> None:
+def test_jobs_enter_when_all_have_come_and_leave_one_by_one(stage: Stage) -> None:
     stage.start("a", "1")
     stage.start("b", "2")
     stage.conductor.enter()
@@ -118,7 +118,7 @@ def test_nothing_is_built_before_everyone_is_there_and_exits_are_one_by_one(stag
     assert left[0] == ["a 0 left"] and sorted(left[1][1:]) == ["b 0 left", "b 1 left"]
 
 
-def test_a_job_with_fewer_steps_sits_out(stage: Stage) -> None:
+def test_a_job_with_fewer_steps_does_not_stop_the_others(stage: Stage) -> None:
     stage.start("a", "2")
     stage.start("b", "5")
     stage.conductor.enter()
@@ -128,7 +128,7 @@ def test_a_job_with_fewer_steps_sits_out(stage: Stage) -> None:
     stage.conductor.leave(stage.exited)
 
 
-def test_a_job_that_dies_is_out_and_the_others_go_on(stage: Stage) -> None:
+def test_the_others_go_on_if_a_job_dies(stage: Stage) -> None:
     stage.start("a", "9", "3")
     stage.start("b", "9")
     stage.conductor.enter()
@@ -139,10 +139,10 @@ def test_a_job_that_dies_is_out_and_the_others_go_on(stage: Stage) -> None:
     stage.conductor.leave(stage.exited)
 
 
-def test_a_job_that_never_comes(stage: Stage) -> None:
+def test_a_job_that_never_connects(stage: Stage) -> None:
     stage.start("b", "1")
     stage.conductor.deadline = time.monotonic() + 1
-    with pytest.raises(turns.TurnsError, match="out of time: a: 0 of 1 processes, none came; b: "):
+    with pytest.raises(turns.TurnsError, match="out of time: a: 0 of 1 processes connected; b: "):
         stage.conductor.enter()
 
 

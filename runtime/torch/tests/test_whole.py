@@ -1,5 +1,5 @@
-"""The whole way of a job, by the stplan binary: recorded, compiled and served, in
-the real torch on a device that is none."""
+"""A job is recorded, compiled and served by the stplan binary, with the real torch on a
+simulated device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = [needs_torch, pytest.mark.skipif(shutil.which("go") is None, reason="no go to build stplan with")]
 
-# Nothing is computed on the device. Three weights stay; each step allocates anew.
+# Nothing is computed on the device. Three weights are kept, and each step allocates and
+# frees four activations.
 TRAIN = """
 import os, sys, torch
 
@@ -39,7 +40,7 @@ if __name__ == "__main__":
     os.kill(os.getpid(), int(sys.argv[2]))
 """
 
-# Without RANK, as the tutorials of torch do it.
+# Starts ranks without setting RANK, as torch's tutorials do.
 RANKS = """
 import os, sys, torch
 import train
@@ -74,7 +75,7 @@ class Whole:
         (folder / "plans").mkdir()
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
-        """Run stplan; returns what it says on standard error."""
+        """Run stplan, and return its standard error."""
         done = subprocess.run(
             [self._stplan, *arguments],
             cwd=self.folder,
@@ -88,7 +89,7 @@ class Whole:
         return done.stderr
 
     def compiled(self, *command: str) -> List[str]:
-        """Record a job and compile its traces; returns the plans' names."""
+        """Record a job, compile its traces, and return the names of the plans."""
         self("record", "--", *command)
         self("compile", *map(str, sorted((self.folder / "traces").iterdir())), "-o", "plans")
         return sorted(path.name for path in (self.folder / "plans").iterdir())
@@ -106,7 +107,7 @@ def job(steps: int, end: int = 0) -> List[str]:
     return [sys.executable, "train.py", str(steps), str(end)]
 
 
-def test_a_recorded_job_is_served_by_its_plan_for_longer(whole: Whole) -> None:
+def test_a_plan_serves_more_steps_than_were_recorded(whole: Whole) -> None:
     whole.compiled(*job(6))
     for steps, end, code in (6, 0, 0), (30, signal.SIGKILL, 128 + signal.SIGKILL):
         said = whole("run", "plans", "--summary", "summary.json", "--", *job(steps, end), code=code)
@@ -119,7 +120,7 @@ def test_a_recorded_job_is_served_by_its_plan_for_longer(whole: Whole) -> None:
         assert served["recorded_peak_reserved_bytes"] > served["plan_bytes"]
 
 
-def test_without_a_compiler_the_plan_serves_as_well(whole: Whole) -> None:
+def test_a_plan_is_served_without_a_compiler_too(whole: Whole) -> None:
     whole.compiled(*job(6))
     said = whole("run", "plans", "--summary", "summary.json", "--", *job(10), CXX="none")
     assert said.count("served through PyTorch's C interface") == 1

@@ -1,5 +1,5 @@
-"""A checkpoint saved between steps, loaded again in the same process: training
-goes on as it did, to the last bit."""
+"""A checkpoint is saved between steps and loaded again in the same process.
+Training after loading has the same losses, to the last bit."""
 
 import os
 import tempfile

@@ -1,4 +1,5 @@
-"""torch.cuda's statistics, counted by hand: current bytes, peaks, totals, pools."""
+"""torch.cuda's statistics compared with known values: current bytes, peaks,
+totals, pools."""
 
 import torch
 
@@ -26,7 +27,7 @@ def main() -> None:
     assert torch.cuda.memory_allocated() == 0
     assert KEYS <= set(torch.cuda.memory_stats()), KEYS - set(torch.cuda.memory_stats())
 
-    # 32 and 64 MiB leave native no slack to count.
+    # The native allocator takes exactly 32 and 64 MiB for these, so it counts no more.
     a = tensor(32 * MIB)
     expect("one tensor", torch.cuda.memory_allocated(), 32 * MIB)
     b = tensor(64 * MIB)
@@ -49,7 +50,8 @@ def main() -> None:
     expect("large pool", stats["allocated_bytes.large_pool.current"], 96 * MIB)
     expect("small pool", stats["allocated_bytes.small_pool.current"], 0)
 
-    # Small sizes are rounded to 512 bytes, what was asked for is counted too.
+    # Small sizes are rounded up to multiples of 512 bytes; requested bytes are
+    # counted too.
     small = [tensor(1000) for _ in range(100)]
     stats = torch.cuda.memory_stats()
     expect("small tensors", stats["allocated_bytes.small_pool.current"], 100 * 1024)
@@ -69,7 +71,7 @@ def main() -> None:
     expect("bytes since the reset", stats["allocated_bytes.all.allocated"], 32 * MIB)
     del d
 
-    # A block that another stream may still use is not allocated, but active.
+    # A freed block that another stream may still use is active, but not allocated.
     stream = torch.cuda.Stream()
     e = tensor(32 * MIB)
     e.fill_(1)

@@ -1,5 +1,5 @@
-"""DataLoader workers forked from a process that uses CUDA, pinned memory and
-asynchronous copies: every batch arrives whole."""
+"""DataLoader workers forked from a process that uses CUDA, pinned memory and asynchronous
+copies: every batch arrives undamaged."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset

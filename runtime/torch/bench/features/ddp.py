@@ -1,5 +1,5 @@
-"""Two ranks of DistributedDataParallel over gloo on one GPU: both end with the same
-weights, which are those of one process with the whole batch."""
+"""Two ranks of DistributedDataParallel over gloo on one GPU: both end with the
+same weights, which are close to those of one process with the whole batch."""
 
 import torch
 import torch.distributed as distributed

@@ -1,4 +1,4 @@
-"""Evaluation with other batch sizes between the steps changes no loss."""
+"""Evaluation between the steps, with other batch sizes, does not change the losses."""
 
 from typing import List
 

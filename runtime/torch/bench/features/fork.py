@@ -1,5 +1,6 @@
-"""Children forked from a process that trains, which never use CUDA themselves but
-hold, and drop, what they inherited: they end well, and the parent does not notice."""
+"""Children forked from a process that trains. They never use CUDA, but free the
+tensors that they inherited: they exit with 0, and the parent's tensors and
+losses do not change."""
 
 import multiprocessing
 import os
@@ -12,8 +13,8 @@ from job import Marks, adamw, model, train
 
 
 def drop(tensors: List[torch.Tensor]) -> None:
-    """Frees device tensors that are the parent's, and works on the CPU."""
-    torch.set_num_threads(1)  # as a DataLoader's worker does: threads do not survive a fork
+    """Frees the device tensors inherited from the parent, and computes on the CPU."""
+    torch.set_num_threads(1)  # as a DataLoader's worker does: a fork has none of the threads
     tensors.clear()
     square = torch.ones(64, 64) @ torch.ones(64, 64)
     assert square.sum().item() == 64**3

@@ -1,9 +1,9 @@
-"""Random sizes, streams and lifetimes. Every tensor holds a number of its own and is
-looked at before it is freed, so that memory given to two tensors, or given away
-before a stream has done with it, is seen.
+"""Random sizes, streams and lifetimes. Every tensor is filled with a number of
+its own, which is checked before the tensor is freed. That finds memory that two
+tensors share, and memory that is reused before a stream has finished with it.
 
-Each round is the same program with a few deviations of its own, so that a plan
-made from one run is partly right for the next."""
+Each round is the same program with a few random changes, so that a plan of one
+round is mostly right for the next."""
 
 import math
 import os
@@ -43,7 +43,8 @@ class Fuzz:
         self.bytes += size
 
     def look(self, key: int, picks: random.Random) -> None:
-        """At home, or from another stream after what happened at home so far."""
+        """Checks a tensor on its own stream, or on another one that waits for
+        that first."""
         tensor, mark, home = self.held[key]
         reader = picks.choice(self.streams) if picks.random() < 0.3 else home
         with torch.cuda.stream(reader):
@@ -62,7 +63,7 @@ class Fuzz:
         if picks.random() < 0.55 or not self.held:
             self.make(key, picks)
         else:
-            # Young ones die more often than old ones, as in training.
+            # As in training, young tensors are freed more often than old ones.
             keys: List[int] = list(self.held)
             self.free(keys[-1 - min(int(picks.expovariate(0.1)), len(keys) - 1)], picks)
 
@@ -71,16 +72,17 @@ class Fuzz:
         for operation in range(OPERATIONS):
             picks = random.Random(program.random())
             if deviation.random() < DEVIATIONS:
-                continue  # left out
+                continue  # this operation is left out
             if deviation.random() < DEVIATIONS:
-                self.step(-1 - operation, deviation)  # one more
+                self.step(-1 - operation, deviation)  # an operation is added
             self.step(operation, picks)
         requested = sum(held.tensor.nbytes for held in self.held.values())
         assert requested == self.bytes
         stats = torch.cuda.memory_stats()
         assert stats["requested_bytes.all.current"] >= requested, "fewer bytes are allocated than tensors hold"
         assert stats["reserved_bytes.all.current"] >= stats["allocated_bytes.all.current"] >= requested
-        # A few outlive their round: their keys must not be taken again.
+        # A few tensors outlive their round. They get new keys, since the next round uses
+        # the same keys.
         keep = deviation.sample(sorted(self.held), 3)
         for key in sorted(self.held.keys() - set(keep)):
             self.free(key, deviation)

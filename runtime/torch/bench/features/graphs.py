@@ -1,5 +1,6 @@
-"""CUDA graphs: captured, replayed while eager code allocates and frees, right to
-the last bit; two graphs in one pool; memory given back when a graph dies."""
+"""CUDA graphs are captured, and replayed while eager code allocates and frees:
+results are exact. Two graphs share a pool. When the graphs are deleted their
+memory is given back."""
 
 import gc
 
@@ -11,7 +12,8 @@ WORDS = 1 << 20
 
 
 def compute(x: torch.Tensor) -> torch.Tensor:
-    """Integers, so that there is one right answer; with temporaries of several sizes."""
+    """Computes with integers, whose results are exact, and with temporaries of several
+    sizes."""
     y = (x * 3 + 1).cumsum(0) ^ 0x5555
     z = torch.cat([y[::2], y[1::2] * 7])
     return z.flip(0) + x
@@ -37,7 +39,7 @@ def main() -> None:
 
     kept = []
     for step in range(30):
-        # What eager code holds must survive a replay, and the graph's memory eager code.
+        # A replay must not change the tensors of eager code, nor eager code the graph's.
         kept.append(marks.new(4 << 20, step))
         churn(rounds=40)
         inputs = torch.randint(-1000, 1000, (WORDS,), device="cuda")
@@ -55,7 +57,7 @@ def main() -> None:
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    # torch keeps two 8-byte tensors with the state of the random numbers for graphs.
+    # torch keeps two 8-byte tensors with the state of random numbers for graphs.
     left = torch.cuda.memory_allocated() - before
     assert 0 <= left <= 4096, f"{left} bytes more are allocated than before the graphs"
 

@@ -1,4 +1,5 @@
-"""Tensors sent between processes through torch.multiprocessing: both see one memory."""
+"""Tensors are sent between processes through torch.multiprocessing: both
+processes use the same memory."""
 
 from typing import Any
 
@@ -21,7 +22,7 @@ def child(inbox: Any, outbox: Any) -> None:
     own = torch.full((WORDS,), 7, dtype=torch.int64, device="cuda")
     torch.cuda.synchronize()
     outbox.put(own)
-    inbox.get()  # until the parent has looked at it
+    inbox.get()  # waits until the parent has checked it
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""A small model, its training loop, and a pattern check that runs on the device:
-what the scripts beside this one share. Run by itself it only trains.
+"""A small model, its training loop, and a check of patterns that runs on the device. The
+other scripts in this folder share them. Run as a script, it only trains.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 def model(dropout: float = 0.0) -> nn.Sequential:
-    """The same weights at every call."""
+    """A model with the same weights at every call."""
     torch.manual_seed(0)
     return nn.Sequential(*(Block(dropout) for _ in range(LAYERS)), nn.Linear(WIDTH, WIDTH)).cuda()
 
@@ -40,7 +40,7 @@ def adamw(net: nn.Module) -> torch.optim.Optimizer:
 
 
 def batch(step: int, rows: int = BATCH) -> torch.Tensor:
-    """The inputs of a step, which are its targets too."""
+    """The inputs of a step, which are also its targets."""
     return torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(step)).cuda()
 
 
@@ -50,7 +50,8 @@ def loss_of(net: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -
 
 
 def train(net: Callable[[torch.Tensor], torch.Tensor], optimizer: torch.optim.Optimizer, steps: Sequence[int]) -> List[str]:
-    """The losses of the steps, to the last bit."""
+    """Trains, and returns the losses of the steps as hexadecimal floats, which
+    are exact."""
     losses = []
     for step in steps:
         loss = loss_of(net, batch(step))
@@ -62,38 +63,39 @@ def train(net: Callable[[torch.Tensor], torch.Tensor], optimizer: torch.optim.Op
 
 
 def close(losses: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether the losses of two ways to compute the same are equal to 0.1 %."""
+    """Whether two sequences of losses are equal to 0.1 %."""
     pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(losses, others)]
     return len(losses) == len(others) and all(abs(a - b) <= 1e-3 * abs(a) for a, b in pairs)
 
 
 class Marks:
-    """Fills tensors with a number of their own and looks, on the device and in
-    stream order, whether it is still there. Memory that two tensors share is seen
-    as values that are not the tensor's."""
+    """Fills each tensor with a number of its own, and checks later, on the
+    device and in stream order, that every word still has it. If two tensors
+    share memory, one of them has wrong words."""
 
     def __init__(self) -> None:
-        self.bad: Dict[int, torch.Tensor] = {}  # by stream: two streams must not add to one
+        self.bad: Dict[int, torch.Tensor] = {}  # a counter for each stream, since streams run in parallel
 
     def new(self, size: int, mark: int) -> torch.Tensor:
-        """A tensor of so many bytes, in whole 8-byte words, at least one."""
+        """A tensor of `size` bytes, rounded down to 8-byte words, with at least
+        one word."""
         return torch.full((max(1, size // 8),), mark, dtype=torch.int64, device="cuda")
 
     def check(self, tensor: torch.Tensor, mark: int) -> None:
-        """Counts wrong words, on the current stream."""
+        """Counts the tensor's wrong words, on the current stream."""
         stream = torch.cuda.current_stream().cuda_stream
         if stream not in self.bad:
             self.bad[stream] = torch.zeros((), dtype=torch.int64, device="cuda")
         self.bad[stream].add_((tensor != mark).sum())
 
     def wrong(self) -> int:
-        """Wrong words seen so far, on any stream."""
+        """The number of wrong words found so far, on all streams."""
         torch.cuda.synchronize()
         return sum(int(count.item()) for count in self.bad.values())
 
 
 def churn(rounds: int = 200) -> None:
-    """Allocates and frees many sizes, all of them filled with what is not zero."""
+    """Allocates and frees tensors of many sizes, filled with -1."""
     held: List[torch.Tensor] = []
     for i in range(rounds):
         held.append(torch.full((1 << (10 + i % 15),), -1, dtype=torch.int8, device="cuda"))

@@ -1,5 +1,5 @@
-"""Ends with everything alive: tensors in globals, cycles and threads, a graph, work
-on its way on a side stream, a pinned copy. The exit code says whether that hurts."""
+"""Exits with objects alive: tensors in globals, in reference cycles and in threads, a
+graph, unfinished work on a side stream, and a pinned copy. The exit code has to be 0."""
 
 import threading
 

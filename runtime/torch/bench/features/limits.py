@@ -1,4 +1,4 @@
-"""set_per_process_memory_fraction is a limit, and empty_cache gives memory back."""
+"""set_per_process_memory_fraction limits memory, and empty_cache gives memory back."""
 
 import torch
 
@@ -10,7 +10,8 @@ def take(size: int) -> torch.Tensor:
 
 
 def intact(tensor: torch.Tensor) -> bool:
-    """By a reduction: a comparison would need as much memory again."""
+    """Whether all elements are 1. It uses reductions, since a comparison would allocate a
+    tensor of the same size."""
     return tensor.min().item() == 1 == tensor.max().item()
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     assert GIB <= after <= before - 4 * GIB, f"{before - after} of 5 GiB given back"
     assert intact(first)
 
-    # What is in use at the time of the request does not count against what is not.
+    # Memory that was given back can be allocated again.
     again = take(5 * GIB)
     assert intact(again) and intact(first)
     del first, again

@@ -1,4 +1,5 @@
-"""More streams than anybody plans for: each with memory of its own and of others."""
+"""More streams than the runtime tracks. Each allocates, and reads memory of the
+others."""
 
 import ctypes
 import random
@@ -11,7 +12,7 @@ EXTERNAL, ROUNDS = 64, 4000
 
 
 def streams() -> "list[torch.cuda.Stream]":
-    """Every stream of torch's pools, and some that torch did not make."""
+    """Every stream of torch's pools, and EXTERNAL streams that torch did not make."""
     found = {}
     for priority in (0, -1, -2):
         for _ in range(32):
@@ -20,7 +21,7 @@ def streams() -> "list[torch.cuda.Stream]":
     runtime = ctypes.CDLL("libcudart.so.%s" % (torch.version.cuda or "").split(".")[0])
     for _ in range(EXTERNAL):
         handle = ctypes.c_void_p()
-        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), 1) == 0  # does not wait for the default stream
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), 1) == 0  # 1: cudaStreamNonBlocking
         assert handle.value is not None
         found[handle.value] = torch.cuda.ExternalStream(handle.value)
     return list(found.values())

@@ -1,5 +1,5 @@
-"""torch.cuda.MemPool: what is allocated under it lies in its memory, nothing else
-does, and its memory is given back with it."""
+"""torch.cuda.MemPool: tensors allocated in it use its memory, no others do, and
+its memory is given back when it is deleted."""
 
 import gc
 from typing import List, Tuple

@@ -1,5 +1,5 @@
-"""OutOfMemoryError: of torch's own class, caught, survived, and without a trace
-in the training that goes on."""
+"""OutOfMemoryError has torch's class and can be caught, and training after it
+has the same losses."""
 
 from typing import List
 
@@ -11,7 +11,7 @@ CHUNK = 256 << 20
 
 
 def fill() -> int:
-    """Takes memory until there is none left; how many chunks there were."""
+    """Allocates chunks until memory runs out. Returns the number of chunks."""
     held: List[torch.Tensor] = []
     try:
         while True:
@@ -22,8 +22,8 @@ def fill() -> int:
 
 
 def fitting_batch(net: torch.nn.Module) -> int:
-    """Doubles the batch until a step does not fit, as batch size finders do; the
-    error rises in the forward or in the backward pass."""
+    """Doubles the batch until a step does not fit, as tools that look for a
+    batch size do. The error is raised in the forward or in the backward pass."""
     rows = 1 << 12
     while True:
         try:
@@ -40,7 +40,7 @@ def main() -> None:
     net = model()
     alone = train(net, adamw(net), range(8))
 
-    # Under a limit of its own, so that the card's other users are left in peace.
+    # A limit leaves memory for the other processes on the device.
     total = torch.cuda.get_device_properties(0).total_memory
     limit = 6 << 30
     torch.cuda.set_per_process_memory_fraction(limit / total)

@@ -1,5 +1,5 @@
-"""Pinned host memory and asynchronous copies both ways, on side streams, with
-device memory that is freed while a copy is still on its way."""
+"""Pinned host memory and asynchronous copies in both directions on side streams. Device
+memory is freed while a copy still uses it."""
 
 import torch
 
@@ -27,7 +27,7 @@ def main() -> None:
             returned.copy_(doubled, non_blocking=True)
         doubled.record_stream(down)
         del doubled
-        marks.new(8 * WORDS, -1)  # wants the memory that the copies may still read
+        marks.new(8 * WORDS, -1)  # overwrites that memory if it is reused too early
         back.append(returned)
         if mark % 50 == 49:
             torch.cuda.synchronize()

@@ -1,4 +1,5 @@
-"""Raw memory for other libraries: caching_allocator_alloc and _delete, on any stream."""
+"""Raw memory for other libraries: caching_allocator_alloc and _delete on
+several streams."""
 
 import torch
 

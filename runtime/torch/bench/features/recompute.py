@@ -1,5 +1,5 @@
-"""Activation checkpointing, in both of torch's ways, with dropout: gradients are
-those without it, to the last bit."""
+"""Activation checkpointing with dropout, in both of torch's implementations:
+gradients equal those without checkpointing, to the last bit."""
 
 from typing import List, Optional
 
@@ -11,7 +11,7 @@ from job import adamw, batch, model
 
 
 def gradients(use_reentrant: Optional[bool]) -> List[torch.Tensor]:
-    """The gradients of the fourth step; None computes nothing twice."""
+    """The gradients of the fourth step. With None nothing is recomputed."""
     net = model(dropout=0.1)
     optimizer = adamw(net)
     torch.manual_seed(1)

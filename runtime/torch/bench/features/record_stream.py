@@ -1,6 +1,6 @@
-"""Blocks freed while another stream still reads them. Slow readers on side streams
-look at memory that the main stream frees, allocates and overwrites at once: a
-block given away too early is seen as wrong words. No side stream is waited for."""
+"""Blocks are freed while another stream still reads them. Slow readers on side streams
+check memory that the main stream frees, allocates again and overwrites at once. If a
+block is reused too early, they find wrong words. The host waits for no side stream."""
 
 import random
 
@@ -8,7 +8,8 @@ import torch
 
 from job import Marks
 
-ROUNDS, STREAMS, SLEEP = 2000, 6, 300_000  # cycles of the device's clock, some 150 us
+ROUNDS, STREAMS = 2000, 6
+SLEEP = 300_000  # cycles of the device's clock, about 150 us
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
         size, stream = picks.choice(sizes), picks.choice(streams)
         main_stream = torch.cuda.current_stream()
         if picks.random() < 0.7:
-            # Ours, read by a side stream, freed by us at once.
+            # Allocated and freed by the main stream, read by a side stream.
             tensor = marks.new(size, mark)
             stream.wait_stream(main_stream)
             with torch.cuda.stream(stream):
@@ -31,7 +32,7 @@ def main() -> None:
                 marks.check(tensor, mark)
             tensor.record_stream(stream)
         else:
-            # A side stream's, read by us and by a third one.
+            # Allocated by a side stream, read by the main stream and a third one.
             third = picks.choice(streams)
             with torch.cuda.stream(stream):
                 tensor = marks.new(size, mark)
@@ -41,7 +42,7 @@ def main() -> None:
                     marks.check(tensor, mark)
                 tensor.record_stream(reader)
         del tensor
-        # What wants that memory next, on both streams.
+        # Requests that would reuse that memory, on both streams.
         overwrite = marks.new(size, -1)
         with torch.cuda.stream(stream):
             also = marks.new(size, -2)

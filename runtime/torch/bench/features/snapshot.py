@@ -1,4 +1,4 @@
-"""torch's memory snapshot and history describe what really is and was."""
+"""torch's memory snapshot and history agree with the tensors that exist and existed."""
 
 import os
 import pickle
@@ -15,8 +15,8 @@ def tensor(size: int) -> torch.Tensor:
 
 
 def live(segments: List[Dict[str, Any]]) -> Dict[int, int]:
-    """Address and requested size of each allocated block; the blocks of a segment
-    have to cover it."""
+    """Requested size by address of each allocated block. Checks that the blocks
+    of a segment cover it without gaps."""
     found = {}
     for segment in segments:
         address = segment["address"]

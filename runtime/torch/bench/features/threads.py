@@ -1,4 +1,5 @@
-"""Many threads that allocate at once, free each other's memory, and train."""
+"""Many threads allocate at the same time and free each other's memory, while
+the main thread trains."""
 
 import queue
 import random
@@ -15,7 +16,7 @@ Parcel = Tuple[torch.Tensor, int, torch.cuda.Event]
 
 
 def work(number: int, inboxes: "List[queue.Queue[Parcel]]", marks: Marks) -> None:
-    """Makes tensors and sends them to others, which look at them and free them."""
+    """Makes tensors and sends them to other threads, which check and free them."""
     picks = random.Random(number)
     with torch.cuda.stream(torch.cuda.Stream()):
         for i in range(ROUNDS):

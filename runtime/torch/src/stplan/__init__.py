@@ -1,9 +1,9 @@
 """stplan inside a PyTorch process.
 
-`stplan record -- python train.py` and `stplan run PLAN -- python train.py` need no
-import of this package: they hand it to every Python process of the job. A script
-that would rather say so itself calls `stplan.record`, or `stplan.enable`, before
-its first CUDA allocation.
+A script need not import this package: `stplan record -- python train.py` and
+`stplan run PLAN -- python train.py` load it into every Python process of the job. A
+script can also call `stplan.record` or `stplan.enable` itself, before its first CUDA
+allocation.
 
 Importing this package does not import torch.
 """
@@ -25,11 +25,11 @@ def record(directory: str = ".", steps: int = 4, stacks: str = "none") -> None:
     """Record this process's CUDA memory from now on, and write one trace.
 
     directory: an existing folder for the trace.
-    steps: optimizer steps after which the trace is written; 0 records until
-        the process ends.
-    stacks: one of STACKS, what is kept of each allocation's call stack.
+    steps: number of optimizer steps after which the trace is written; 0 records
+        until the process ends.
+    stacks: which frames of each allocation's call stack are kept, one of STACKS.
 
-    Raises SettingsError for a bad argument. A second call, and a call in a
-    process that `stplan record` started, changes nothing.
+    Raises SettingsError for a bad argument. A second call has no effect, and neither
+    has a call in a process that `stplan record` started.
     """
     arm(Settings.checked(os.path.abspath(directory), steps, stacks))

@@ -1,4 +1,4 @@
-"""Native code that is built where it runs, once for each source and compiler."""
+"""Builds native code on the machine that runs it, once for each source and compiler."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COMPILERS = {
 
 
 class BuildError(RuntimeError):
-    """Something cannot be built; the text says what, and what the compiler said."""
+    """A build failed; the text names the file and gives the compiler's message."""
 
 
 def compiler(kind: str) -> Optional[List[str]]:
-    """The command, with its own arguments, of the C ("c") or C++ ("c++")
-    compiler; None where there is none. CC or CXX decides alone where it is set,
-    so one that names no program says that there is no compiler."""
+    """The command, with its own arguments, of the C ("c") or C++ ("c++") compiler,
+    or None if there is no compiler. If CC or CXX is set, only its program counts: a
+    value such as CXX=none, which names no program, means that there is no compiler."""
     variable, usual = _COMPILERS[kind]
     named = shlex.split(os.environ.get(variable, ""))
     for command in [named] if named else [[name] for name in usual]:
@@ -38,14 +38,14 @@ def compiler(kind: str) -> Optional[List[str]]:
 
 
 def identity(command: Sequence[str]) -> bytes:
-    """What of a compiler belongs into a key: it changes with the program and its
-    arguments. Raises OSError where there is no such program."""
+    """The part of a cache key that stands for a compiler: it changes if the program
+    or its arguments change. Raises OSError if the program does not exist."""
     found = os.stat(command[0])
     return repr((list(command), found.st_size, found.st_mtime_ns)).encode()
 
 
 def execute(command: Sequence[str], what: str) -> None:
-    """Run a compiler that makes `what`. Raises BuildError."""
+    """Run a compiler command that builds `what`. Raises BuildError."""
     try:
         done = subprocess.run(
             command,
@@ -62,21 +62,22 @@ def execute(command: Sequence[str], what: str) -> None:
 
 
 def _cause(output: str) -> str:
-    """The line of a compiler's output that tells the cause; the rest follows from
-    the first error, and leads to it."""
+    """The line of a compiler's output that names the cause: the first error, or the
+    first line if no line says "error:". Later errors often follow from the first."""
     said = [line.strip() for line in output.splitlines() if line.strip()]
-    return next((line for line in said if "error:" in line), said[0] if said else "it said nothing")
+    return next((line for line in said if "error:" in line), said[0] if said else "it printed nothing")
 
 
 def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) -> str:
-    """The path of a file that `build(path)` writes, which is called only where
-    no process of this user has built it before. The parts, and what the machine
-    runs, are its key: a file is never changed once it has its name.
+    """The path of a file in the cache. build(path) writes the file; it is called only
+    if no process of this user has built the file before. The file's name contains a
+    key made from key_parts, the processor type and the C library. A file that has its
+    final name is never changed.
 
-    It lies in $XDG_CACHE_HOME/stplan or ~/.cache/stplan; where that cannot be
-    written, in the temporary folder. Processes that ask at the same time build
-    once, and where that fails all of them fail by it. Raises BuildError, what else
-    build raises, and OSError where no folder can be written.
+    The cache is $XDG_CACHE_HOME/stplan or ~/.cache/stplan, or a temporary folder if
+    that cannot be written. If several processes ask at the same time, one builds; if
+    its build fails, the waiting ones raise the same error. Raises BuildError, any other
+    error of build, and OSError if no folder can be written.
     """
     stem, suffix = os.path.splitext(name)
     file = f"{stem}-{_key(key_parts)}{suffix}"
@@ -97,7 +98,7 @@ def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) 
 
 
 def _key(parts: Iterable[bytes]) -> str:
-    # One home folder may serve machines that differ.
+    # Machines of different kinds may share one home folder.
     machine = f"{platform.machine()} {platform.libc_ver()}".encode()
     digest = hashlib.sha256()
     for part in (machine, *parts):
@@ -107,7 +108,7 @@ def _key(parts: Iterable[bytes]) -> str:
 
 
 def _cache() -> str:
-    # The specification of XDG_CACHE_HOME has relative paths ignored.
+    # The XDG specification says that a relative path is to be ignored.
     root = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(root):
         root = os.path.join(os.path.expanduser("~"), ".cache")
@@ -115,8 +116,8 @@ def _cache() -> str:
 
 
 def _writable(folder: str) -> str:
-    """The folder, made where it is missing, or another where it cannot be
-    written: one in the temporary folder that all processes of the user share."""
+    """The folder, created if it is missing. If it cannot be written: a folder below the
+    temporary folder that all processes of the user share."""
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -124,8 +125,8 @@ def _writable(folder: str) -> str:
     shared = os.path.join(tempfile.gettempdir(), f"stplan-{os.getuid()}")
     with contextlib.suppress(OSError):
         os.mkdir(shared, 0o700)
-    # Anybody may have made a folder of this name there, and what lies in it is
-    # loaded into the process.
+    # Files in this folder are loaded into the process, and any user can create a folder
+    # of this name. So it counts only if it is ours and nobody else can write to it.
     with contextlib.suppress(OSError):
         found = os.lstat(shared)
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
@@ -135,9 +136,9 @@ def _writable(folder: str) -> str:
 
 
 class _Failure:
-    """Why the build failed in the process that held the lock meanwhile: the lock's
-    file keeps that. text is None where no such process has come and gone while this
-    one waited: what failed earlier may succeed now."""
+    """Why the build failed in the process that held the lock while this one waited.
+    That process writes its error into the lock file. text is None if no process failed
+    during the wait: an older failure does not count, since the build may succeed now."""
 
     def __init__(self, lock: TextIO) -> None:
         self._lock = lock
@@ -145,8 +146,8 @@ class _Failure:
 
     def wait(self) -> None:
         before = os.fstat(self._lock.fileno()).st_mtime_ns
-        # Some network file systems have no locks. Two processes then build, and
-        # the later one replaces the file by one that is as good.
+        # Some network file systems have no locks. Then two processes may both build,
+        # and the later one replaces the file by an equal one.
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         if os.fstat(self._lock.fileno()).st_mtime_ns != before:

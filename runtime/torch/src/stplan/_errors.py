@@ -1,7 +1,8 @@
-"""What calls of this package raise."""
+"""Exceptions that the public functions of this package raise."""
 
 from __future__ import annotations
 
 
 class ServingError(RuntimeError):
-    """torch's own allocator stays; the text says why, in one sentence."""
+    """This process cannot be served and keeps torch's own allocator. The text gives
+    the reason in one sentence."""

@@ -1,7 +1,7 @@
-"""The ways in which a process ends, and one chance to act before each.
+"""Calls a function before the process ends, however it ends.
 
-Not covered: SIGKILL, a crash in native code, a handler for SIGTERM that the
-script installs itself and that does not end the interpreter in order.
+Not covered: SIGKILL, a crash in native code, and a SIGTERM handler of the script's own
+that ends the process without running Python's exit handlers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from types import FrameType
 from typing import Callable, Iterator, Optional
 
 ENDED = "it ended"
-"""Why a recording stops where a process ends in order."""
+"""The reason why a recording stops if the process ends normally."""
 
 
 class Exits:
-    """settle(why) is called before the process ends. It returns False where it
-    is itself what the signal has interrupted and still has to go on: it then
-    asks `must_end` when it is done, and calls `terminate`.
+    """Hooks at the end of a process.
 
-    forked() is called in every forked child, which inherits the state of the
-    parent but must not act for it.
+    settle(why) is called before the process ends. It returns False if the signal has
+    interrupted settle's own work on this thread, which then has to finish first: that
+    work asks `must_end` when it is done, and calls `terminate`.
+
+    forked() is called in every forked child. A child inherits the parent's state but
+    must not act for the parent.
     """
 
     def __init__(self, settle: Callable[[str], bool], forked: Callable[[], None]) -> None:
@@ -37,15 +39,15 @@ class Exits:
     def install(self) -> None:
         atexit.register(self._at_exit)
         os.register_at_fork(after_in_child=self._in_child)
-        # Children of multiprocessing and some training scripts leave this way,
-        # which runs no exit handler.
+        # Children of multiprocessing and some training scripts end with os._exit, which
+        # runs no exit handler.
         setattr(os, "_exit", self._at_quick_exit)
         if _in_main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._at_sigterm)
 
     def remove(self) -> bool:
-        """Leave the process as it was. False where another than the main thread
-        calls, which cannot undo everything."""
+        """Undo install. Returns False if this is not the main thread: only the main
+        thread can restore a signal handler."""
         atexit.unregister(self._at_exit)
         if os._exit == self._at_quick_exit:
             setattr(os, "_exit", self._exit)
@@ -54,18 +56,18 @@ class Exits:
         return _in_main_thread()
 
     def must_end(self) -> bool:
-        """A signal asked the process to end and had to wait."""
+        """Whether SIGTERM has arrived and its effect was postponed."""
         return self._terminate_later
 
     def terminate(self) -> None:
-        """End as SIGTERM would have ended it. From another than the main thread
-        it goes through the handler once more."""
+        """End the process as SIGTERM would have done. If this is not the main thread,
+        our handler runs once more and then ends the process."""
         if _in_main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _at_exit(self) -> None:
-        # Set by the interpreter when it prints an exception that nobody caught.
+        # The interpreter sets last_type when it prints an exception that was not caught.
         error = getattr(sys, "last_type", None)
         with _undisturbed():
             self._settle(ENDED if error is None else f"it died of {error.__name__}")
@@ -90,18 +92,18 @@ class Exits:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Without SIGCHLD's handler: torch's DataLoader raises from it when a worker
-    is terminated, which happens as the process ends, and would end the last act
-    too."""
+    """Runs the block without Python's SIGCHLD handler. torch's DataLoader raises from
+    that handler when a worker is terminated. Workers are terminated as the process
+    ends, so the exception could interrupt the block."""
     previous = signal.getsignal(signal.SIGCHLD)
     if not _in_main_thread() or not callable(previous):
-        yield  # No handler of Python's runs here.
+        yield  # Python handlers run only in the main thread, and only if there is one.
         return
     while signal.getsignal(signal.SIGCHLD) == previous:
         try:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         except Exception:
-            pass  # Raised by the handler: the signal was pending.
+            pass  # A signal was pending, and its handler raised this.
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Runs a callback once a module that the job imports is complete."""
+"""Calls a function when the job has imported a given module."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Callable, Optional, Sequence
 
 
 def after_import(name: str, callback: Callable[[ModuleType], None]) -> None:
-    """Call callback(module) right after the top-level module `name` has been
-    imported: at once where it is complete already, never where it is not used.
-    An import that fails may be tried again."""
+    """Call callback(module) right after the top-level module `name` has been imported:
+    at once if it is imported already, and never if the job does not import it. If an
+    import fails, the callback waits for the next one."""
     module = sys.modules.get(name)
     if module is not None and not _under_way(module):
         callback(module)
@@ -26,8 +26,8 @@ def _under_way(module: ModuleType) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing itself: it asks the finders behind it and adds the callback
-    to the loader that they give for its one module."""
+    """Waits for one module. It asks the other finders for the module's loader, and makes
+    that loader call the callback after it has run the module."""
 
     def __init__(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         self._name = name
@@ -52,8 +52,8 @@ class _Finder(MetaPathFinder):
         return spec
 
     def _extend(self, loader: Any) -> None:
-        """The loader belongs to this one spec, so its instance is changed and
-        everything else that it offers stays as it is."""
+        """Replaces exec_module of this loader instance. The instance belongs to this one
+        spec; its other methods stay as they are."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:

@@ -1,4 +1,5 @@
-"""What launchers ask of this process by its environment, armed."""
+"""Starts what `stplan record` and `stplan run` ask of this process by environment
+variables."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _Asked = TypeVar("_Asked")
 
 
 def arm(environment: Mapping[str, str]) -> None:
-    """Do what is asked. What cannot be done is said, and stops nothing else."""
+    """Prepare this process to be recorded, served, or both. If one fails, a line on
+    standard error says so, and the other is still done."""
     _arm("record", lambda: Settings.from_environment(environment), _recorder.arm)
     _arm("serve", lambda: RunSettings.from_environment(environment), _run.arm)
 

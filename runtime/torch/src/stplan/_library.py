@@ -1,4 +1,4 @@
-"""The C runtime as a shared library, for processes without the shim."""
+"""Finds or builds the C runtime as a shared library, for processes without the shim."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from stplan import _build
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 
-# Requests that fail throw torch's C++ exceptions through the C frames.
+# -fexceptions: a request that fails throws one of torch's C++ exceptions, which has to
+# pass through the C frames.
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fexceptions")
 _LIBRARIES = ("-lpthread", "-ldl")
 
 
 def find() -> str:
-    """The library's path: prebuilt in an installed package, or else built, once,
-    by the C compiler. Raises BuildError where there is neither."""
+    """The library's path: a compiled one from an installed package, or else one in the
+    cache, which the C compiler builds once. Raises BuildError if there is no compiled
+    library and it cannot be built."""
     name = file_name()
     for folder in _packages():
         path = os.path.join(folder, name)
@@ -32,7 +34,8 @@ def find() -> str:
 
 
 def file_name() -> str:
-    """Changes with every source: no other version's library has this name."""
+    """The library's file name. It holds a hash of all sources, so that no other version
+    of the library has this name."""
     digest = hashlib.sha256()
     for path in sources():
         with open(path, "rb") as file:
@@ -43,7 +46,7 @@ def file_name() -> str:
 
 
 def sources(suffixes: Sequence[str] = (".c", ".h")) -> List[str]:
-    """Paths of the C runtime's files, in order. Raises BuildError without any."""
+    """Paths of the C runtime's files, sorted. Raises BuildError if there are none."""
     names: List[str] = []
     if os.path.isdir(SOURCES):
         names = sorted(name for name in os.listdir(SOURCES) if name.endswith(tuple(suffixes)))
@@ -53,7 +56,7 @@ def sources(suffixes: Sequence[str] = (".c", ".h")) -> List[str]:
 
 
 def build(path: str) -> None:
-    """Compile the library into path. Raises BuildError."""
+    """Compile the library and write it to path. Raises BuildError."""
     compiler = _build.compiler("c")
     if compiler is None:
         raise _build.BuildError(
@@ -64,15 +67,16 @@ def build(path: str) -> None:
 
 
 def _packages() -> Iterator[str]:
-    """This package's folder, and those of installed ones: a launcher brings the
-    package along, but no compiled library."""
+    """The folder of this package, and those of installed ones: the copy that the
+    launcher brings has no compiled library, but an installed one may have it."""
     yield os.path.dirname(SOURCES)
     for folder in sys.path:
         yield os.path.abspath(os.path.join(folder, "stplan"))
 
 
 def _loads(path: str) -> bool:
-    """A library that was built on another machine may ask too much of this one."""
+    """Whether the library loads. One that was built on another machine may need a newer
+    C library than this machine has."""
     try:
         ctypes.CDLL(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a process's trace goes, how it is written, and what is said of it."""
+"""The trace file of a recorded process, and its report to the launcher."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stplan._report import Report
 
 SUFFIX = ".pickle.gz"
 
-# Snapshots compress tenfold at the fastest level already.
+# gzip's level, 1 (fastest) to 9: at 1 a snapshot is compressed tenfold already.
 _GZIP_LEVEL = 1
 
-# Every Python that runs torch reads it, and it is the one that torch writes.
+# torch writes this protocol, and every Python that runs torch can read it.
 _PICKLE_PROTOCOL = 4
 
 
 class Output:
-    """The files of one recording process: its trace, and its report to the
-    launcher, where there is one, from the beginning of the recording on."""
+    """The files of one recording process: its trace and, if there is a launcher, its
+    report, which exists from the beginning of the recording on."""
 
     def __init__(self, directory: str, reports: Optional[str], stem: str) -> None:
         self._report = None if reports is None else Report(reports, stem)
@@ -29,10 +29,10 @@ class Output:
         self.temporary = os.path.join(directory, "." + name + SUFFIX + ".tmp")
 
     def write(self, snapshot: Any) -> int:
-        """Write the trace under its name in one step; returns its bytes.
-        Raises OSError, with the temporary file removed."""
+        """Write a temporary file, rename it to the trace's path, and return its size in
+        bytes. If it raises, OSError for example, the temporary file is removed."""
         try:
-            # A file of an earlier job that was killed may lie there.
+            # This replaces the temporary file of an earlier job that was killed.
             with open(self.temporary, "wb") as raw:
                 with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as out:
                     pickle.dump(snapshot, out, _PICKLE_PROTOCOL)
@@ -45,7 +45,7 @@ class Output:
         return size
 
     def report(self, state: str, **facts: Any) -> None:
-        """Replace what the launcher will read of this process."""
+        """Replace the report that the launcher will read."""
         if self._report is not None:
             trace, temporary = os.path.basename(self.path), os.path.basename(self.temporary)
             self._report.write(state, trace=trace, temporary=temporary, **facts)

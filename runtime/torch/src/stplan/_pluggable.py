@@ -1,8 +1,8 @@
-"""torch served through its pluggable allocator, where the shim cannot be built.
+"""Serves torch through its pluggable allocator, for machines that cannot build the shim.
 
-torch calls C functions there and answers nothing about them itself: statistics
-and snapshots raise. What raises is replaced in torch._C, which every public
-function of torch.cuda and torch.accelerator looks them up in when it is called.
+Through that interface torch only calls a few C functions; its statistics and snapshots
+raise. So the functions of torch._C that raise are replaced here. The public functions of
+torch.cuda and torch.accelerator look them up in torch._C at each call.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from stplan._process import say
 from stplan._runtime import ALLOCATE, FREE, Runtime, RuntimeFailure
 from stplan._torchstats import memory_stats, segments
 
-# torch keeps the functions' addresses: the library stays loaded.
+# Never reset: torch keeps addresses of the library's functions, so it must stay loaded.
 _installed: Optional[Runtime] = None
 
 
 def install(torch: Any, plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> None:
-    """Serve this process from now on. torch is the job's module, imported and not
-    yet using CUDA. plan: a path, or None; memory: one of _runtime.MEMORY;
-    counters: as in stplan_settings.
+    """Serve this process from now on. torch is the module that the job imported, before
+    it initialises CUDA. plan: a path, or None; memory: one of _runtime.MEMORY; counters:
+    as in stplan_settings.
 
-    Raises BuildError where there is no library and none can be built,
-    RuntimeFailure where this torch, or the plan, cannot be served, ValueError for
-    a bad memory. torch is then as it was.
+    Raises BuildError if there is no library and none can be built, RuntimeFailure if
+    this torch or the plan cannot be served, ValueError for an unknown memory. torch is
+    then unchanged.
     """
     global _installed
     if torch.cuda.is_initialized():
-        raise RuntimeFailure("CUDA is in use already: the allocator can only be changed before")
+        raise RuntimeFailure("CUDA is in use already: the allocator can only be changed before CUDA is initialised")
     runtime = Runtime(_library.find())
     allocator = torch.cuda.memory.CUDAPluggableAllocator(runtime.path, ALLOCATE, FREE)
     functions = allocator.allocator()
-    # Without these two memory would be reused too early, or never given back.
+    # Without the first, memory would be reused too early; without the second, never
+    # given back.
     functions.set_record_stream_fn(runtime.address("record_stream"))
     functions.set_reset_fn(runtime.address("empty_cache"))
     runtime.start(plan, memory, counters)
@@ -43,18 +44,18 @@ def install(torch: Any, plan: Optional[str], memory: str = "auto", counters: Opt
 
 
 def installed() -> Optional[Runtime]:
-    """The runtime that serves this process by this road, None where none does."""
+    """The runtime that serves this process through the pluggable allocator, or None."""
     return _installed
 
 
 class _Patches:
-    """What torch asks of an allocator, answered by the runtime."""
+    """The functions of torch._C that ask about the allocator, answered by the runtime."""
 
     def __init__(self, torch: Any, runtime: Runtime) -> None:
         self._torch = torch
         self._runtime = runtime
         self._fractions: Dict[int, float] = {}
-        self._failed: Dict[int, int] = {}  # requests, when sums were last reset
+        self._failed: Dict[int, int] = {}  # by device: failed requests at the last reset of sums
         self._said = False
 
     def apply(self) -> None:
@@ -67,7 +68,7 @@ class _Patches:
             "_cuda_memorySnapshot": self._snapshot,
             "_cuda_record_memory_history": self._record,
             "_cuda_record_memory_history_legacy": self._record,
-            # These would ask the allocator that was there before.
+            # torch's own versions of these would ask the native allocator.
             "_accelerator_getDeviceStats": self._stats,
             "_accelerator_resetPeakStats": self._runtime.reset_peaks,
             "_accelerator_resetAccumulatedStats": self._reset_sums,
@@ -91,7 +92,7 @@ class _Patches:
     def _set_fraction(self, fraction: float, device: int) -> None:
         total = self._torch.cuda.get_device_properties(device).total_memory
         self._fractions[device] = fraction
-        # A limit of 0 would be none.
+        # At least 1 byte, since the runtime takes a limit of 0 for no limit.
         self._runtime.limit(device, max(1, int(fraction * total)))
 
     def _get_fraction(self, device: int) -> float:
@@ -99,7 +100,8 @@ class _Patches:
 
     def _snapshot(self, pool: Any = None) -> Dict[str, Any]:
         devices = range(self._torch.cuda.device_count())
-        # Pools cannot be made under this allocator: a named one is empty.
+        # MemPools cannot be made under this allocator, so any pool but the default (0, 0)
+        # is empty.
         anywhere = pool is None or tuple(pool[:2]) == (0, 0)
         return {
             "segments": [s for d in devices for s in segments(self._runtime.ranges(d), d)] if anywhere else [],
@@ -111,11 +113,12 @@ class _Patches:
     def _record(self, enabled: Any, *ignored: Any) -> None:
         if enabled and not self._said:
             self._said = True
-            say("memory history is not recorded: without a C++ compiler there is no shim to record it")
+            say("memory history is not recorded: only the shim records it, and it needs a C++ compiler")
 
     def _keep_benchmark_off(self) -> None:
-        """cudnn.benchmark asks the allocator for its largest free block, and every
-        convolution would raise."""
+        """Keep cudnn.benchmark switched off. It asks the allocator for its largest free
+        block, which a pluggable allocator cannot answer, so every convolution would
+        raise."""
         cudnn = getattr(self._torch.backends, "cudnn", None)
         switch = vars(type(cudnn)).get("benchmark")
         if switch is None or not hasattr(self._torch._C, "_set_cudnn_benchmark"):
@@ -127,7 +130,7 @@ class _Patches:
             nonlocal said
             if on and not said:
                 said = True
-                say("torch.backends.cudnn.benchmark stays off: without a C++ compiler it cannot be served")
+                say("torch.backends.cudnn.benchmark stays off: it needs the shim, which needs a C++ compiler")
             original(False)
 
         if self._torch._C._get_cudnn_benchmark():

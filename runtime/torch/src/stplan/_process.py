@@ -1,4 +1,4 @@
-"""What this process is called, and how it speaks."""
+"""This process's rank and name, and its messages on standard error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Mapping, Optional, Sequence
 
 
 def rank(environment: Mapping[str, str]) -> Optional[str]:
-    """The process's rank: as its launcher gives it in RANK, as the script has told
-    torch.distributed, or LOCAL_RANK; None for a lone process."""
+    """The process's rank: RANK if its launcher sets that, else the rank that the script
+    gave torch.distributed, else LOCAL_RANK. None if there is none of them."""
     for value in (environment.get("RANK"), _distributed_rank(), environment.get("LOCAL_RANK")):
         if value is not None and re.fullmatch(r"[0-9]+", value):
             return value
@@ -18,9 +18,9 @@ def rank(environment: Mapping[str, str]) -> Optional[str]:
 
 
 def _distributed_rank() -> Optional[str]:
-    """That of a process group which exists by now: torch.multiprocessing and the
-    launchers of clusters start processes without RANK. Nothing is imported, and
-    CUDA not initialised."""
+    """The rank in torch.distributed's process group, if the group exists already. This
+    is for processes without RANK, which torch.multiprocessing and launchers of clusters
+    start. It imports nothing and does not initialise CUDA."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -28,8 +28,8 @@ def _distributed_rank() -> Optional[str]:
 
 
 def stem(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """A name for files of this process: the script's name, then the rank, or
-    the process id where there is none."""
+    """A name for files of this process: the script's name, then the rank, or the process
+    id if there is no rank."""
     script = argv[0] if argv else ""
     if script.startswith("-"):  # -c, -m: no file
         script = ""
@@ -42,15 +42,17 @@ def stem(argv: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def say(text: str) -> None:
-    """One line on standard error, whole beside what other ranks print. Past
-    sys.stderr, which a signal handler may have interrupted in a write."""
+    """Write one line to standard error, in one write so that lines of other ranks do not
+    mix with it. It does not use sys.stderr: this may run in a signal handler that has
+    interrupted a write to sys.stderr."""
     try:
         os.write(2, f"stplan: {text}\n".encode(errors="replace"))
     except OSError:
-        pass  # The job has closed it.
+        pass  # The job has closed standard error.
 
 
 def described(error: Exception) -> str:
-    """An error as messages and reports say it: ours are sentences already."""
+    """The text of an error for messages and reports. Errors of this package are
+    sentences; others get the name of their type in front."""
     ours = type(error).__module__.startswith("stplan.")
     return str(error) if ours else f"{type(error).__name__}: {error}"

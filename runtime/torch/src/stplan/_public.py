@@ -1,5 +1,7 @@
-"""stplan.enable, stplan.stats and stplan.mark. What serves is imported where it is
-first needed: every Python process of a job that is recorded or served imports this."""
+"""stplan.enable, stplan.stats and stplan.mark.
+
+Every Python process of a recorded or served job imports this module. So the modules that
+serve memory are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -13,23 +15,21 @@ _STATES = ("no plan", "prologue", "body", "ended", "off", "declined")
 
 
 def enable(plan: Optional[Union[str, "os.PathLike[str]"]] = None, memory: str = "auto") -> None:
-    """Serve this process's CUDA memory by a plan, or from one pool without.
+    """Serve this process's CUDA memory by a plan, or from one pool without a plan.
 
-    plan: path of a file that `stplan compile` wrote; of several ranks each gives
-        its own.
-    memory: how it is taken from a device: "plain" (cudaMalloc), "virtual"
-        (cuMemMap: grows in place and moves while idle), or "auto", virtual
-        where the device has that.
+    plan: path of a file that `stplan compile` wrote. Each rank passes its own plan.
+    memory: how memory is taken from the device: "plain" (cudaMalloc), "virtual"
+        (cuMemMap: grows in place, and idle parts move), or "auto": virtual if the device
+        supports it, else plain.
 
-    It belongs before the first CUDA tensor: those that exist already stay with
-    torch's own allocator, and a plan expects a process from its beginning.
-    Without a C++ compiler CUDA must not be initialised at all. Imports torch; the
-    first time on a machine it compiles a few files. In a process that `stplan run`
-    started it changes nothing: what that says counts.
+    Call it before the first CUDA tensor is made. Tensors that exist already stay with
+    torch's own allocator, and a plan describes a process from its beginning. If there is
+    no C++ compiler, CUDA must not even be initialised. The call imports torch, and
+    compiles a few files the first time on a machine. It has no effect in a process that
+    `stplan run` started, whose settings count there.
 
-    Raises ServingError where this process cannot be served, and at a second call;
-    torch is then as it was, and a script that catches the error trains on its
-    allocator.
+    Raises ServingError if this process cannot be served, and at a second call. torch is
+    then unchanged: a script that catches the error trains on torch's own allocator.
     """
     if RUN_ENVIRONMENT in os.environ:
         return
@@ -40,16 +40,16 @@ def enable(plan: Optional[Union[str, "os.PathLike[str]"]] = None, memory: str = 
 
 
 def stats(device: Any = None) -> Dict[str, Any]:
-    """How a device is served: bytes as blocks occupy them, counts since its first
-    use. device: an ordinal, or anything that torch.device takes; None for the
-    current one.
+    """How a device is served. device: an ordinal, or anything that torch.device takes;
+    None is the current device.
 
-    "backend" is "shim", "pluggable", or None where this process is not served;
-    "state" is "no plan", "prologue", "body", "ended", "off" or "declined"; the others are the
-    counters of stplan.h by their names, 0 before the first allocation.
+    "backend" is "shim" or "pluggable", or None if this process is not served. "state" is
+    "no plan", "prologue", "body", "ended", "off" or "declined". The other entries are the
+    counters of stplan.h by name: counts since the first use of the device, and sizes in
+    bytes, rounded up as blocks are. They are 0 before the first allocation.
 
-    Raises ValueError for what is no CUDA device, and imports torch where device is
-    no ordinal.
+    Raises ValueError if device is not a CUDA device. Imports torch unless device is an
+    ordinal.
     """
     from stplan import _serving
     from stplan._runtime import Counters
@@ -61,16 +61,16 @@ def stats(device: Any = None) -> Dict[str, Any]:
 
 
 def mark() -> None:
-    """Say that a step of the program begins here. It is never needed: after
-    drift the place in the plan is found sooner. Without effect in a process that
-    is not served."""
+    """Mark the beginning of a step of the program. It is optional: with marks a run that
+    has drifted finds its place in the plan sooner. It has no effect in a process that is
+    not served."""
     served = _installed()
     if served is not None:
         served.mark()
 
 
 def _installed() -> Any:
-    """What serves this process, None where nothing does."""
+    """The shim or the runtime that serves this process, or None."""
     from stplan import _pluggable, _shim
 
     return _shim.installed() or _pluggable.installed()

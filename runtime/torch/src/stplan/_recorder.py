@@ -1,4 +1,4 @@
-"""One process's recording, from CUDA's initialisation to the written trace."""
+"""Records one process, from CUDA's initialisation until the trace is written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _armed = False
 
 
 def arm(settings: Settings) -> None:
-    """Record this process, if it ever initialises CUDA. Only the first call of
-    a process counts: a launcher inside a launcher asks twice."""
+    """Record this process if it initialises CUDA. Only the first call in a process
+    counts: two nested launchers both call it."""
     global _armed
     if _armed:
         return
@@ -34,13 +34,13 @@ class Phase(enum.Enum):
     ARMED = "waiting for CUDA"
     RECORDING = "recording"
     ENDING = "taking the snapshot or writing it"
-    OVER = "written, failed, or not this process's to do"
-    GONE = "over, and the process is as it was"
+    OVER = "written, failed, or left to the parent process"
+    GONE = "over, and all hooks that can be removed are removed"
 
 
 class Recorder:
-    """Nothing that goes wrong in here may reach the job: every entry from torch
-    or the interpreter catches what it raises, and reports it."""
+    """The recorder of this process. No error may reach the job: every function that torch
+    or the interpreter calls catches its exceptions and reports them."""
 
     def __init__(self, torch: Any, settings: Settings) -> None:
         self._torch = torch
@@ -51,14 +51,14 @@ class Recorder:
 
     def _reset(self, phase: Phase) -> None:
         self._phase = phase
-        # Taken once, by whoever ends the recording; never given back.
+        # Acquired once, by the caller that ends the recording, and never released.
         self._end = threading.Lock()
         self._ender: Optional[int] = None
         self._over = threading.Event()
 
     def arm(self) -> None:
-        """Begin right after CUDA is initialised: the allocator records nothing
-        before it exists, and nothing can be allocated in between."""
+        """Begin right after CUDA is initialised. The allocator does not exist before, and
+        nothing can be allocated between the two."""
         try:
             self._torch.cuda._lazy_call(self._begin)
         except Exception as error:
@@ -85,10 +85,10 @@ class Recorder:
         optimizer.register_optimizer_step_post_hook(_eager(self._torch, self._stepped))
 
     def _stepped(self, optimizer: object) -> None:
-        """After every eager step of every optimizer."""
+        """Called after every eager step of every optimizer."""
         if self._phase is Phase.OVER:
-            # The main thread comes by here at its first step after the trace is
-            # written. The hook itself stays: torch is iterating over the hooks.
+            # At the main thread's first step after the trace is written, the exit hooks
+            # are removed. This hook stays: torch is iterating over the hooks.
             if self._exits.remove():
                 self._phase = Phase.GONE
         elif self._phase is Phase.RECORDING and self._counter.stepped(optimizer):
@@ -99,8 +99,8 @@ class Recorder:
         self._finish("its script switched the recording off", in_background=True)
 
     def _settle(self, why: str) -> bool:
-        """Return when there is nothing left to write; False where a signal has
-        interrupted this very thread on its way there."""
+        """End the recording and return when there is nothing left to write. Returns False
+        if a signal has interrupted this same thread while it was ending the recording."""
         self._finish(why, in_background=False)
         if not self._end.locked() or self._over.is_set():
             return True
@@ -110,9 +110,10 @@ class Recorder:
         return True
 
     def _finish(self, why: str, in_background: bool) -> None:
-        """End the recording, once. why says what stopped it before its last
-        step. In the background only the snapshot is taken on the caller's time;
-        an interpreter that shuts down can start no thread."""
+        """End the recording; only the first call has an effect. why says what stopped it
+        before its last step, "" if nothing did. With in_background a thread writes the
+        trace, and the caller waits for the snapshot only. An interpreter that shuts down
+        cannot start a thread, so there it has to be False."""
         if self._phase is not Phase.RECORDING or not self._end.acquire(blocking=False):
             return
         self._ender = threading.get_ident()
@@ -140,7 +141,7 @@ class Recorder:
 
     def _write(self, snapshot: Any, why: str) -> None:
         if self._settings.steps == 0 and why == ENDED:
-            why = ""  # What was asked for.
+            why = ""  # --steps 0 asks for a recording until the end.
         try:
             traces = snapshot["device_traces"]
             events = sum(len(trace) for trace in traces)
@@ -174,18 +175,19 @@ class Recorder:
         try:
             self._output.report("failed", error=described(error))
         except Exception:
-            pass  # The launcher then sees that the recording did not end.
+            pass  # The launcher finds the last report, of a recording that did not end.
 
     def _forked(self) -> None:
-        """In a forked child. Before CUDA is initialised the child may be the
-        one that trains; afterwards the recording is its parent's."""
+        """Called in a forked child. If CUDA was not initialised before the
+        fork, the child may be the process that trains, so it stays armed.
+        Otherwise the recording belongs to the parent."""
         self._reset(Phase.ARMED if self._phase is Phase.ARMED else Phase.OVER)
 
 
 def _eager(torch: Any, stepped: Callable[[object], None]) -> Callable[[Any, Any, Any], None]:
-    """A hook for torch that calls stepped(optimizer), but not from a compiled
-    step: torch.compile would trace into the recorder, and compile anew whenever
-    its state changes. The one question that is asked first it folds away."""
+    """A hook for torch that calls stepped(optimizer), but not while torch.compile traces
+    a step: it would trace into the recorder and recompile whenever the recorder's state
+    changes. torch.compile evaluates is_compiling() to a constant and drops the branch."""
     compiling = torch.compiler.is_compiling
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -1,5 +1,5 @@
-"""One process's place in a run that is served: its plan, the allocator put in
-place right before CUDA is initialised, and what the launcher reads of it."""
+"""Serves one process of a job that `stplan run` started: chooses its plan, installs the
+allocator right before CUDA is initialised, and reports to the launcher."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _armed = False
 
 
 def arm(settings: RunSettings) -> None:
-    """Serve this process, if it ever initialises CUDA. Only the first call of a
-    process counts: a launcher inside a launcher asks twice."""
+    """Serve this process if it initialises CUDA. Only the first call in a process counts:
+    two nested launchers both call it."""
     global _armed
     if _armed:
         return
@@ -27,13 +27,13 @@ def arm(settings: RunSettings) -> None:
 
 
 def before_cuda(torch: Any, callback: Callable[[], None]) -> None:
-    """Call callback() once, right before torch initialises CUDA on a machine
-    that has a device, in whichever process that is: an allocator can be
-    exchanged until then, and a process that never gets there pays nothing.
+    """Call callback() once, right before torch initialises CUDA, if the machine has a
+    device. The allocator can be exchanged until then, and a process that never
+    initialises CUDA costs nothing. In a forked child it works as in the parent.
 
-    torch._C._cuda_init is what every way to initialise CUDA from Python calls;
-    torch holds a lock meanwhile that is not reentrant, so the callback must
-    neither initialise CUDA nor call torch.cuda._lazy_call.
+    Every way of initialising CUDA from Python calls torch._C._cuda_init. torch holds a
+    lock during that call, and the lock is not reentrant: the callback must neither
+    initialise CUDA nor call torch.cuda._lazy_call.
     """
     bindings = getattr(torch, "_C", None)
     initialise = getattr(bindings, "_cuda_init", None)
@@ -54,9 +54,8 @@ def before_cuda(torch: Any, callback: Callable[[], None]) -> None:
 
 
 def serve(settings: RunSettings) -> None:
-    """Put the allocator in place, now. Where that fails torch's own remains,
-    and the reason is said and reported. Raises OSError where nothing can be
-    reported."""
+    """Install the allocator now. If that fails torch's own stays, and the reason is
+    printed and reported. Raises OSError if the report cannot be written."""
     number = rank(os.environ)
     plan, without = choose(settings, number)
     report = Report(settings.reports, stem(sys.argv, os.environ))
@@ -76,8 +75,8 @@ def serve(settings: RunSettings) -> None:
 
 
 def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str], str]:
-    """The path of this process's plan, None where the pool alone serves it, and
-    then why, unless nothing else was asked for. number is its rank."""
+    """The path of this process's plan and "", or None and the reason why the pool alone
+    serves it. The reason is "" if the run has no plan. number is the process's rank."""
     plan = settings.plan
     if plan is None:
         return None, ""
@@ -88,26 +87,27 @@ def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str],
         if not os.path.exists(plan):
             return None, "no plan for its rank"
     if settings.within is not None and _has_plan(settings, settings.within, number):
-        return None, f"{settings.within} has started it and has the plan"
+        return None, f"it was started by {settings.within}, which allocates by the plan"
     return plan, ""
 
 
 def _has_plan(settings: RunSettings, name: str, number: Optional[str]) -> bool:
-    """Whether the process `name` allocates by its plan, and this one, without a rank
-    or of the same, is its helper. The other one trains then, and its helpers would
-    each take a plan's memory again. One that has only looked at the device has left
-    the plan to those it starts."""
+    """Whether the process `name` allocates by its plan and this one is its helper, that
+    is, has the same rank or none. A helper with the plan would take the plan's memory a
+    second time. If `name` has initialised CUDA but allocated nothing, it leaves the plan
+    to the processes that it starts."""
     try:
         other = read(settings.reports, name)
     except (OSError, ValueError):
         return False
-    if number not in (None, other["rank"]) or other["pid"] == os.getpid():  # its own past, before an exec
+    # The same process id is this process itself, before an exec.
+    if number not in (None, other["rank"]) or other["pid"] == os.getpid():
         return False
     return bool(glob.glob(glob.escape(_counters(settings, name)) + "*"))
 
 
 def _counters(settings: RunSettings, name: str) -> str:
-    """Path of a process's counters, less the device's number."""
+    """The path of a process's counter files, without the device's number at the end."""
     return os.path.join(settings.reports, name + ".device")
 
 

@@ -1,4 +1,5 @@
-"""The C runtime as ctypes sees it: pluggable.h, and what of stplan.h it needs."""
+"""ctypes declarations for the C runtime: pluggable.h, and the types of stplan.h that it
+uses."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ import os
 from typing import Any, Dict, List, Optional, Tuple
 
 MEMORY = {"plain": 0, "virtual": 1, "auto": 2}
-"""How memory is taken from a device: sp_cuda_memory of prim_cuda.h."""
+"""How memory is taken from a device: the values of sp_cuda_memory in prim_cuda.h."""
 
 ALLOCATE, FREE = "stplan_pluggable_malloc", "stplan_pluggable_free"
-"""What torch calls, by name; stplan_pluggable_malloc throws C++ exceptions and
-must not be called from here."""
+"""Names of the functions that torch calls. stplan_pluggable_malloc throws C++ exceptions
+and must not be called from Python."""
 
 
 class RuntimeFailure(RuntimeError):
-    """The C runtime cannot start; the text says why."""
+    """The C runtime cannot start. The text gives the reason."""
 
 
 class _Settings(ctypes.Structure):
@@ -23,7 +24,7 @@ class _Settings(ctypes.Structure):
 
 
 class Stat(ctypes.Structure):
-    """One quantity."""
+    """stplan_stat: one quantity."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in ("current", "peak", "added", "removed")]
     current: int
@@ -33,7 +34,8 @@ class Stat(ctypes.Structure):
 
 
 class Usage(ctypes.Structure):
-    """Live blocks: their number, the bytes they occupy, and those asked for."""
+    """stplan_usage, of live blocks: their number, the bytes they occupy, and the bytes
+    requested."""
 
     _fields_ = [(name, Stat) for name in ("blocks", "bytes", "requested")]
     blocks: Stat
@@ -93,7 +95,7 @@ class Counters(ctypes.Structure):
 
 
 class Range(ctypes.Structure):
-    """stplan_range: a live block, or free memory."""
+    """stplan_range: a live block, or a range of free memory."""
 
     _fields_ = [
         ("address", ctypes.c_uint64),
@@ -129,8 +131,8 @@ class Runtime:
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 
     def start(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
-        """Read the plan. Raises RuntimeFailure, and ValueError for a memory that
-        is not in MEMORY."""
+        """Start the runtime and read the plan. Raises RuntimeFailure, and ValueError if
+        memory is not in MEMORY."""
         if memory not in MEMORY:
             raise ValueError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
         error = ctypes.create_string_buffer(512)
@@ -139,13 +141,13 @@ class Runtime:
             raise RuntimeFailure(error.value.decode("utf-8", "replace"))
 
     def address(self, name: str) -> int:
-        """Of the function stplan_pluggable_NAME."""
+        """The address of the function stplan_pluggable_NAME."""
         found = ctypes.cast(getattr(self._library, f"stplan_pluggable_{name}"), ctypes.c_void_p).value
         assert found is not None
         return found
 
     def read(self, device: int) -> Tuple[Statistics, Counters]:
-        """All zero where nothing has been requested yet."""
+        """The device's figures; all zero if nothing was requested of it yet."""
         statistics, counters = Statistics(), Counters()
         self._read(device, ctypes.byref(statistics), ctypes.byref(counters))
         return statistics, counters
@@ -154,7 +156,7 @@ class Runtime:
         return self.read(device)[1]
 
     def mark(self) -> None:
-        """A step of the program begins."""
+        """Mark the beginning of a step of the program."""
         self._mark()
 
     def reset_peaks(self, device: int) -> None:
@@ -164,16 +166,16 @@ class Runtime:
         self._reset_sums(device)
 
     def limit(self, device: int, limit: int) -> None:
-        """Bound the bytes reserved; 0 is no limit."""
+        """Set the largest number of bytes that may be reserved; 0 means no limit."""
         self._limit(device, limit)
 
     def ranges(self, device: int) -> List[Range]:
-        """All memory of the device, each extent's ranges in order."""
+        """All memory of the device, by extent, the ranges of each in order of address."""
         room = self._ranges(device, None, 0)
         while True:
             ranges = (Range * room)()
             count = self._ranges(device, ranges, room)
-            if count <= room:  # other threads may have allocated in between
+            if count <= room:  # more if another thread has allocated since the last call
                 return list(ranges)[:count]
             room = count
 

@@ -1,4 +1,5 @@
-"""Which way torch is served in this process."""
+"""Serves torch in this process: through the shim, or else through the pluggable
+allocator."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ _backend: Optional[str] = None
 
 
 def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> str:
-    """Serve this process from now on: torch is imported, and CUDA best
-    not yet initialised. plan: a path, or None for the pool alone; memory: one of MEMORY;
-    counters: device N keeps its counters in the file of this name with N behind.
+    """Serve this process from now on. torch has to be imported, and CUDA should not be
+    initialised yet. plan: a path, or None for the pool alone; memory: one of MEMORY;
+    counters: a path; device N keeps its counters in the file with N appended to it.
 
-    Returns "shim", or "pluggable" where the shim cannot be built, which one line
-    on standard error says. Raises ServingError; torch is then as it was.
+    Returns "shim". If the shim cannot be built it prints one line to standard error and
+    returns "pluggable". Raises ServingError; torch is then unchanged.
     """
     global _backend
     if memory not in MEMORY:
@@ -34,13 +35,14 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
         raise ServingError("this torch was built without CUDA")
     try:
         _backend = _install(torch, plan, memory, counters)
-    except (RuntimeError, OSError, AttributeError) as error:  # torch's own too: another release may lack something
+    # RuntimeError and AttributeError may be torch's: a release may lack a function.
+    except (RuntimeError, OSError, AttributeError) as error:
         raise ServingError(described(error)) from error
     return _backend
 
 
 def backend() -> Optional[str]:
-    """What install returned, None where this process is not served."""
+    """What install returned, or None if this process is not served."""
     return _backend
 
 
@@ -49,6 +51,6 @@ def _install(torch: Any, plan: Optional[str], memory: str, counters: Optional[st
         _shim.install(torch, plan, memory, counters)
         return "shim"
     except (_build.BuildError, OSError) as error:
-        say(f"{error}; torch is served through its C interface, with what that leaves out")
+        say(f"{error}; torch is served through its C interface, which lacks some functions (docs/runtime.md)")
     _pluggable.install(torch, plan, memory, counters)
     return "pluggable"

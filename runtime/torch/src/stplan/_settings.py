@@ -1,5 +1,5 @@
-"""What a launcher asks of a process: one JSON object in an environment variable
-for each of the two things that it can ask."""
+"""The settings that a launcher passes to a process: one JSON object in an environment
+variable for recording, and one in another for serving."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ RUN_ENVIRONMENT = "STPLAN_RUN"
 """The environment variable that asks to be served."""
 
 STACKS = ("none", "python", "all")
-"""No call stacks; Python frames; Python and C++ frames."""
+"""Which frames of call stacks are recorded: none; Python's; Python's and C++'s."""
 
 _Asked = TypeVar("_Asked")
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the text says which and why."""
+    """A setting cannot be used. The text names it and gives the reason."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A recording. directory and reports are absolute. reports is the launcher's
-    folder for what became of each process; None where there is no launcher."""
+    """Settings of a recording. directory and reports are absolute paths. reports is the
+    launcher's folder for the report of each process, or None if there is no launcher."""
 
     directory: str
     steps: int
@@ -44,7 +44,7 @@ class Settings:
         reports: Any = None,
         quiet: Any = False,
     ) -> Settings:
-        """Settings of the right types and ranges. Raises SettingsError."""
+        """Check types and ranges. Raises SettingsError."""
         _demand_folder("directory", directory)
         if reports is not None:
             _demand_folder("reports", reports)
@@ -56,17 +56,17 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[Settings]:
-        """The launcher's settings, None where there are none. Raises SettingsError."""
+        """The launcher's settings, or None if there are none. Raises SettingsError."""
         return _from_environment(ENVIRONMENT, environment, cls.checked)
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """A run that is served. plan is the path of the plan of every process, or
-    None; with by_rank it is what comes before "0.bin" in the path of rank 0's.
-    memory is for the allocator to check; reports as in Settings, always there.
-    within is the report's name of the process with a plan that has started this
-    one, itself or through others; None where there is none."""
+    """Settings of a served run. plan is the path of one plan for every process, or None.
+    With by_rank it is the common beginning of the plans' paths, to which a rank and
+    ".bin" are appended. memory is checked by the allocator. reports is as in Settings,
+    and never None. within names the report of the nearest ancestor process that has a
+    plan, or is None if there is none."""
 
     plan: Optional[str]
     by_rank: bool
@@ -76,7 +76,7 @@ class RunSettings:
 
     @classmethod
     def checked(cls, plan: Any, by_rank: Any, memory: Any, reports: Any, within: Any = None) -> RunSettings:
-        """Settings of the right types and ranges. Raises SettingsError."""
+        """Check types. Raises SettingsError."""
         if plan is not None and not isinstance(plan, str):
             raise SettingsError(f"plan: expected a path or null, found {plan!r}")
         if not isinstance(by_rank, bool) or (by_rank and plan is None):
@@ -90,12 +90,12 @@ class RunSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[RunSettings]:
-        """The launcher's settings, None where there are none. Raises SettingsError."""
+        """The launcher's settings, or None if there are none. Raises SettingsError."""
         return _from_environment(RUN_ENVIRONMENT, environment, cls.checked)
 
     def hand_on(self, environment: MutableMapping[str, str], name: str) -> None:
-        """Tell the processes that this one starts that it has its plan; name is
-        that of its report."""
+        """Tell the processes that this one will start that it has a plan. name
+        is the name of this process's report."""
         environment[RUN_ENVIRONMENT] = json.dumps(asdict(replace(self, within=name)))
 
 

@@ -1,4 +1,5 @@
-"""torch served through a C++ allocator that is compiled once against it."""
+"""Serves torch through the shim: a C++ allocator, compiled once against the installed
+torch."""
 
 from __future__ import annotations
 
@@ -16,14 +17,16 @@ from stplan._runtime import MEMORY, Counters, RuntimeFailure
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 
 _C_FLAGS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-fexceptions")
-# The shim knows its own functions by their symbols.
+# Symbols are exported because the shim recognises its own functions by them
+# (complete.h).
 _CXX_FLAGS = ("-O2", "-fPIC", "-fvisibility=default", "-w")
 
-# The oldest and the newest release of torch that the shim was tried with. An older
-# one asks in ways that it does not know; a newer one is tried, and checked.
+# The oldest and the newest release of torch that the shim was tested with. An older one
+# is refused: its allocator interface is another. A newer one is tried: the shim has to
+# compile, and is then checked for functions that it lacks.
 _OLDEST, _NEWEST = (2, 6), (2, 15)
 
-# From this release on torch's headers are written in C++20.
+# The first release of torch whose headers need C++20.
 _CXX20 = (2, 14)
 
 
@@ -38,25 +41,25 @@ class Shim:
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
 
     def unanswered(self) -> Optional[str]:
-        """The first function of this torch's allocators that the shim does not
-        know, None where it knows them all: only then may it be installed."""
+        """The first function of this torch's allocator interface that the shim does not
+        override, or None if it overrides all of them. Only then may it be installed."""
         name = self._library.stplan_shim_unanswered()
         return None if name is None else str(name.decode("utf-8", "replace"))
 
     def install(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
-        """Raises RuntimeFailure, and KeyError for a memory that is not in MEMORY."""
+        """Raises RuntimeFailure, and KeyError if memory is not in MEMORY."""
         problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory])
         if problem is not None:
             raise RuntimeFailure(problem.decode("utf-8", "replace"))
 
     def counters(self, device: int) -> Counters:
-        """All zero where nothing has been requested yet."""
+        """The device's counters; all zero if nothing was requested of it yet."""
         read = Counters()
         self._library.stplan_shim_read(device, ctypes.byref(read))
         return read
 
     def mark(self) -> None:
-        """A step of the program begins."""
+        """Mark the beginning of a step of the program."""
         self._library.stplan_shim_mark()
 
 
@@ -64,37 +67,39 @@ _installed: Optional[Shim] = None
 
 
 def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
-    """Serve this process from now on; arguments as of _pluggable.install.
+    """Serve this process from now on; arguments as for _pluggable.install.
 
-    Raises BuildError where the shim cannot be compiled or does not fit this torch,
-    OSError where it does not load, RuntimeFailure where this torch's allocator, or
-    the plan, cannot be served. torch is then as it was.
+    Raises BuildError if the shim cannot be compiled or does not fit this torch, OSError
+    if it does not load, RuntimeFailure if torch uses another allocator than its native
+    one or the plan is refused. torch is then unchanged.
     """
     global _installed
     shim = Shim(find(torch))
     unknown = shim.unanswered()
     if unknown is not None:
-        raise _build.BuildError(f"the shim does not fit torch {torch.__version__}, whose allocators have {unknown}")
+        raise _build.BuildError(
+            f"the shim does not fit torch {torch.__version__}: it does not override {unknown} of torch's allocator"
+        )
     shim.install(plan, memory, counters)
     _installed = shim
 
 
 def installed() -> Optional[Shim]:
-    """The shim that serves this process, None where none does."""
+    """The shim that serves this process, or None."""
     return _installed
 
 
 def find(torch: Any) -> str:
-    """The path of the compiled shim for this torch, compiled where it is not
-    there yet. Raises BuildError where it cannot be."""
+    """The path of the compiled shim for this torch, from the cache or compiled now.
+    Raises BuildError."""
     release = _release_of(torch)
     if release < _OLDEST:
         raise _build.BuildError(
-            f"cannot build the shim: it serves torch {_named(_OLDEST)} and newer, and this is {torch.__version__}"
+            f"cannot build the shim: expected torch {_named(_OLDEST)} or newer, found {torch.__version__}"
         )
     compilers = [_compiler("c"), _compiler("c++")]
     headers = [os.path.join(os.path.dirname(torch.__file__), "include"), _cuda_headers(torch.version.cuda)]
-    # This file too: it says how they are compiled.
+    # This file is part of the key because it holds the compilers' options.
     parts = [_content(path) for path in (*_library.sources(), *sources(), __file__)]
     parts += [_build.identity(command) for command in compilers]
     parts += [repr((headers, torch.__version__, torch.version.git_version)).encode()]
@@ -106,12 +111,12 @@ def find(torch: Any) -> str:
         if release <= _NEWEST:
             raise
         raise _build.BuildError(
-            f"this is torch {torch.__version__}, and the newest that the shim was tried with is {_named(_NEWEST)}: {error}"
+            f"torch {torch.__version__} is newer than {_named(_NEWEST)}, the newest that the shim was tested with: {error}"
         ) from error
 
 
 def _release_of(torch: Any) -> Tuple[int, ...]:
-    """(2, 11) for torch 2.11.0+cu130."""
+    """Major and minor version: (2, 11) for torch 2.11.0+cu130."""
     found = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if found is None:
         raise _build.BuildError(f"cannot build the shim: torch's version is {torch.__version__!r}, expected two numbers")
@@ -123,7 +128,7 @@ def _named(release: Tuple[int, ...]) -> str:
 
 
 def sources() -> List[str]:
-    """Paths of the shim's files, in order."""
+    """Paths of the shim's files, sorted."""
     return sorted(
         os.path.join(folder, name)
         for folder, _, names in os.walk(SOURCES)
@@ -133,12 +138,12 @@ def sources() -> List[str]:
 
 
 def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: str) -> None:
-    """Compile the C runtime and the shim beside one another, and link them."""
+    """Compile the C runtime and the shim in parallel, and link them."""
     torch_headers, cuda_headers = headers
     c, cxx = compilers
     stem = os.path.splitext(path)[0]
     objects = [f"{stem}.runtime.o", f"{stem}.shim.o"]
-    # One file for all, as the compiler writes one object for each.
+    # -r merges the objects of all C files into one.
     runtime = [*c, *_C_FLAGS, "-r", "-nostdlib", *_library.sources((".c",)), "-o", objects[0]]
     shim = [
         *cxx,
@@ -147,8 +152,8 @@ def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: s
         *("-c", os.path.join(SOURCES, "all.cpp"), "-o", objects[1]),
     ]
     libraries = os.path.join(os.path.dirname(torch_headers), "lib")
-    # By the C compiler: the C++ library has to be the one that torch uses, and a
-    # C++ compiler may link one of its own into the file.
+    # The C compiler links: the shim has to use the C++ library that torch has loaded,
+    # and a C++ compiler may link another one into the file.
     link = [*c, "-shared", *objects, "-o", path, "-L", libraries, "-lc10", "-lc10_cuda", "-lpthread", "-ldl"]
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -162,7 +167,7 @@ def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: s
 
 
 def _cxx_flags(torch: Any, torch_headers: str, cuda_headers: str) -> List[str]:
-    """What this torch's headers have to be compiled with."""
+    """The C++ compiler's options for this torch's headers."""
     return [
         "-std=c++20" if _release_of(torch) >= _CXX20 else "-std=c++17",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
@@ -186,8 +191,8 @@ def _compiler(kind: str) -> List[str]:
 
 
 def _cuda_headers(version: str) -> str:
-    """The folder of CUDA's headers, of the release that torch was built with: its
-    runtime and its driver interface have to fit what is loaded."""
+    """The folder of CUDA's headers for `version`, the release that torch was built with.
+    Their major version has to be that of the CUDA libraries that torch loads."""
     major = version.split(".")[0]
     seen = []
     for folder in _header_folders():
@@ -204,7 +209,8 @@ def _cuda_headers(version: str) -> str:
 
 
 def _header_folders() -> Iterator[str]:
-    """Where CUDA's headers may lie: beside torch's own libraries first."""
+    """Folders in which CUDA's headers may be: first the Python packages that torch
+    installs, then CUDA toolkits."""
     for folder in sys.path:
         packages = os.path.join(folder, "nvidia")
         if os.path.isdir(packages):
@@ -219,7 +225,8 @@ def _header_folders() -> Iterator[str]:
 
 
 def _release(header: str) -> Optional[str]:
-    """The release of CUDA that a cuda_runtime_api.h is of, as "13.0"."""
+    """The CUDA release of a cuda_runtime_api.h, such as "13.0", or None if the
+    file cannot be read or has no version."""
     try:
         with open(header, encoding="utf-8", errors="replace") as file:
             found = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", file.read(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Counts training iterations by the optimizer steps that are seen."""
+"""Counts training iterations by their optimizer steps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Set
 
 
 class StepCounter:
-    """An iteration begins with the step of an optimizer that has already
-    stepped in the one before; its first optimizer's step is what counts.
+    """Counts iterations. A new iteration begins when an optimizer steps that has already
+    stepped in the one before. The first step of each iteration is counted.
 
-    So two optimizers that step in turn make one iteration, not two, and an
-    optimizer that is replaced after a warm-up does not stop the count.
+    So two optimizers that step in turn make one iteration, not two. If an optimizer is
+    replaced after a warm-up, the count goes on.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class StepCounter:
         self._seen: Set[int] = set()
 
     def stepped(self, optimizer: object) -> bool:
-        """Note a finished step; True where it is counted."""
+        """Note a finished step. Returns True if it begins an iteration."""
         key = id(optimizer)
         if self._seen and key not in self._seen:
             self._seen.add(key)

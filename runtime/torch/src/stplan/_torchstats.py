@@ -1,4 +1,4 @@
-"""The runtime's figures in the forms that torch gives them."""
+"""Converts the runtime's figures into the forms that torch returns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NONE = Stat()
 
 
 def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory: int) -> Dict[str, Any]:
-    """What torch.cuda.memory_stats_as_nested_dict() returns. Memory is taken from
-    the device for blocks of any size: it counts as the large pool's. There are
-    no splits, no limits on them, and no retries of torch's own."""
+    """The value of torch.cuda.memory_stats_as_nested_dict(). Memory from the device
+    serves blocks of any size; it is counted for the large pool. The runtime has no
+    inactive splits, no max_split_size and no retries, so these figures are 0 or -1."""
     small, large, everything = statistics.small, statistics.large, statistics.all
     blocks = _pools(small.blocks, large.blocks, everything.blocks)
     occupied = _pools(small.bytes, large.bytes, everything.bytes)
@@ -39,7 +39,7 @@ def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory:
 
 
 def segments(ranges: Sequence[Range], device: int) -> List[Dict[str, Any]]:
-    """What torch.cuda.memory_snapshot() returns: one segment for each extent."""
+    """The value of torch.cuda.memory_snapshot(): one segment for each extent."""
     found: List[Dict[str, Any]] = []
     for r in ranges:
         if r.first:
@@ -63,7 +63,7 @@ def segments(ranges: Sequence[Range], device: int) -> List[Dict[str, Any]]:
 
 
 def _segment(address: int, device: int) -> Dict[str, Any]:
-    # Blocks of one extent may belong to different streams.
+    # The stream is 0: blocks of one extent may belong to different streams.
     return {
         "device": device,
         "address": address,

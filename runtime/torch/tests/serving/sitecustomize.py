@@ -1,8 +1,7 @@
-"""Puts a stand-in for stplan._serving.install into every process: where the real
-one exchanges torch's allocator, this one says what it was asked for and leaves
-the counters of COUNTERS behind, a JSON object of devices with their fields. It
-says that it has put BACKEND in place, or the shim; with REFUSE in the environment
-it raises that text."""
+"""Replaces stplan._serving.install in every process. The real function exchanges
+torch's allocator; this one prints its arguments and writes the counters that
+COUNTERS gives, a JSON object of devices with their fields. It returns BACKEND,
+or "shim" if that is not set. If REFUSE is set, it raises that text."""
 
 import ctypes
 import json

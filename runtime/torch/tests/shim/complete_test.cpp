@@ -1,4 +1,5 @@
-// complete_test.cpp: an interface that has grown, and classes that know of it or not.
+// complete_test.cpp: an interface with an added function, and classes that
+// override all of its functions or not.
 #include "complete.h"
 
 #include <cstdio>
@@ -21,7 +22,7 @@ struct Half : torchlike::Interface {
 };
 struct Whole : Half {
   int added(const char*) override { return 2; }
-  virtual int own() { return 3; } // behind the interface's: not looked at
+  virtual int own() { return 3; } // not of the interface, so unanswered ignores it
 };
 struct Inherits : torchlike::Interface {
   int old() override { return 1; }

@@ -1,7 +1,7 @@
-// fake_cuda.cpp: as much of CUDA's runtime as torch asks for to allocate, without a
-// device. Memory is address space that nobody may touch, and nothing is computed. A
-// symbol of the executable, or of a library that is preloaded, comes before that
-// of a library.
+// fake_cuda.cpp: the functions of CUDA's runtime that torch calls to allocate,
+// without a device. Memory is address space without access, and nothing is
+// computed. These functions take the place of the real ones, because the linker
+// looks for a symbol in the executable and in preloaded libraries first.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -43,7 +43,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   return *status = cudaStreamCaptureStatusNone, cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13000 // torch 2.15 asks in this way
+#if CUDART_VERSION >= 13000 // torch 2.15 calls this instead
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long*,
                                      cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
   return cudaStreamIsCapturing(stream, status);

@@ -1,4 +1,4 @@
-// fake_cuda.h: a device that is none, for the shim and torch's native allocator.
+// fake_cuda.h: a simulated device for the shim and torch's native allocator.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,17 @@
 #ifndef FAKE_CUDA_MIB
 #define FAKE_CUDA_MIB 512
 #endif
-// How many devices there are. All are the same one; torch knows its streams by them.
+// The number of devices. All are the same device; torch's streams name one of them, so a
+// test with a stream of another device needs two.
 #ifndef FAKE_CUDA_DEVICES
 #define FAKE_CUDA_DEVICES 1
 #endif
 
 constexpr size_t kFakeCudaTotal = size_t(FAKE_CUDA_MIB) << 20;
 
-// fake_cuda_used is what cudaMalloc has given and cudaFree not taken back.
+// fake_cuda_used is the number of bytes allocated by cudaMalloc and not freed yet.
 size_t fake_cuda_used();
 
-// fake_cuda_waits counts what was asked to order streams: events recorded, and
-// streams waited for.
+// fake_cuda_waits is the number of calls that order streams: events recorded, and streams
+// that the host waited for.
 int fake_cuda_waits();

@@ -1,7 +1,7 @@
-/* fake_driver.c: a libcuda.so.1 with one device that is none, as far as the
- * runtime's CUDA primitives and torch's start ask. Virtual memory and plain memory
- * are addresses only, at 0x200000000000 and at 0x300000000000. Events recorded and
- * waited for are written to the file descriptor FAKE_LOG, where that is set. */
+/* fake_driver.c: a libcuda.so.1 with one simulated device. It has the functions that the
+ * runtime's CUDA primitives and the start of torch call. Virtual memory and plain memory
+ * are addresses only, from 0x200000000000 and from 0x300000000000 on. If FAKE_LOG is set,
+ * it is a file descriptor to which events recorded and waits for events are written. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

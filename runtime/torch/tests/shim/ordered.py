@@ -1,11 +1,11 @@
-"""A program of random sizes, streams and lifetimes on a fake device, and a judge of
-what the device was told: memory that a tensor takes over has to be ordered behind
-every stream that its earlier owners used it on.
+"""A program with random sizes, streams and lifetimes on a simulated device, and
+a judge that reads the device's log. Before a tensor takes over memory, its
+stream has to wait for every stream on which the earlier owners used that memory.
 
-Runs in a process of its own, with the fake driver's log open as FAKE_LOG and read
-from FAKE_LOG_READ. Prints how many allocations were judged, how many were not
-ordered, and how many waits the device was asked for. With IGNORE_WAITS set the
-judge does not see those: then it has to find something.
+Runs in a process of its own. The fake driver writes its log to FAKE_LOG; the
+judge reads it from FAKE_LOG_READ. Prints the number of allocations judged, of
+those that were not ordered, and of waits in the log. With IGNORE_WAITS set the
+judge ignores waits, and then has to find allocations that are not ordered.
 """
 
 import os
@@ -21,12 +21,13 @@ SIZES = (1, 100, 4096, 70_000, 300_000, 1 << 20, 3 << 20)
 
 
 class Judge:
-    """Vector clocks: of each stream, and of each event as it was last recorded."""
+    """Keeps a vector clock of each stream, and of each event when it was last
+    recorded."""
 
     def __init__(self):
         self.clocks = defaultdict(lambda: defaultdict(int))
         self.events = {}
-        self.users = defaultdict(dict)  # by unit of memory: when each stream used it last
+        self.users = defaultdict(dict)  # by unit of memory: time of each stream's last use
         self.allocations = self.waits = self.unordered = 0
         self.rest = b""
 
@@ -67,7 +68,8 @@ def main():
     os.set_blocking(int(os.environ["FAKE_LOG_READ"]), False)
     stplan.enable(memory=os.environ["MEMORY"])
     random.seed(1)
-    streams = [torch.cuda.default_stream()] + [torch.cuda.Stream() for _ in range(11)]  # more than have a clock of their own
+    # 12 streams: more than the runtime keeps clocks of their own for.
+    streams = [torch.cuda.default_stream()] + [torch.cuda.Stream() for _ in range(11)]
     judge, live = Judge(), []
     for _ in range(OPERATIONS):
         choice = random.random()
@@ -79,7 +81,7 @@ def main():
         elif choice < 0.75:
             (tensor, own), other = random.choice(live), random.choice(streams)
             judge.read_log()
-            judge.follow(other.cuda_stream, judge.clocks[own.cuda_stream])  # as other.wait_stream(own) has it
+            judge.follow(other.cuda_stream, judge.clocks[own.cuda_stream])  # like other.wait_stream(own)
             judge.use(tensor, other.cuda_stream)
             tensor.record_stream(other)
             del tensor

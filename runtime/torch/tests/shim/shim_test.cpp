@@ -1,6 +1,6 @@
-// shim_test.cpp: the shim over the host primitives and torch's native allocator over
-// a fake CUDA: every answer that needs no device. Exits with 1 at the first that is
-// not as it has to be.
+// shim_test.cpp: tests the shim over the host primitives, with torch's native allocator
+// over fake_cuda.cpp, without a device. Exits with 1 at the first condition that does not
+// hold.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,13 +18,13 @@ extern "C" {
 #define DEMAND(what)                                                     \
   do {                                                                   \
     if (!(what)) {                                                       \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
+      std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #what); \
       std::exit(1);                                                      \
     }                                                                    \
   } while (0)
 
-// Exported by torch, and declared in none of its headers: what tells whether a
-// device is in use, which the CUDA part of torch sets.
+// Exported by torch, but declared in none of its headers. It sets the function that says
+// whether a device is in use; the CUDA part of torch, which is not loaded here, calls it.
 namespace c10::cuda::_internal {
 void setHasPrimaryContext(bool (*has)(DeviceIndex));
 }
@@ -45,7 +45,7 @@ static bool is_native(const void* pointer) { return reinterpret_cast<uintptr_t>(
 
 static int64_t current(StatArray& stat, int kind = 0) { return stat[kind].current; }
 
-// A request that goes to the native allocator, as a capture's do.
+// in_pool makes a request that goes to the native allocator, as those of a capture do.
 static DataPtr in_pool(size_t size) {
 #if STPLAN_TORCH(8)
   installed->createOrIncrefPool(0, {0, 7}, nullptr);
@@ -84,7 +84,7 @@ static void blocks_are_counted() {
   DEMAND(s.allocated_bytes[0].peak == 0 && s.allocation[0].allocated == 0 && s.allocation[0].freed == 0);
 }
 
-static void pools_are_the_native_allocators() {
+static void the_native_allocator_serves_pools() {
   DataPtr ours = installed->allocate(2 * kMiB), theirs = in_pool(4 * kMiB);
   DEMAND(!is_native(ours.get()) && is_native(theirs.get()));
   DEMAND(theirs.get_deleter() == installed->raw_deleter());
@@ -101,7 +101,7 @@ static void pools_are_the_native_allocators() {
   DEMAND(current(s.allocated_bytes) == 0 && s.allocated_bytes[0].peak == 6 * int64_t(kMiB));
 }
 
-static void foreign_pointers_are_refused() {
+static void unknown_pointers_are_refused() {
   int refused = 0;
   try {
     installed->raw_delete(reinterpret_cast<void*>(0x1234));
@@ -118,7 +118,7 @@ static void foreign_pointers_are_refused() {
   DEMAND(refused == 2);
 }
 
-static void exhaustion_is_torchs_exception() {
+static void running_out_of_memory_raises_torchs_exception() {
   int observed = 0;
   installed->attachOutOfMemoryObserver([&](int64_t, size_t size, size_t, size_t) { observed += size == kCapacity + 1; });
   DataPtr kept = installed->allocate(kMiB);
@@ -136,7 +136,7 @@ static void exhaustion_is_torchs_exception() {
   DEMAND(installed->allocate(kMiB).get() != nullptr);
 }
 
-static void limits_hold_for_both() {
+static void the_memory_fraction_limits_both_allocators() {
   DataPtr theirs = in_pool(20 * kMiB);
   installed->emptyCache({0, 0});
   installed->setMemoryFraction(0.25, 0); // 128 MiB
@@ -158,7 +158,7 @@ static void limits_hold_for_both() {
 struct Named : c10::GatheredContext {};
 static std::shared_ptr<c10::GatheredContext> named() { return std::make_shared<Named>(); }
 
-static void history_is_told_in_order() {
+static void history_is_recorded_in_order() {
   installed->emptyCache({0, 0});
   installed->recordHistory(true, named, 8, RecordContext::ALL, false, {});
   DEMAND(installed->isHistoryEnabled());
@@ -238,10 +238,10 @@ static void many_streams_are_served() {
   installed->recordStream(shared, c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(0x5000), 0));
   const int waits = fake_cuda_waits();
   shared.clear();
-  DEMAND(fake_cuda_waits() == waits + 1); // there was no room to note it: its free has waited
+  DEMAND(fake_cuda_waits() == waits + 1); // the runtime could not track the stream, so the free waited
 }
 
-static void no_function_is_left_to_torch() {
+static void every_function_is_overridden() {
   DEMAND(unanswered<CUDAAllocator>(installed).empty());
 }
 
@@ -267,7 +267,7 @@ static void a_forked_child_frees_nothing() {
   DEMAND(!is_native(data.get()));
 }
 
-// A child may be the one that uses CUDA, as long as its parent has not: it is served.
+// A child whose parent has not used CUDA may use it, and is served.
 static void a_child_forked_before_cuda_is_served() {
   const pid_t child = fork();
   if (child == 0) {
@@ -286,7 +286,8 @@ static void a_child_forked_before_cuda_is_served() {
   DEMAND(waitpid(child, &status, 0) == child && status == 0);
 }
 
-// Handles of streams are of a device: the runtime must not take another's for its own.
+// The same handle may name a stream of another device: the runtime must not take that for
+// a stream of its own device.
 static void streams_of_other_devices_are_waited_for() {
   DataPtr data = installed->allocate(kMiB);
   installed->recordStream(data, c10::cuda::getStreamFromExternal(nullptr, 1));
@@ -295,11 +296,11 @@ static void streams_of_other_devices_are_waited_for() {
   DEMAND(fake_cuda_waits() == waits + 1);
 }
 
-// What the native allocator calls under its own lock to have memory freed.
+// A callback that frees memory. The native allocator calls it while it holds its lock.
 static DataPtr to_free;
 struct Freeing : c10::FreeMemoryCallback {
   bool Execute() override {
-    usleep(10000); // until another thread waits for that lock
+    usleep(10000); // so that another thread waits for that lock
     to_free.clear();
     return false;
   }
@@ -309,15 +310,15 @@ REGISTER_FREE_MEMORY_CALLBACK("stplan_test", Freeing)
 }
 
 static void the_native_allocator_may_call_back() {
-  alarm(60); // it may not end
+  alarm(60); // a deadlock must end the test
   std::atomic<bool> ends{false};
-  std::vector<std::thread> others; // which queue for our lock and for that one
+  std::vector<std::thread> others; // they wait for our lock and for the native allocator's
   for (int i = 0; i < 4; i++)
     others.emplace_back([&] {
       while (!ends)
         installed->resetPeakStats(0);
     });
-  std::vector<DataPtr> held; // so that most need new memory, and others are asked for theirs
+  std::vector<DataPtr> held; // so that most requests need new memory, and callbacks are called
   int freed = 0;
   for (int i = 0; i < 18; i++) {
     to_free = in_pool(kMiB);
@@ -358,19 +359,19 @@ int main() {
   a_child_forked_before_cuda_is_served();
   installed->init(1);
   DEMAND(installed->initialized() && installed->name() == "native");
-  no_function_is_left_to_torch();
+  every_function_is_overridden();
   blocks_are_counted();
-  pools_are_the_native_allocators();
-  foreign_pointers_are_refused();
-  exhaustion_is_torchs_exception();
-  limits_hold_for_both();
-  history_is_told_in_order();
+  the_native_allocator_serves_pools();
+  unknown_pointers_are_refused();
+  running_out_of_memory_raises_torchs_exception();
+  the_memory_fraction_limits_both_allocators();
+  history_is_recorded_in_order();
   a_forked_child_frees_nothing();
   memory_is_shared();
   streams_of_other_devices_are_waited_for();
   the_native_allocator_may_call_back();
   measure();
   many_streams_are_served(); // last: it leaves no stream unused
-  std::printf("as it has to be\n");
+  std::printf("passed\n");
   return 0;
 }

@@ -1,6 +1,6 @@
-# Runs in every Python process of a launcher's job: it puts this folder first on
-# PYTHONPATH, and Python imports a module of this name as it starts.
-# Kept to what any Python 3 understands; the package behind it needs 3.9.
+# Runs in every Python process of a recorded or served job. The launcher puts this folder
+# first on PYTHONPATH, and Python imports a module of this name when it starts. Any
+# Python 3 must be able to run this file; the package that it imports needs 3.9.
 import importlib.machinery
 import importlib.util
 import os
@@ -18,7 +18,8 @@ def _arm() -> None:
 
 
 def _chain() -> None:
-    """Run the sitecustomize that this one hides, in its place."""
+    """Run the next sitecustomize on the path, which this one hides, and let it take this
+    module's place."""
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
@@ -27,12 +28,11 @@ def _chain() -> None:
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
-# The script sees the path that it would have seen; its children get the folder
-# from the environment.
+# The script must see its usual sys.path. Its children find this folder by PYTHONPATH.
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
 try:
     if sys.version_info >= (3, 9):
         _arm()
 except Exception as error:
-    sys.stderr.write("stplan: cannot work in this process: %s: %s\n" % (type(error).__name__, error))
+    sys.stderr.write("stplan: cannot start in this process: %s: %s\n" % (type(error).__name__, error))
 _chain()

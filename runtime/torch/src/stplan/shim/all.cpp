@@ -1,5 +1,5 @@
-// all.cpp: the shim as one translation unit. torch's headers take longer to compile
-// than all of it.
+// all.cpp: the shim as one translation unit, because torch's headers take longer to
+// compile than all of the shim.
 #include "devices.cpp"
 #include "history.cpp"
 #include "install.cpp"

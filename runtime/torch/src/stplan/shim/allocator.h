@@ -1,5 +1,5 @@
-// allocator.h: torch's allocator interface for CUDA, served by the C runtime and,
-// for what that does not serve, by the native allocator that was there before.
+// allocator.h: torch's allocator interface for CUDA, served by the C runtime. Requests
+// that the runtime does not serve go to torch's native allocator, which was there before.
 #pragma once
 
 #include <array>
@@ -19,27 +19,27 @@
 
 namespace stplan {
 
-// One device as the program sees it. It is never destroyed.
+// Device is one device as the program sees it. It is never destroyed.
 struct Device {
   DeviceIndex index = 0;
-  bool opened = false; // the runtime was asked for
-  bool planned = false;
+  bool opened = false; // open has run; protected by Allocator::opening_
+  bool planned = false; // the plan has a part for this device
   std::atomic<stplan_device*> runtime{nullptr}; // nullptr: not opened, or the native allocator serves the device
-  std::atomic<uint64_t> readings{0}; // so many of what the native allocator holds have begun
-  std::mutex beside; // while the runtime is told of one
-  uint64_t told = 0; // which one was told last
+  std::atomic<uint64_t> readings{0}; // number of calls of note_native so far
+  std::mutex beside; // held while note_native passes a reading to the runtime; protects told
+  uint64_t told = 0; // number of the latest reading that was passed on
   std::atomic<int64_t> out_of_memory{0}, retries{0};
-  std::atomic<size_t> allowed{0}; // bytes that the memory fraction allows; 0: all
+  std::atomic<size_t> allowed{0}; // bytes that the memory fraction allows; 0: no limit
   Routes routes;
   History history;
   std::mutex sharing;
-  std::map<uint64_t, int> shared_files; // by granule: what other processes map it by
+  std::map<uint64_t, int> shared_files; // file descriptor by address of a shared granule
 };
 
 class Allocator final : public Delegating {
  public:
-  // The native allocator, and whether the runtime takes memory that
-  // cudaMemcpyAsync does not copy between devices.
+  // plain says that the runtime takes memory by cudaMalloc. Otherwise it is virtual
+  // memory, which cudaMemcpyAsync does not copy between devices.
   Allocator(CUDAAllocator* native, bool plain);
 
   // serving.cpp
@@ -94,38 +94,42 @@ class Allocator final : public Delegating {
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,
                           cudaStream_t stream, bool peers) override;
 
-  // What the deleter does: forked() says that this is a forked child, where nothing
-  // is freed.
+  // forked says that this is a forked child of a process that used CUDA: nothing is
+  // freed here.
   bool forked() const { return unusual_.load(std::memory_order_relaxed) & kForked; }
+
+  // free is what the deleter does in any other process.
   void free(void* pointer);
   void after_fork();
 
-  // saw is told of memory that the runtime takes or gives back.
+  // saw is called when the runtime takes memory from the device or gives it back.
   void saw(Device& device, bool taken, uint64_t address, uint64_t size);
 
-  // A step of the program begins.
+  // mark says that a step of the program begins.
   void mark();
 
-  // read copies a device's counters; false where the runtime does not serve it.
+  // read copies a device's counters; it returns false if the runtime does not serve
+  // the device.
   bool read(int device, stplan_counters* counters);
 
  private:
-  // What keeps requests from their short way. Usually none holds, and one load
-  // tells.
+  // States in which a request cannot take its short path. Usually none holds, and one
+  // load of unusual_ shows that.
   enum Unusual : uint32_t { kForked = 1, kDisabled = 2, kWatched = 4 };
 
   Device& at(DeviceIndex device);
   void set_unusual(Unusual what, bool holds);
 
-  // served is the device's runtime, which is opened at first use, or nullptr.
+  // served returns the device's runtime, opened at first use, or nullptr if the native
+  // allocator serves the device.
   stplan_device* served(Device& device) {
     stplan_device* runtime = device.runtime.load(std::memory_order_acquire);
     return C10_LIKELY(runtime != nullptr) ? runtime : open(device);
   }
   stplan_device* open(Device& device);
 
-  // owner is the device whose live block the pointer is, or nullptr: then it is
-  // the native allocator's, or nobody's.
+  // owner returns the device whose runtime has a live block at the pointer. It returns
+  // nullptr if the block is the native allocator's, or if there is none.
   Device* owner(const void* pointer);
 
   void* serve(Device& device, size_t size, cudaStream_t stream);
@@ -138,8 +142,8 @@ class Allocator final : public Delegating {
   void release_untracked(void* pointer);
   void record_free(Device& device, uint64_t address);
 
-  // note_native tells the runtime what the native allocator holds by now, and so
-  // how much is left of the memory fraction.
+  // note_native tells the runtime what the native allocator holds now, and with that how
+  // much of the memory fraction is left.
   void note_native(Device& device);
   void note_native_if_served(DeviceIndex device);
   void own(DataPtr& data);
@@ -148,7 +152,7 @@ class Allocator final : public Delegating {
   void unshare(Device& device, uint64_t address, uint64_t size);
   void add_segments(Device& device, std::vector<SegmentInfo>& segments);
 
-  // every visits all devices, each those that the runtime serves.
+  // every visits all devices; each visits those that the runtime serves.
   template <typename Visit>
   void every(Visit visit) {
     for (int i = 0, n = count_.load(std::memory_order_acquire); i < n; i++)
@@ -164,25 +168,26 @@ class Allocator final : public Delegating {
 
   const bool plain_;
   std::atomic<uint32_t> unusual_{0};
-  std::atomic<int> count_{0}; // of devices_; it only grows
+  std::atomic<int> count_{0}; // number of devices_ in use; it only grows
   std::array<Device*, STPLAN_DEVICES> devices_{};
-  std::mutex opening_; // opening a device, and its routes
+  std::mutex opening_; // held while a device is opened or its routes change
   std::mutex observing_;
   std::vector<cca::OutOfMemoryObserver> observers_;
   bool recording_ = false, tracked_ = false;
-  c10::ApproximateClockToUnixTimeConverter clock_; // the longer it runs, the better it tells
+  c10::ApproximateClockToUnixTimeConverter clock_; // more exact the longer it exists
 
-  // Blocks that streams use which the runtime cannot keep track of, as there are too
-  // many or they are another device's: their frees wait for them.
+  // The streams that use a block and that the runtime cannot track, because there are
+  // too many streams or the stream is another device's. The free of such a block waits
+  // for them.
   std::mutex untracked_lock_;
   std::unordered_map<void*, std::vector<CUDAStream>> untracked_;
   std::atomic<size_t> untracked_count_{0};
 };
 
-// The one of this process, nullptr before it is installed.
+// installed is this process's allocator, nullptr before it is installed.
 extern Allocator* installed;
 
-// What torch calls when a block's last owner is gone.
+// free_block is the deleter that torch calls when a block's last owner is gone.
 void free_block(void* pointer);
 
 } // namespace stplan

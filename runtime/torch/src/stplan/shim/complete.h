@@ -1,4 +1,5 @@
-// complete.h: whether a class answers everything that torch may ask of an allocator.
+// complete.h: a check that a class overrides every virtual function of torch's allocator
+// interface.
 #pragma once
 
 #include <cxxabi.h>
@@ -11,14 +12,16 @@
 
 namespace stplan {
 
-// unanswered names the first virtual function that the interface has and no class of
-// this namespace overrides, or is empty. A release that adds one with an answer of
-// its own compiles, and would have that given in the native allocator's place.
+// unanswered returns the name of the first virtual function of the interface that no
+// class of this namespace overrides, or "" if there is none. A release of torch may add a
+// function with a default implementation: the shim then still compiles, but the default
+// would answer in place of the native allocator.
 //
-// By the C++ ABI a virtual table has the functions of the interface first, an
-// object begins with a pointer to it, and a pointer to a virtual member begins with
-// the place of its entry there: so one behind all of the interface's says how many
-// these are. Whose an entry is, its symbol tells: the shim's are exported.
+// This relies on the C++ ABI. An object begins with a pointer to its virtual table, and
+// the table has the interface's functions first. A pointer to a virtual member function
+// begins with the byte offset of its entry in the table. So the offset of a function that
+// is declared after those of the interface gives the size of their part of the table. An
+// entry belongs to the shim if its symbol, which is exported, is in this namespace.
 template <typename Interface>
 std::string unanswered(const Interface* object) {
   struct Behind : Interface {

@@ -1,9 +1,9 @@
-// delegating.h: torch's allocator interface with every request handed to the native
-// allocator. A release that asks otherwise than the newest is answered here by the
-// functions that the newest has, so that what overrides them need not know.
+// delegating.h: torch's allocator interface, with every request passed on to the native
+// allocator. It has the functions of the newest release of torch; functions that older
+// releases call are implemented here by those. So derived classes override one interface.
 //
-// Every virtual function is overridden, those too for which torch has an answer of
-// its own: that would be given in the native allocator's place (complete.h).
+// Every virtual function is overridden, also those for which torch has a default: the
+// default would answer in place of the native allocator (complete.h).
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class Delegating : public CUDAAllocator {
   bool initialized() override { return native_->initialized(); }
   bool isEnabled() const override { return native_->isEnabled(); }
   double getMemoryFraction(DeviceIndex device) override { return native_->getMemoryFraction(device); }
-  // Frameworks ask for the name to know whether statistics and snapshots can be had.
+  // Frameworks decide by the name whether statistics and snapshots are available.
   std::string name() override { return native_->name(); }
 
 #if STPLAN_TORCH(10)
@@ -37,7 +37,7 @@ class Delegating : public CUDAAllocator {
     return native_->getExpandableSegmentSizes(device);
   }
 #else
-  // Free and all bytes of a device.
+  // Free and total bytes of a device.
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
     const c10::DeviceGuard guard({c10::DeviceType::CUDA, device});
     size_t available = 0, total = 0;
@@ -90,7 +90,7 @@ class Delegating : public CUDAAllocator {
     return native_->getCheckpointState(device, pool);
   }
 
-  // What is recorded.
+  // Snapshots and recorded history.
 #if STPLAN_TORCH(11)
   cca::SnapshotInfo snapshot(MempoolId_t pool, bool include_traces) override {
     return native_->snapshot(pool, include_traces);

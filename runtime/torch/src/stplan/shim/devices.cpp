@@ -21,7 +21,7 @@ Device& Allocator::at(DeviceIndex device) {
   return *devices_[device];
 }
 
-// see is called by the runtime for memory that it takes and gives back.
+// see is called by the runtime when it takes memory and when it gives memory back.
 static void see(void* device, int taken, uint64_t address, uint64_t size) {
   installed->saw(*static_cast<Device*>(device), taken != 0, address, size);
 }
@@ -39,7 +39,7 @@ stplan_device* Allocator::open(Device& device) {
   for (size_t i = device.routes.count(); i > 0; i--)
     stplan_hold(runtime, 1);
   device.runtime.store(runtime, std::memory_order_release);
-  const double fraction = native_->getMemoryFraction(device.index); // the environment may set it
+  const double fraction = native_->getMemoryFraction(device.index); // PYTORCH_CUDA_ALLOC_CONF may set it
   if (fraction < 1)
     device.allowed.store(static_cast<size_t>(fraction * static_cast<double>(getMemoryInfo(device.index).second)));
   note_native(device);
@@ -53,14 +53,15 @@ void Allocator::set_unusual(Unusual what, bool holds) {
     unusual_.fetch_and(~static_cast<uint32_t>(what));
 }
 
-// A disabled allocator takes every block from the driver and gives it back there.
+// A disabled allocator takes every block from the driver and gives it back to the driver.
 void Allocator::enable(bool value) {
   native_->enable(value);
   set_unusual(kDisabled, !native_->isEnabled());
 }
 
-// In a child of a process that has not used CUDA yet all goes on as in the parent. In
-// another there is nothing to serve, and whoever held a lock is not there any more.
+// If the parent has not used CUDA, the child is served like the parent. Otherwise CUDA
+// does not work in the child, and no lock may be taken: the thread that held it at the
+// fork does not exist here.
 void Allocator::after_fork() {
   if (!native_->initialized())
     return;

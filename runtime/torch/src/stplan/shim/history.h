@@ -1,4 +1,5 @@
-// history.h: what a device's runtime did, as torch records it of its own allocator.
+// history.h: the events of a device's runtime, in the form in which torch records those
+// of its own allocator.
 #pragma once
 
 #include <deque>
@@ -19,36 +20,35 @@ class History {
  public:
   using Entry = TraceEntry;
 
-  // What is recorded from now on; `most` entries are kept, the latest.
+  // record sets what is recorded from now on; the latest `most` entries are kept.
   void record(bool enabled, CreateContextFn context, size_t most,
               RecordContext when, bool clear, const std::vector<std::string>& skip);
   void track(AllocatorTraceTracker tracker);
 
-  // gather makes the context of a call where it is wanted at this level. It may
-  // take any lock, so it comes before all of ours.
+  // gather makes the context of a call, or returns nullptr if contexts are not recorded
+  // at this level. Making one may take any lock, so no lock of ours may be held.
   Context gather(RecordContext level);
 
-  // add records one event. A context stays with an allocated block until it is
-  // freed.
+  // add records one event. The context of an allocation is kept until its block is freed.
   void add(Entry::Action action, c10::DeviceIndex device, size_t address, size_t size, void* stream, Context context);
 
 #if STPLAN_TORCH(14)
-  // annotate records what the program says of a live block.
+  // annotate records the program's annotation of a live block.
   void annotate(c10::DeviceIndex device, size_t address, size_t size, void* stream, const std::string& metadata);
 #endif
 
-  // entries copies what is kept, oldest first, their times in microseconds; the
-  // clock gives nanoseconds.
+  // entries copies the entries, oldest first, with their times in microseconds;
+  // `nanoseconds` converts a time to nanoseconds.
   std::vector<Entry> entries(const std::function<c10::time_t(c10::approx_time_t)>& nanoseconds);
 
   // most is how many entries are kept.
   size_t most();
 
-  // context_of is that of the allocation of a live block.
+  // context_of is the context of the allocation of a live block.
   Context context_of(size_t address);
 
  private:
-  // keep is called with the lock.
+  // keep is called with lock_ held.
   void keep(Entry entry);
 
   std::mutex lock_;
@@ -62,10 +62,11 @@ class History {
   std::vector<AllocatorTraceTracker> trackers_;
 };
 
-// The names of the torch.compile regions that this thread is in.
+// compile_regions are the names of the torch.compile regions that this thread is in.
 std::vector<std::string>& compile_regions();
 
-// Segments that the runtime takes or gives back in a call carry its context.
+// Calling sets the context for the segments that the runtime takes or gives back during
+// one call on this thread.
 class Calling {
  public:
   explicit Calling(const Context& context);

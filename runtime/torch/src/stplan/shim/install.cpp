@@ -18,19 +18,19 @@ static const char* install(const stplan_settings& settings) {
   static char error[512];
   CUDAAllocator* native = cca::get();
   if (installed != nullptr)
-    return "stplan has been installed before";
+    return "stplan is installed already";
   if (native->name() != "native") {
-    std::snprintf(error, sizeof error, "torch uses its allocator \"%s\", and stplan works with \"native\" only",
+    std::snprintf(error, sizeof error, "torch uses its allocator \"%s\"; stplan works only with \"native\"",
                   native->name().c_str());
     return error;
   }
   if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr)
-    return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which has torch take every block from the driver";
+    return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which makes torch take every block from the driver";
   if (stplan_start(&settings, error, sizeof error) != STPLAN_OK)
     return error;
   installed = new Allocator(native, settings.memory == SP_CUDA_PLAIN);
-  // CUDA may be in use already: torch's C++ initialises it too, for pinned memory
-  // say. What the native allocator has given out by then stays its own.
+  // CUDA may be initialised already, since torch's C++ does that too, for pinned memory
+  // for example. Blocks that the native allocator has given out stay its own.
   if (native->initialized())
     installed->init(c10::cuda::device_count());
   pthread_atfork(nullptr, nullptr, in_child);
@@ -43,8 +43,9 @@ static const char* install(const stplan_settings& settings) {
 
 extern "C" {
 
-// stplan_shim_unanswered names what this torch may ask of an allocator and the shim
-// does not know, which then must not be installed; NULL where it knows everything.
+// stplan_shim_unanswered returns the name of the first function of this torch's allocator
+// interface that the shim does not override, or NULL if it overrides all. Only then may
+// the shim be installed.
 const char* stplan_shim_unanswered(void) {
   static const std::string name = [] {
     const stplan::Allocator object(stplan::cca::get(), false);
@@ -53,8 +54,8 @@ const char* stplan_shim_unanswered(void) {
   return name.empty() ? nullptr : name.c_str();
 }
 
-// stplan_shim_install makes torch allocate from the runtime. plan and counters may
-// be NULL; memory is one of sp_cuda_memory. It returns NULL, or what is wrong.
+// stplan_shim_install makes torch allocate from the runtime. plan and counters may be
+// NULL; memory is one of sp_cuda_memory. It returns NULL, or an error message.
 const char* stplan_shim_install(const char* plan, const char* counters, int memory) {
   try {
     return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory)});
@@ -65,8 +66,8 @@ const char* stplan_shim_install(const char* plan, const char* counters, int memo
   }
 }
 
-// stplan_shim_read reads a device's counters: 0 where the runtime does not serve
-// it yet.
+// stplan_shim_read copies a device's counters. It returns 0 if the runtime does not serve
+// the device yet.
 int stplan_shim_read(int device, stplan_counters* counters) {
   return stplan::installed != nullptr && stplan::installed->read(device, counters);
 }

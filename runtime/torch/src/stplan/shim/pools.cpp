@@ -1,5 +1,5 @@
-// pools.cpp: memory of graph captures and MemPools, which is the native
-// allocator's: a graph keeps its addresses for as long as it lives.
+// pools.cpp: memory of graph captures and MemPools. The native allocator serves it,
+// because a graph keeps its addresses as long as it exists.
 #include "allocator.h"
 
 namespace stplan {
@@ -35,16 +35,16 @@ cca::CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::
   return delta;
 }
 
-// own has a block of the native allocator freed as any other: torch compares
-// deleters, so every block of the program has the same.
+// own gives a block of the native allocator the shim's deleter. torch compares deleters,
+// so all blocks of the program must have the same one.
 void Allocator::own(DataPtr& data) {
   TORCH_CHECK(data.compare_exchange_deleter(native_->raw_deleter(), &free_block),
               "a block of the native allocator has an unknown deleter");
 }
 
 #if STPLAN_TORCH(13)
-// A block at an address that the program names can only be the native allocator's:
-// it is asked for to repeat what a graph has captured.
+// A request for a given address goes to the native allocator: torch makes it to restore
+// the memory of a captured graph.
 DataPtr Allocator::allocateWithAddress(size_t size, void* address) {
   DataPtr data = native_->allocateWithAddress(size, address);
   if (data.get() != nullptr) {

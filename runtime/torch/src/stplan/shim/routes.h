@@ -1,4 +1,4 @@
-// routes.h: which requests a graph capture or a MemPool has claimed.
+// routes.h: the requests that graph captures and MemPools claim.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class Routes {
     count_.store(list_.size(), std::memory_order_release);
   }
 
-  // end forgets the pool's route; false where it has none.
+  // end removes the pool's route; it returns false if the pool has none.
   bool end(MempoolId_t pool) {
     std::lock_guard<std::mutex> lock(lock_);
     for (auto it = list_.begin(); it != list_.end(); ++it)
@@ -33,7 +33,7 @@ class Routes {
 
   size_t count() const { return count_.load(std::memory_order_acquire); }
 
-  // claims says whether a request on this stream, of this thread, belongs to a pool.
+  // claims says whether a request by this thread on this stream belongs to a pool.
   bool claims(cudaStream_t stream) {
     std::lock_guard<std::mutex> lock(lock_);
     for (const auto& route : list_)

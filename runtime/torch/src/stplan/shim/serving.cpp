@@ -1,4 +1,4 @@
-// serving.cpp: requests, frees, and uses by other streams.
+// serving.cpp: requests, frees, and uses of blocks by other streams.
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -19,7 +19,7 @@ static void trace_deallocation(void* pointer) {
 
 static stplan_stream handle(cudaStream_t stream) { return reinterpret_cast<uintptr_t>(stream); }
 
-// report tells torch.profiler of a change, where it profiles memory.
+// report tells torch.profiler of an allocation or a free, if it profiles memory.
 static void report(Device& device, void* pointer, int64_t bytes) {
   if (!c10::memoryProfilingEnabled())
     return;
@@ -29,10 +29,10 @@ static void report(Device& device, void* pointer, int64_t bytes) {
                                    c10::Device(c10::DeviceType::CUDA, device.index));
 }
 
-// A block takes its request, rounded up.
+// rounded is the size of the block for a request, in bytes: a multiple of 512.
 static size_t rounded(size_t size) { return (size + 511) / 512 * 512; }
 
-// handed_out tells torch's tools of a new block.
+// handed_out reports a new block to torch's tools and returns its pointer.
 static void* handed_out(Device& device, uint64_t address, size_t size) {
   void* pointer = reinterpret_cast<void*>(address);
   trace_allocation(pointer);
@@ -40,7 +40,7 @@ static void* handed_out(Device& device, uint64_t address, size_t size) {
   return pointer;
 }
 
-// note_source has a plan that does not serve say so, once.
+// note_source makes the runtime print a message, once, if a plan does not serve.
 static void note_source(Device& device, stplan_source source) {
   if (source != STPLAN_FROM_PLAN && device.planned)
     stplan_off_plan(device.index);
@@ -104,13 +104,13 @@ void* Allocator::serve_watched(Device& device, stplan_device* runtime, size_t si
   return handed_out(device, address, size);
 }
 
-// failed serves what the runtime could not.
+// failed serves a request that the runtime refused.
 void* Allocator::failed(Device& device, size_t size, cudaStream_t stream, stplan_status status) {
   return status == STPLAN_NO_MEMORY ? exhausted(device, size, stream) : delegate(device, size, stream);
 }
 
-// delegate has the native allocator serve. What the runtime holds idle is given
-// back first where the device has no memory left.
+// delegate passes a request to the native allocator. If that runs out of memory, the
+// runtime gives its idle memory back to the device and the request is repeated.
 void* Allocator::delegate(Device& device, size_t size, cudaStream_t stream) {
   stplan_device* runtime = device.runtime.load();
   void* pointer = nullptr;
@@ -126,7 +126,8 @@ void* Allocator::delegate(Device& device, size_t size, cudaStream_t stream) {
   return pointer;
 }
 
-// exhausted tries again after what others hold idle is given back.
+// exhausted repeats a request after torch's memory callbacks and the native allocator's
+// cache have given back their idle memory.
 void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
   const auto callbacks = c10::FreeCudaMemoryCallbacksRegistry();
   for (const auto& name : callbacks->Keys())
@@ -168,8 +169,8 @@ void Allocator::out_of_memory(Device& device, size_t size, cudaStream_t stream) 
                    format_size(available), " is free. ", allowed != 0 ? format_size(allowed) + " allowed; " : "",
                    "Of the memory that stplan serves ", format_size(ours.allocated_bytes),
                    " is allocated by PyTorch, and ", format_size(ours.reserved_bytes - ours.allocated_bytes),
-                   " is reserved but unallocated. PyTorch's own allocator has reserved ",
-                   format_size(theirs.reserved_bytes[0].current), " beside it.");
+                   " is reserved but unallocated. PyTorch's own allocator has reserved another ",
+                   format_size(theirs.reserved_bytes[0].current), ".");
 }
 
 void Allocator::raw_delete(void* pointer) { free_block(pointer); }
@@ -177,7 +178,7 @@ void Allocator::raw_delete(void* pointer) { free_block(pointer); }
 c10::DeleterFnPtr Allocator::raw_deleter() const { return &free_block; }
 
 void free_block(void* pointer) {
-  // A forked child holds its parent's pointers, and nothing that they point to.
+  // A forked child has its parent's pointers, but not the memory that they point to.
   if (pointer == nullptr || installed->forked())
     return;
   installed->free(pointer);
@@ -192,7 +193,7 @@ void Allocator::free(void* pointer) {
   each([this](Device& d, stplan_device*) { note_native(d); });
 }
 
-// release gives a block of the runtime back; false where it is none.
+// release frees a block of the runtime; it returns false if the block is not one of its.
 bool Allocator::release(void* pointer) {
   const uint64_t address = reinterpret_cast<uintptr_t>(pointer);
   for (int i = 0, n = count_.load(std::memory_order_acquire); i < n; i++) {
@@ -212,9 +213,9 @@ bool Allocator::release(void* pointer) {
   return false;
 }
 
-// record_free comes before the free itself: the next allocation there is recorded
-// after it. Where the memory may be used again is settled on the device, so that
-// a free is complete at once.
+// record_free is called before the free itself, so that the next allocation at the
+// address is recorded later. It records the free as completed at once: streams that reuse
+// the memory wait on the device.
 void Allocator::record_free(Device& device, uint64_t address) {
   stplan_range block;
   if (stplan_find(device.runtime.load(), address, &block) != STPLAN_OK)
@@ -241,7 +242,7 @@ void Allocator::recordStream(const DataPtr& data, CUDAStream stream) {
     return native_->recordStream(data, stream);
   Device* d = owner(data.get());
   if (d == nullptr) {
-    // Torch knows its own blocks by their deleter.
+    // torch recognises blocks of the native allocator by their deleter.
     DataPtr own(data.get(), data.get(), native_->raw_deleter(), data.device());
     try {
       native_->recordStream(own, stream);
@@ -252,7 +253,8 @@ void Allocator::recordStream(const DataPtr& data, CUDAStream stream) {
     own.release_context();
     return;
   }
-  // Events are of one device, and every device has a default stream of the same handle.
+  // An event belongs to one device, and the default streams of all devices have the same
+  // handle. So a stream of another device is not passed to the runtime.
   const uint64_t address = reinterpret_cast<uintptr_t>(data.get());
   if (stream.device_index() != d->index ||
       stplan_record_stream(d->runtime.load(), address, handle(stream.stream())) == STPLAN_BAD_STREAM) {
@@ -262,21 +264,22 @@ void Allocator::recordStream(const DataPtr& data, CUDAStream stream) {
   }
 }
 
-// wait_for has the host wait for a stream. A deleter cannot throw.
+// wait_for makes the host wait for a stream. It must not throw: deleters call it.
 static void wait_for(const CUDAStream& stream) {
   try {
     const c10::cuda::CUDAGuard guard(stream.device());
-    const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed); // it is no part of a graph
+    const c10::cuda::CUDAStreamCaptureModeGuard mode(cudaStreamCaptureModeRelaxed); // the wait is not captured
     if (cudaStreamSynchronize(stream.stream()) == cudaSuccess)
       return;
-    (void)cudaDeviceSynchronize(); // the stream is gone, and what it had to do may not be
+    (void)cudaDeviceSynchronize(); // the stream was destroyed, but its work may be unfinished
     (void)cudaGetLastError();
   } catch (const c10::Error&) {
-    // The device is gone, and so is what it had to do.
+    // The device cannot be used any more, so no work is left to wait for.
   }
 }
 
-// release_untracked waits for the streams that the runtime could not note.
+// release_untracked waits for the streams that use the block and that the runtime could
+// not track.
 void Allocator::release_untracked(void* pointer) {
   std::vector<CUDAStream> streams;
   {

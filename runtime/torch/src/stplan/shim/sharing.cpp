@@ -1,4 +1,4 @@
-// sharing.cpp: memory that other processes and other devices use.
+// sharing.cpp: memory that other processes or other devices use.
 #include <unistd.h>
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace stplan {
 
-// How torch writes what another process opens a block by: a version, a kind of
-// memory, and then a handle of cudaIpcGetMemHandle for plain memory, or, for
-// expandable segments, this header and one file descriptor for each granule.
+// torch's handle by which another process opens a block: one byte with a version, one
+// with a kind of memory, and then for plain memory a handle of cudaIpcGetMemHandle,
+// and for expandable segments this header and one file descriptor for each granule.
 constexpr char kPlain = 'c', kGranules = 'e';
 struct Granules {
   pid_t pid;
   size_t size, count;
-  // Versions before 3 end here.
+  // The header of versions before 3 ends here.
   int32_t kind;
 };
-constexpr char kKindVersion = 3, kGranulesVersions = 3; // the first with a kind, and the newest known
-constexpr int32_t kFiles = 1; // as torch counts the kinds
+constexpr char kKindVersion = 3, kGranulesVersions = 3; // first version with a kind; newest known
+constexpr int32_t kFiles = 1; // torch's number for file descriptors
 
 void* Allocator::getBaseAllocation(void* pointer, size_t* size) {
   Device* d = owner(pointer);
@@ -33,7 +33,8 @@ void* Allocator::getBaseAllocation(void* pointer, size_t* size) {
   return reinterpret_cast<void*>(base);
 }
 
-// handle_version asks torch, which is free to count it up, by a block of its own.
+// handle_version finds out the version that this torch writes: it asks for the handle of
+// a block of the native allocator.
 char Allocator::handle_version() {
   void* block = native_->raw_alloc(1);
   const std::string handle = native_->shareIpcHandle(block).handle;
@@ -43,8 +44,9 @@ char Allocator::handle_version() {
   return handle[0];
 }
 
-// shared_file is the file by which others map a granule, open for as long as its
-// memory is there: torch knows what it has mapped by the number.
+// shared_file returns the file descriptor by which other processes map a granule. It
+// stays open and the same as long as the granule has memory: torch recognises memory that
+// it has mapped already by this number.
 int Allocator::shared_file(Device& device, uint64_t granule) {
   std::lock_guard<std::mutex> lock(device.sharing);
   auto found = device.shared_files.find(granule);
@@ -52,8 +54,8 @@ int Allocator::shared_file(Device& device, uint64_t granule) {
     return found->second;
   int file = -1;
   TORCH_CHECK(stplan_export_granule(device.runtime.load(), granule, &file) == STPLAN_OK,
-              "stplan serves this tensor from virtual memory, which the driver does not share between processes here (",
-              device.shared_files.size(), " files are open for that): run with memory=\"plain\" "
+              "the driver cannot share this tensor between processes: stplan serves it from virtual memory, and ",
+              device.shared_files.size(), " file descriptors are open for sharing; run with memory=\"plain\" "
               "(stplan run --memory plain)");
   return device.shared_files[granule] = file;
 }
@@ -83,7 +85,7 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
     return {static_cast<ptrdiff_t>(offset), std::move(handle)};
   }
   TORCH_CHECK(version <= kGranulesVersions, "stplan does not know how this torch shares virtual memory between "
-              "processes: run with memory=\"plain\" (stplan run --memory plain)");
+              "processes; run with memory=\"plain\" (stplan run --memory plain)");
   stplan_range block;
   TORCH_CHECK(stplan_find(d->runtime.load(), address, &block) == STPLAN_OK, "invalid device pointer: ", pointer);
   const uint64_t begin = address / granularity * granularity;
@@ -102,13 +104,13 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
   return {static_cast<ptrdiff_t>(address - begin), std::move(handle)};
 }
 
-// enablePeerAccess lets `device` use the memory of `to`.
+// enablePeerAccess gives `device` access to the memory of `to`.
 void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
   native_->enablePeerAccess(device, to);
   Device& d = at(to);
   if (stplan_device* runtime = served(d))
     TORCH_CHECK(stplan_allow_peer(runtime, device) == STPLAN_OK, "cuda:", static_cast<int>(device),
-                " cannot be let use the memory of cuda:", static_cast<int>(to));
+                " cannot be given access to the memory of cuda:", static_cast<int>(to));
 }
 
 cudaError_t Allocator::memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,

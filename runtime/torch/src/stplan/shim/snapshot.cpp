@@ -6,7 +6,7 @@
 
 namespace stplan {
 
-// Memory that grows in place is told as torch tells expandable segments'.
+// Virtual memory is recorded with the actions that torch uses for expandable segments.
 void Allocator::saw(Device& device, bool taken, uint64_t address, uint64_t size) {
   if (!taken)
     unshare(device, address, size);
@@ -22,7 +22,7 @@ void Allocator::saw(Device& device, bool taken, uint64_t address, uint64_t size)
 static std::vector<stplan_range> ranges_of(stplan_device* runtime) {
   std::vector<stplan_range> ranges;
   for (size_t count = stplan_ranges(runtime, nullptr, 0); count > ranges.size();) {
-    ranges.resize(count + count / 8); // more may come meanwhile
+    ranges.resize(count + count / 8); // room for ranges that other threads add meanwhile
     count = stplan_ranges(runtime, ranges.data(), ranges.size());
     if (count <= ranges.size())
       ranges.resize(count);
@@ -30,8 +30,8 @@ static std::vector<stplan_range> ranges_of(stplan_device* runtime) {
   return ranges;
 }
 
-// add_segments lists the runtime's extents. A segment ends where addresses do not
-// follow, too.
+// add_segments adds the runtime's extents as segments. An extent with a gap in its
+// addresses gives several segments.
 void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments) {
   for (const stplan_range& r : ranges_of(device.runtime.load())) {
     if (r.first) {
@@ -58,8 +58,8 @@ void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments)
   }
 }
 
-// merge puts both lists in the order of time, each keeping its own, and keeps the
-// latest.
+// merge merges both lists by time, keeping the order within each, and keeps the latest
+// `most` entries.
 static std::vector<TraceEntry> merge(std::vector<TraceEntry> a, std::vector<TraceEntry> b, size_t most) {
   std::vector<TraceEntry> both;
   both.reserve(a.size() + b.size());

@@ -1,19 +1,20 @@
-// statistics.cpp: what the runtime and the native allocator hold, as one.
+// statistics.cpp: the figures of the runtime and of the native allocator, added up.
 #include "allocator.h"
 
 namespace stplan {
 
 enum { kAll, kSmall, kLarge }; // as in StatArray
 
-// current_of takes over what another allocator holds now.
+// current_of copies the native allocator's current value.
 static void current_of(stplan_stat& stat, const Stat& native) {
   stat.current = static_cast<uint64_t>(std::max<int64_t>(native.current, 0));
 }
 
 void Allocator::note_native(Device& device) {
-  // Whoever changes what the native allocator holds begins a reading after that. So the
-  // reading that began last knows of every change, and no lock of ours is held meanwhile:
-  // the native allocator may have called us under its own.
+  // Every change of what the native allocator holds is followed by a call of this
+  // function, so the reading that began last has seen all changes, and older ones are
+  // dropped. No lock of ours is held while reading: the native allocator may have called
+  // us while it held its own.
   const uint64_t reading = device.readings.fetch_add(1) + 1;
   const DeviceStats s = native_->getDeviceStats(device.index);
   stplan_statistics native{};
@@ -31,7 +32,7 @@ void Allocator::note_native(Device& device) {
   device.told = reading;
   stplan_device* runtime = device.runtime.load();
   stplan_beside(runtime, &native);
-  // The memory fraction is of both together.
+  // The memory fraction limits both allocators together.
   const size_t allowed = device.allowed.load(), reserved = native.reserved.current;
   stplan_set_limit(runtime, allowed == 0 ? 0 : allowed > reserved ? allowed - reserved : 1);
 }
@@ -42,7 +43,7 @@ void Allocator::note_native_if_served(DeviceIndex device) {
     note_native(d);
 }
 
-// add makes native's figure that of both. The runtime keeps the peak of the sum.
+// add adds the runtime's figure to native's. The runtime keeps the peak of the sum.
 static void add(Stat& into, const stplan_stat& ours) {
   into.peak = std::max(into.peak, static_cast<int64_t>(ours.peak));
   into.current += static_cast<int64_t>(ours.current);
@@ -50,8 +51,8 @@ static void add(Stat& into, const stplan_stat& ours) {
   into.freed += static_cast<int64_t>(ours.removed);
 }
 
-// add_memory does so for memory from the device, which the runtime does not divide
-// by the size of blocks: as torch sees it, all of it is for large ones.
+// add_memory does so for memory from the device. The runtime does not divide that by the
+// size of blocks, so all of it is counted for torch's large pool.
 static void add_memory(StatArray& into, const stplan_stat& ours) {
   stplan_stat large = ours;
   large.peak = static_cast<uint64_t>(into[kLarge].current) + ours.current;

@@ -1,5 +1,5 @@
-// versions.h: the releases of torch, told apart. Their interface is written here as
-// the newest one has it; delegating.h turns what older ones ask into that.
+// versions.h: differences between releases of torch. Names and types here are
+// those of the newest release; delegating.h does the same for functions.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -50,7 +50,7 @@ using StreamPointer = void*;
 using StreamPointer = cudaStream_t;
 #endif
 
-// recorded makes an entry of a device's history.
+// recorded makes one entry of a device's history.
 inline TraceEntry recorded(TraceEntry::Action action, c10::DeviceIndex device, size_t address, size_t size, void* stream,
                            std::shared_ptr<c10::GatheredContext> context, [[maybe_unused]] std::string region,
                            [[maybe_unused]] std::string metadata) {
@@ -73,8 +73,8 @@ inline TraceEntry recorded(TraceEntry::Action action, c10::DeviceIndex device, s
   };
 }
 
-// action_of is the action of this name, as torch.cuda.memory._record_memory_history
-// takes it for skip_actions, which came with 2.11.
+// action_of returns the action with this name, one of the names for skip_actions of
+// torch.cuda.memory._record_memory_history, which torch 2.11 introduced.
 inline TraceEntry::Action action_of([[maybe_unused]] const std::string& name) {
 #if STPLAN_TORCH(11)
   return records::parseTraceEntryAction(name);

@@ -1,7 +1,7 @@
-"""Imitates the few parts of torch that stplan touches.
+"""A stand-in for the few parts of torch that stplan uses.
 
-A step of the fake optimizer allocates and frees as a training step would; what
-torch.cuda.memory records then is a snapshot that stplan's importer accepts.
+A step of its optimizer allocates and frees as a training step would. stplan's importer
+accepts the snapshot that its torch.cuda.memory records.
 """
 
 from torch import _C, compiler, cuda, distributed, optim

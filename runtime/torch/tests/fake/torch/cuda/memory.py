@@ -19,7 +19,7 @@ def initialize():
 def _record_memory_history(
     enabled="all", context="all", stacks="all", max_entries=sys.maxsize, global_record_annotations=False
 ):
-    # The real one records nothing before CUDA is initialised either.
+    # Like the real function, this has no effect before CUDA is initialised.
     global _history
     if _initialized:
         _history = [] if enabled else None
@@ -54,7 +54,7 @@ class Tensor:
 
 
 def allocate(size):
-    """Each tensor has a segment of its own: enough for the importer."""
+    """Each tensor has a segment of its own, which the importer accepts."""
     global _free_address
     address, _free_address = _free_address, _free_address + _SEGMENT
     _note(action="segment_alloc", addr=address, size=_SEGMENT)

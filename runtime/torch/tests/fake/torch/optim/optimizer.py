@@ -16,6 +16,6 @@ class Optimizer:
         memory.annotate(name, "START")
         memory.allocate(1 << 20).free()
         memory.annotate(name, "END")
-        # The real one iterates like this: a hook that removes itself breaks it.
+        # The real optimizer iterates in the same way, and fails if a hook removes itself.
         for hook in chain(OrderedDict().values(), _global_optimizer_post_hooks.values()):
             hook(self, (), {})

@@ -1,3 +1,3 @@
-/* cuda_runtime.h: the part that torch's headers need. The real one has headers of
- * the compiler nvcc behind it, which torch's own packages do not bring along. */
+/* cuda_runtime.h: the part that torch's headers need. The real one includes headers of
+ * the compiler nvcc, which the packages that torch installs do not contain. */
 #include <cuda_runtime_api.h>

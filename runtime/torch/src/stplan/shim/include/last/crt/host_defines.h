@@ -1,6 +1,6 @@
-/* host_defines.h: what the headers of CUDA's runtime mark their declarations with,
- * for a C++ compiler that compiles no device code. Used where the real one, which
- * belongs to nvcc, is not there. */
+/* host_defines.h: the macros that the headers of CUDA's runtime put on declarations, for
+ * a C++ compiler that compiles no device code. Used only if the real file, which belongs
+ * to nvcc, is missing. */
 #ifndef STPLAN_HOST_DEFINES_H
 #define STPLAN_HOST_DEFINES_H
 
