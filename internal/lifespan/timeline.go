@@ -30,10 +30,6 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// alignment is the granularity of PyTorch's allocator: every size is rounded
-// up to it, and nothing is smaller.
-const alignment trace.Bytes = 512
-
 // maxSize bounds one buffer, and maxLoad all that live at once, in bytes. They
 // are far above any machine and keep every sum below an overflow.
 const (
@@ -48,7 +44,7 @@ type Buffer struct {
 	RequestedEnd trace.Time
 	CompletedEnd trace.Time // never before RequestedEnd
 	Requested    trace.Bytes
-	Size         trace.Bytes // aligned: Requested rounded up to 512, at least 512
+	Size         trace.Bytes // aligned: trace.RoundUp(Requested)
 	Stream       uint64
 	Addr         uint64 // where the recording had it
 	Initial      bool   // lived before recording began
@@ -149,7 +145,7 @@ func (b *builder) open(where string, buf Buffer) error {
 	if buf.Requested < 0 || buf.Requested > maxSize {
 		return b.fault(where, "size %d, expected 0 to %d", buf.Requested, maxSize)
 	}
-	buf.Size = max(alignment, (buf.Requested+alignment-1)/alignment*alignment)
+	buf.Size = trace.RoundUp(buf.Requested)
 	if buf.Size > maxLoad-b.held {
 		return b.fault(where, "more than %d bytes live at once", maxLoad)
 	}

@@ -62,7 +62,7 @@ func (c *checker) numbers() fault {
 	}
 	switch a := d.Alignment; {
 	case a < minAlignment || a > maxAlignment || a&(a-1) != 0:
-		return bad("alignment", "%d, expected a power of two from 512 to 2^30", a)
+		return bad("alignment", "%d, expected a power of two from %d to 2^30", a, minAlignment)
 	case d.ArenaBytes%a != 0:
 		return bad("arena bytes", "%d is not a multiple of the alignment %d", d.ArenaBytes, a)
 	case d.SteadyStart > d.Events:

@@ -153,5 +153,5 @@ func (r *runner) operations(at int) {
 	}
 }
 
-// Aligned is the size that a request is accounted with.
-func Aligned(n trace.Bytes) trace.Bytes { return max(512, (n+511)/512*512) }
+// Aligned is the size that a request of n bytes is accounted with, in bytes.
+func Aligned(n trace.Bytes) trace.Bytes { return trace.RoundUp(n) }

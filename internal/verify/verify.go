@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
 )
 
 // The rules. Plan judges all but the last five, AgainstTrace those; peaks of a
@@ -42,8 +43,9 @@ const (
 // that is wrong throughout need not take more memory to judge than a good one.
 const limit = 100
 
-// unit is what a program's requests are rounded up to in every account, bytes.
-const unit = 512
+// unit is the number of bytes that every account rounds a request up to. Only the
+// number is shared with the code that makes plans: needed does its own rounding.
+const unit = uint64(trace.Granularity)
 
 // Violation is a rule that does not hold. Device is an ordinal. First and
 // Second are slot indices where two slots, or one, are to blame, otherwise -1.
