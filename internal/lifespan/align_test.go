@@ -17,7 +17,7 @@ func randomTokens(r *rand.Rand, n int) []token {
 func randomToken(r *rand.Rand) token {
 	t := token{stream: uint64(r.IntN(6) / 5), class: uint8(r.IntN(5)), log: int64(r.IntN(4) * octave / 2)}
 	t.weight = t.log * int64(r.IntN(2))
-	t.weak = mix(t.stream*classCount + uint64(t.class))
+	t.weak = weakHash(t.stream, uint64(t.class))
 	t.strong = mix(t.weak ^ uint64(t.log))
 	return t
 }

@@ -90,9 +90,7 @@ func crossing(tl *Timeline, end End, limit trace.Time) Profile {
 			p[b.Until(end)] -= b.Size
 		}
 	}
-	for t := range p[1:] {
-		p[t+1] += p[t]
-	}
+	p.accumulate()
 	return p
 }
 

@@ -3,6 +3,21 @@ package lifespan
 // match is a stretch that two sequences share: a[i:i+n] equals b[j:j+n].
 type match struct{ i, j, n int }
 
+// add appends the stretch a[i:i+n], b[j:j+n] to a list of matches. A stretch that
+// continues the last match makes it longer.
+func add(matches []match, i, j, n int) []match {
+	if n == 0 {
+		return matches
+	}
+	if k := len(matches); k > 0 {
+		if last := &matches[k-1]; last.i+last.n == i && last.j+last.n == j {
+			last.n += n
+			return matches
+		}
+	}
+	return append(matches, match{i, j, n})
+}
+
 // differ finds a shortest edit script between two sequences in linear space
 // (Myers, An O(ND) Difference Algorithm and Its Variations, 1986, section 4b).
 // Where the two have little in common it stops searching and splits at the
@@ -37,26 +52,13 @@ func newDiffer(a, b []uint64) *differ {
 	}
 }
 
-func (d *differ) emit(i, j, n int) {
-	if n == 0 {
-		return
-	}
-	if k := len(d.matches); k > 0 {
-		if last := &d.matches[k-1]; last.i+last.n == i && last.j+last.n == j {
-			last.n += n
-			return
-		}
-	}
-	d.matches = append(d.matches, match{i, j, n})
-}
-
 // compare diffs a[a0:a1] with b[b0:b1].
 func (d *differ) compare(a0, a1, b0, b1 int) {
 	n := 0
 	for a0+n < a1 && b0+n < b1 && d.a[a0+n] == d.b[b0+n] {
 		n++
 	}
-	d.emit(a0, b0, n)
+	d.matches = add(d.matches, a0, b0, n)
 	a0, b0 = a0+n, b0+n
 	tail := 0
 	for a0 < a1-tail && b0 < b1-tail && d.a[a1-tail-1] == d.b[b1-tail-1] {
@@ -67,7 +69,7 @@ func (d *differ) compare(a0, a1, b0, b1 int) {
 		d.compare(a0, x, b0, y)
 		d.compare(x, a1-tail, y, b1-tail)
 	}
-	d.emit(a1-tail, b1-tail, tail)
+	d.matches = add(d.matches, a1-tail, b1-tail, tail)
 }
 
 // split finds a point that a shortest script goes through, other than the

@@ -76,17 +76,12 @@ func (b *Body) load(end End) Profile {
 	return load
 }
 
-// phasePeak sums up differences.
+// phasePeak is the peak of a profile that still holds the changes of the load. The
+// last entry, at the end of the phase, does not count.
 func (p Profile) phasePeak() PhasePeak {
-	var peak PhasePeak
-	var load trace.Bytes
-	for t, change := range p[:len(p)-1] {
-		load += change
-		if load > peak.Bytes {
-			peak = PhasePeak{Bytes: load, At: t}
-		}
-	}
-	return peak
+	p.accumulate()
+	peak := p[:len(p)-1].Peak()
+	return PhasePeak{Bytes: peak.Bytes, At: int(peak.At)}
 }
 
 // PeakRecorded is the largest load of the recording up to End, strays left

@@ -82,7 +82,7 @@ func (f *interlude) opening(from int32) uint64 {
 		if f.lives[at] <= exactClasses {
 			class = lifetimeClass(f.lives[at])
 		}
-		tokens = append(tokens, mix(f.tl.Buffers[at].Stream*classCount+class))
+		tokens = append(tokens, weakHash(f.tl.Buffers[at].Stream, class))
 	}
 	return rolling(tokens, len(tokens))[0]
 }
@@ -96,7 +96,7 @@ func (f *interlude) grams(from, n int32) []uint64 {
 		if life := f.lives[from+int32(i)]; i+life < int(n) {
 			class = lifetimeClass(life)
 		}
-		tokens[i] = mix(f.tl.Buffers[from+int32(i)].Stream*classCount + class)
+		tokens[i] = weakHash(f.tl.Buffers[from+int32(i)].Stream, class)
 	}
 	return rolling(tokens, min(maxGram, int(n)))
 }

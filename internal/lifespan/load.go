@@ -42,10 +42,15 @@ func (tl *Timeline) Load(end End) Profile {
 		p[b.Start] += b.Size
 		p[b.Until(end)] -= b.Size
 	}
+	p.accumulate()
+	return p[:last]
+}
+
+// accumulate turns the changes of the load at each time into the load.
+func (p Profile) accumulate() {
 	for t := range p[1:] {
 		p[t+1] += p[t]
 	}
-	return p[:last]
 }
 
 // Peak is the largest load of the profile, and where it is first reached.

@@ -90,7 +90,7 @@ const (
 // tokenize describes the allocations of buffers [from, to).
 func tokenize(tl *Timeline, from, to int) []token {
 	first := tl.initial()
-	lives := lifetimes(tl, first)[from-first : to-first]
+	lives := lifetimeClasses(tl, first)[from-first : to-first]
 	var sum float64
 	for i := range lives {
 		sum += float64(tl.Buffers[from+i].Size)
@@ -99,7 +99,7 @@ func tokenize(tl *Timeline, from, to int) []token {
 	out := make([]token, len(lives))
 	for i, class := range lives {
 		b := &tl.Buffers[from+i]
-		weak := mix(b.Stream*classCount + class)
+		weak := weakHash(b.Stream, class)
 		out[i] = token{
 			stream: b.Stream, class: uint8(class),
 			log:  int64(octave * math.Log2(float64(b.Size))),

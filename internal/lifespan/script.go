@@ -69,21 +69,11 @@ func (s *script) fill(i0, i1, j0, j1, layer int) {
 		for k := range m.n {
 			p, q := i0+int(at[m.i+k]), j0+int(bt[m.j+k])
 			s.fill(i, p, j, q, layer+1)
-			s.emit(p, q)
+			s.matches = add(s.matches, p, q, 1)
 			i, j = p+1, q+1
 		}
 	}
 	s.fill(i, i1, j, j1, layer+1)
-}
-
-func (s *script) emit(i, j int) {
-	if k := len(s.matches); k > 0 {
-		if last := &s.matches[k-1]; last.i+last.n == i && last.j+last.n == j {
-			last.n++
-			return
-		}
-	}
-	s.matches = append(s.matches, match{i, j, 1})
 }
 
 func hashes(tokens []token, hash func(*token) uint64) []uint64 {

@@ -33,10 +33,7 @@ const (
 )
 
 func newSequence(tl *Timeline) *sequence {
-	s := &sequence{}
-	for s.first < len(tl.Buffers) && tl.Buffers[s.first].Initial {
-		s.first++
-	}
+	s := &sequence{first: tl.initial()}
 	n := len(tl.Buffers) - s.first
 	s.gram = min(maxGram, max(minGram, n/16))
 	if n < s.gram {
@@ -49,15 +46,15 @@ func newSequence(tl *Timeline) *sequence {
 
 // classes gives every allocation a hash of its stream and lifetime class.
 func classes(tl *Timeline, first int) []uint64 {
-	out := lifetimes(tl, first)
+	out := lifetimeClasses(tl, first)
 	for i, class := range out {
-		out[i] = mix(tl.Buffers[first+i].Stream*classCount + class)
+		out[i] = weakHash(tl.Buffers[first+i].Stream, class)
 	}
 	return out
 }
 
-// lifetimes gives every allocation its lifetime class.
-func lifetimes(tl *Timeline, first int) []uint64 {
+// lifetimeClasses gives every allocation its lifetime class.
+func lifetimeClasses(tl *Timeline, first int) []uint64 {
 	out := make([]uint64, len(tl.Buffers)-first)
 	for i, life := range tl.lifetimes()[first:] {
 		if !tl.Buffers[first+i].Resident {
@@ -106,6 +103,9 @@ func lifetimeClass(allocations int) uint64 {
 	}
 	return exactClasses + 1 + uint64(bits.Len(uint(allocations-1)/exactClasses)-1)/2
 }
+
+// weakHash is the hash of a stream and a lifetime class.
+func weakHash(stream, class uint64) uint64 { return mix(stream*classCount + class) }
 
 // mix spreads x over 64 bits (the finalizer of splitmix64).
 func mix(x uint64) uint64 {

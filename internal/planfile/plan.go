@@ -25,13 +25,15 @@ const (
 
 // String is the mode's name in reports.
 func (m Mode) String() string {
-	switch m {
-	case ModeRecorded:
-		return "recorded"
-	case ModePeriodic:
-		return "periodic"
+	return nameOf(m, "mode", map[Mode]string{ModeRecorded: "recorded", ModePeriodic: "periodic"})
+}
+
+// nameOf is the name of v among names, or its number after what it is a number of.
+func nameOf[T ~uint16 | ~uint32](v T, what string, names map[T]string) string {
+	if name, ok := names[v]; ok {
+		return name
 	}
-	return fmt.Sprintf("mode %d", uint32(m))
+	return fmt.Sprintf("%s %d", what, uint32(v))
 }
 
 // EndKind picks the end of a slot's live range that the plan was made for.
@@ -47,13 +49,7 @@ const (
 
 // String is the end's name in reports.
 func (e EndKind) String() string {
-	switch e {
-	case EndRequested:
-		return "requested"
-	case EndCompleted:
-		return "completed"
-	}
-	return fmt.Sprintf("end %d", uint16(e))
+	return nameOf(e, "end", map[EndKind]string{EndRequested: "requested", EndCompleted: "completed"})
 }
 
 // Advice is what a plan says of its own use.
@@ -67,13 +63,10 @@ const (
 
 // String is what reports say of it: nothing without advice.
 func (a Advice) String() string {
-	switch a {
-	case AdviceNone:
-		return ""
-	case AdvicePool:
-		return "serve without the plan: the pool alone costs less"
-	}
-	return fmt.Sprintf("advice %d", uint16(a))
+	return nameOf(a, "advice", map[Advice]string{
+		AdviceNone: "",
+		AdvicePool: "serve without the plan: the pool alone costs less",
+	})
 }
 
 // BoundKind says why a lower bound is one.
@@ -148,15 +141,9 @@ const (
 
 // String is the kind's name in reports.
 func (k PhaseKind) String() string {
-	switch k {
-	case PhasePrologue:
-		return "prologue"
-	case PhaseBody:
-		return "body"
-	case PhaseInterlude:
-		return "interlude"
-	}
-	return fmt.Sprintf("phase kind %d", uint32(k))
+	return nameOf(k, "phase kind", map[PhaseKind]string{
+		PhasePrologue: "prologue", PhaseBody: "body", PhaseInterlude: "interlude",
+	})
 }
 
 // Plan is the whole file: the devices of one process.

@@ -10,19 +10,16 @@ import (
 // apart proves a certificate over the streams one by one: no byte is ever used
 // by two of them, and the lower bound is the sum of what each needs at most.
 func (j *judge) apart() {
-	c, arena := &j.d.Certificate, j.d.ArenaBytes
+	c := &j.d.Certificate
 	if i, k, shared := j.sharedByStreams(); shared {
 		j.violated(RuleApart, min(i, k), max(i, k), "%s and %s share bytes on two streams", j.slot(min(i, k)), j.slot(max(i, k)))
 	}
 	sum, at := j.streamLoads()
-	switch {
-	case c.LowerBound != sum || c.At != at:
+	if c.LowerBound != sum || c.At != at {
 		j.violated(RuleCertificate, none, none, "lower bound of %d B at %d, but the streams apart need %d B, the largest of them at %d", c.LowerBound, c.At, sum, at)
-	case c.LowerBound > arena:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
-	case c.Gap != arena-c.LowerBound:
-		j.violated(RuleCertificate, none, none, "gap of %d B, expected %d B: the arena of %d B less the lower bound of %d B", c.Gap, arena-c.LowerBound, arena, c.LowerBound)
+		return
 	}
+	j.gap()
 }
 
 // sharedByStreams finds two slots of different streams that have a byte in

@@ -23,7 +23,6 @@ func (j *judge) loads() {
 // tries all layouts of the witness. The load at any instant is a lower bound,
 // whether or not it is the largest.
 func (j *judge) certificate(c *planfile.Certificate) {
-	arena := j.d.ArenaBytes
 	switch c.Kind {
 	case planfile.BoundLoad:
 		j.loadAt(c)
@@ -36,6 +35,13 @@ func (j *judge) certificate(c *planfile.Certificate) {
 		j.violated(RuleCertificate, none, none, "bound of kind %d, expected 1 (load), 2 (witness) or 3 (streams apart)", c.Kind)
 		return
 	}
+	j.gap()
+}
+
+// gap checks that the lower bound is not above the arena, and that the gap is the
+// difference of the two.
+func (j *judge) gap() {
+	c, arena := &j.d.Certificate, j.d.ArenaBytes
 	switch {
 	case c.LowerBound > arena:
 		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)

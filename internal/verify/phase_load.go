@@ -42,7 +42,7 @@ func (j *judge) phaseLoads() {
 
 // worstPhase checks the certificate, knowing the largest load.
 func (j *judge) worstPhase(worst uint64) {
-	c, arena := &j.d.Certificate, j.d.ArenaBytes
+	c := &j.d.Certificate
 	at := slices.IndexFunc(j.stages, func(st stage) bool { return c.At >= st.base && c.At < st.base+st.length })
 	switch {
 	case c.Kind == planfile.BoundApart:
@@ -53,10 +53,8 @@ func (j *judge) worstPhase(worst uint64) {
 		j.violated(RuleCertificate, none, none, "lower bound of %d B, but the largest of the phases is %d B", c.LowerBound, worst)
 	case at < 0 || j.d.Phases[at].LowerBound != worst || c.At != j.stages[at].base+j.d.Phases[at].BoundAt:
 		j.violated(RuleCertificate, none, none, "lower bound at %d of plan time, where no phase has its bound of %d B", c.At, worst)
-	case c.LowerBound > arena:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
-	case c.Gap != arena-c.LowerBound:
-		j.violated(RuleCertificate, none, none, "gap of %d B, expected %d B: the arena of %d B less the lower bound of %d B", c.Gap, arena-c.LowerBound, arena, c.LowerBound)
+	default:
+		j.gap()
 	}
 }
 

@@ -186,7 +186,7 @@ func (g *program) open(s planfile.Slot, state trace.BlockState) {
 	}
 	s.Stream = uint32(k)
 	s.Requested = g.r.Uint64N(3000)
-	s.Size = (max(s.Requested, 1) + 511) / 512 * 512
+	s.Size = inUnits(s.Requested)
 	s.Offset = g.p.ArenaBytes
 	g.p.ArenaBytes += s.Size
 	g.state[len(g.p.Slots)] = state

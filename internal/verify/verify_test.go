@@ -25,6 +25,14 @@ func texts(t *testing.T, violations []Violation) []string {
 	return all
 }
 
+// demand compares what Plan says of a plan with the messages it should give.
+func demand(t *testing.T, p *planfile.Plan, want ...string) {
+	t.Helper()
+	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
+		t.Errorf("violations\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestPlanAcceptsSample(t *testing.T) {
 	p := sample()
 	if v := Plan(p, nil); v != nil {
@@ -131,10 +139,7 @@ func TestWasteProvesNothing(t *testing.T) {
 	}
 	d.ArenaBytes *= 2
 	d.Certificate.LowerBound *= 2
-	want := []string{"device 0: certificate: lower bound of 8192 B at event 3, but 4096 B are live there"}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	demand(t, p, "device 0: certificate: lower bound of 8192 B at event 3, but 4096 B are live there")
 }
 
 // TestBoundAboveArena: more is live than the arena holds, which only slots that
@@ -147,13 +152,10 @@ func TestBoundAboveArena(t *testing.T) {
 	d.Slots[2].Offset = 0
 	d.ArenaBytes = 3072
 	d.PeakActive = 4096
-	want := []string{
+	demand(t, p,
 		"device 0: overlap: slot 0 (live [0, 20), 1024 B at offset 0, stream 0x0) and slot 2 (live [3, 6), 1024 B at offset 0, stream 0x7f00) are both live at 3 and share bytes [0, 1024)",
 		"device 0: certificate: lower bound of 4096 B above the arena of 3072 B",
-	}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	)
 }
 
 // TestCompletedEnd: what is right with requested ends is an overlap with
@@ -162,14 +164,10 @@ func TestCompletedEnd(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
 	d.End = planfile.EndCompleted
-	got := texts(t, Plan(p, nil))
-	want := []string{
+	demand(t, p,
 		"device 0: overlap: slot 1 (live [0, 9), 2048 B at offset 1024, stream 0x0) and slot 3 (live [8, 11), 2560 B at offset 1024, stream 0x0) are both live at 8 and share bytes [1024, 3072)",
 		"device 0: wait: slot 3 (live [8, 11), 2560 B at offset 1024, stream 0x0) waits for slot 1 (live [0, 9), 2048 B at offset 1024, stream 0x0), but is not the next owner of any of its bytes",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("violations\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	)
 }
 
 // TestSecondDevice: a violation names its device, and each device is judged.
@@ -181,13 +179,10 @@ func TestSecondDevice(t *testing.T) {
 	}
 	p.Devices[1].PeakActive++
 	p.Devices[2].PeakActive--
-	want := []string{
+	demand(t, p,
 		"device 1: peak: peak active of 5633 B, but the most that is live is 5632 B, at event 8",
 		"device 2: peak: peak active of 5631 B, but the most that is live is 5632 B, at event 8",
-	}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	)
 }
 
 // TestLimit: what is beyond the limit is not listed, but not forgotten either.
@@ -225,10 +220,7 @@ func TestOverflowingLoad(t *testing.T) {
 			d.Waits = append(d.Waits, planfile.Wait{Later: uint32(i), Earlier: uint32(i - 1), Kind: planfile.WaitPending})
 		}
 	}
-	want := []string{"device 0: peak: peak active of 5632 B, but the most that is live is 18446744073709551615 B, at event 3"}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	demand(t, p, "device 0: peak: peak active of 5632 B, but the most that is live is 18446744073709551615 B, at event 3")
 }
 
 func TestRandomPlansPass(t *testing.T) {
