@@ -42,8 +42,8 @@ func align(a, b []token) []int32 {
 	return out
 }
 
-// stretch is a match of the script. Even a certain one is not certain at its ends: next to
-// allocations that only one side has, a match may go on by chance.
+// stretch is a match of the script. Even a certain one is not certain at its ends: next
+// to allocations that only one side has, a match may go on by chance.
 type stretch struct {
 	match
 	certain bool

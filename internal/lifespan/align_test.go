@@ -88,8 +88,8 @@ func cheapest(a, b []token) int64 {
 	return until(len(a), len(b))
 }
 
-// TestAlignChanges takes stretches out of each of two equal sequences. All that is left in
-// both has to be matched as it was.
+// TestAlignChanges takes stretches out of each of two equal sequences. All that is left
+// in both has to be matched as it was.
 func TestAlignChanges(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -6,8 +6,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// fillEntering makes the entering slots: it follows the content of the cells into the pass
-// that frees it.
+// fillEntering makes the entering slots: it follows the content of the cells into the
+// pass that frees it.
 func (c *classifier) fillEntering() {
 	found := make([][]Slot, len(c.out.Bodies))
 	for x := range found {
@@ -65,10 +65,10 @@ type content struct {
 	filled int32 // rank of the cell's leaving slot, 0 in the content of a single buffer
 }
 
-// matchCells finds the cell of each buffer that crosses into the first pass, -1 if there is
-// none. It tries, in this order: a cell freed at the same place with content of the same
-// size, one freed at the same place, and one with content of the same size. Streams have
-// to be equal, and the cell has to take the buffer.
+// matchCells finds the cell of each buffer that crosses into the first pass, -1 if
+// there is none. It tries, in this order: a cell freed at the same place with content
+// of the same size, one freed at the same place, and one with content of the same size.
+// Streams have to be equal, and the cell has to take the buffer.
 func (c *classifier) matchCells(crossing []int32) []int32 {
 	cells := c.contents()
 	out := make([]int32, len(crossing))

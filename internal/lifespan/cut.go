@@ -36,11 +36,11 @@ func (r *rotation) passes() int { return len(r.first) - 1 }
 func (r *rotation) at(buffer int32) int32 { return r.rank[buffer-r.first[0]] }
 
 // chooseCut cuts the iterations at the element at which the fewest bytes cross from one
-// pass to the next. Only elements that all iterations have are considered, so that the cut
-// is the same place in each of them. Buffers that live beyond the last iteration do not
-// count. If the cut lies in the middle of an iteration, the interlude that follows the last
-// iteration may not follow a whole pass; then the first of the elements is the cut. If r
-// is nil, why says what is missing.
+// pass to the next. Only elements that all iterations have are considered, so that the
+// cut is the same place in each of them. Buffers that live beyond the last iteration do
+// not count. If the cut lies in the middle of an iteration, the interlude that follows
+// the last iteration may not follow a whole pass; then the first of the elements is the
+// cut. If r is nil, why says what is missing.
 func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	c := newCuts(tl, m)
 	if len(c.at[0]) == 0 {
@@ -72,8 +72,8 @@ func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	return r, ""
 }
 
-// eventOf is the time at which buffer i begins. For one past the last it is the end of the
-// recording.
+// eventOf is the time at which buffer i begins. For one past the last it is the end of
+// the recording.
 func (tl *Timeline) eventOf(i int32) trace.Time {
 	if int(i) < len(tl.Buffers) {
 		return tl.Buffers[i].Start

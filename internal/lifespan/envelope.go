@@ -84,8 +84,8 @@ func (p Profile) phasePeak() PhasePeak {
 	return PhasePeak{Bytes: peak.Bytes, At: int(peak.At)}
 }
 
-// PeakRecorded is the largest load of the recording up to End without strays. The envelope
-// is compared with it.
+// PeakRecorded is the largest load of the recording up to End without strays. The
+// envelope is compared with it.
 func (p *Periodic) PeakRecorded(tl *Timeline, end End) Peak {
 	without := Timeline{Events: tl.Events}
 	first := len(p.Prologue)

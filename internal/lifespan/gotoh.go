@@ -25,8 +25,8 @@ func leastCost(a, b []token, script []match) []int32 {
 	return g.trace(len(a), len(b))
 }
 
-// gotoh holds two rows of costs, by the edge that a path ends with, and for every point in
-// the band the edge before each of these.
+// gotoh holds two rows of costs, by the edge that a path ends with, and for every point
+// in the band the edge before each of these.
 type gotoh struct {
 	w band
 	// now and last are the current row and the one before it. They have column j at

@@ -10,9 +10,9 @@ type interlude struct {
 	lives []int // by buffer: its lifetime in allocations
 }
 
-// addInterlude makes what follows the last pass of r one more pass, unless it is another
-// step or too short. It returns whether it did. The new pass ends at the first place where
-// another step begins, or with the recording.
+// addInterlude makes what follows the last pass of r one more pass, unless it is
+// another step or too short. It returns whether it did. The new pass ends at the first
+// place where another step begins, or with the recording.
 func addInterlude(tl *Timeline, r *rotation) bool {
 	n := r.passes()
 	f := &interlude{tl: tl, r: r}
@@ -87,8 +87,8 @@ func (f *interlude) opening(from int32) uint64 {
 	return rolling(tokens, len(tokens))[0]
 }
 
-// grams are the hashes of all grams among the n allocations from one on, with the lifetimes
-// that a recording which ends after these allocations would have.
+// grams are the hashes of all grams among the n allocations from one on, with the
+// lifetimes that a recording which ends after these allocations would have.
 func (f *interlude) grams(from, n int32) []uint64 {
 	tokens := make([]uint64, n)
 	for i := range tokens {

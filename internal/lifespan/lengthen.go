@@ -56,8 +56,8 @@ type lengthener struct {
 	next   uint64 // the next new address
 }
 
-// lengthenedAct is an event and its time: an iteration of the result, and an event counted
-// from the beginning of the recorded iteration that it is a copy of.
+// lengthenedAct is an event and its time: an iteration of the result, and an event
+// counted from the beginning of the recorded iteration that it is a copy of.
 type lengthenedAct struct {
 	iteration int
 	at        trace.Time

@@ -32,8 +32,8 @@ func sizes(buffers []Buffer) []trace.Bytes {
 	return out
 }
 
-// TestLengthenRepeatsWhatIsPeriodic lengthens a job with equal steps: every further step is
-// that step, and the peak stays the same.
+// TestLengthenRepeatsWhatIsPeriodic lengthens a job with equal steps: every further
+// step is that step, and the peak stays the same.
 func TestLengthenRepeatsWhatIsPeriodic(t *testing.T) {
 	const n = 7
 	for _, j := range []job{{layers: 4, micro: 2, steps: 6}, {layers: 3, micro: 1, steps: 7, late: 5}, {layers: 3, micro: 1, steps: 7, prefetched: 2}} {

@@ -56,8 +56,8 @@ func fromOptimizer(d *trace.Device, tl *Timeline) Iterations {
 }
 
 // optimizerMarks pairs the starts and ends of optimizer steps, by end. A step inside
-// another one (a wrapper's) is part of it. The step of an end without a start began before
-// recording did. open has the starts whose ends the recording does not have.
+// another one (a wrapper's) is part of it. The step of an end without a start began
+// before recording did. open has the starts whose ends the recording does not have.
 func optimizerMarks(annotations []trace.Annotation) (marks []mark, open []trace.Annotation) {
 	for _, a := range annotations {
 		if !strings.HasPrefix(a.Name, optimizerPrefix) {
@@ -79,9 +79,10 @@ func optimizerMarks(annotations []trace.Annotation) (marks []mark, open []trace.
 	return marks, open
 }
 
-// finish is the step that is still open when the recording ends, and whether it counts as
-// whole: it does if it made the same number of allocations as the last step of that name. A
-// recorder that stops in a hook after the step stops before the step's end is recorded.
+// finish is the step that is still open when the recording ends, and whether it counts
+// as whole: it does if it made the same number of allocations as the last step of that
+// name. A recorder that stops in a hook after the step stops before the step's end is
+// recorded.
 func finish(open []trace.Annotation, marks []mark, tl *Timeline) (m mark, ok bool) {
 	if len(open) == 0 {
 		return m, false

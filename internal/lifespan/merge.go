@@ -83,10 +83,10 @@ func (m *merged) grow() int32 {
 // proportional to the size. Allocations that are freed within the exact lifetime classes
 // weigh nothing: few of them are live at the same time, and they make no peak.
 const (
-	// meanWeight is the weight of an allocation of the mean size, in the unit of openGap.
-	// At 0, when only classes and sizes count, the envelope of moe16-pp2-N costs 1.033
-	// instead of 1.017. At four times the value it costs no less there, and there are 60 %
-	// more optional slots.
+	// meanWeight is the weight of an allocation of the mean size, in the unit of
+	// openGap. At 0, when only classes and sizes count, the envelope of moe16-pp2-N
+	// costs 1.033 instead of 1.017. At four times the value it costs no less there, and
+	// there are 60 % more optional slots.
 	meanWeight = 64
 	// maxWeight bounds one weight, in the unit of openGap, so that sums stay far below
 	// never. No shared recording depends on it from 2^12 on.

@@ -121,8 +121,8 @@ func outermost(beats []beat, gram int) []beat {
 }
 
 // sameCount picks beats that occur equally often and returns them by position. Of the
-// numbers of occurrences that at least a third as many beats have as the commonest one, it
-// takes the highest, since many grams are missing from the first iteration.
+// numbers of occurrences that at least a third as many beats have as the commonest one,
+// it takes the highest, since many grams are missing from the first iteration.
 func sameCount(loop []beat) []beat {
 	votes := map[int]int{}
 	most := 0

@@ -99,8 +99,8 @@ func FindPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	return p, ""
 }
 
-// strayShare is the divisor of the peak that strays may hold before FindPeriodic tries two
-// iterations as one body. Less is not worth a body of twice the length.
+// strayShare is the divisor of the peak that strays may hold before FindPeriodic tries
+// two iterations as one body. Less is not worth a body of twice the length.
 const strayShare = 1024
 
 // pairs joins the steady iterations two by two, counted back from the last. If their

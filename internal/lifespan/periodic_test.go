@@ -48,8 +48,8 @@ var steadyJobs = []struct {
 // many stands for any number of optional slots.
 const many = -1
 
-// TestPeriodicJobs finds the steady state of made-up jobs and checks everything that a plan
-// relies on.
+// TestPeriodicJobs finds the steady state of made-up jobs and checks everything that a
+// plan relies on.
 func TestPeriodicJobs(t *testing.T) {
 	for _, j := range steadyJobs {
 		for seed := range uint64(3) {
@@ -221,8 +221,8 @@ func TestPeriodicShift(t *testing.T) {
 	}
 }
 
-// judge checks a Periodic against the recording by definition. It shares no code with what
-// made it.
+// judge checks a Periodic against the recording by definition. It shares no code with
+// what made it.
 type judge struct {
 	t   *testing.T
 	tl  *Timeline
@@ -430,8 +430,8 @@ func (g *judge) checkEntering(j int, cell int32, b *Buffer) {
 }
 
 // checkCells wants each body to have one leaving slot per cell and at most one entering
-// slot, which ends before the leaving one starts, all of the cell's size. An interlude has
-// none, and occurs only as the last pass.
+// slot, which ends before the leaving one starts, all of the cell's size. An interlude
+// has none, and occurs only as the last pass.
 func (g *judge) checkCells() {
 	for x, b := range g.p.Bodies {
 		if b.Interlude {
@@ -469,8 +469,8 @@ func (g *judge) checkCells() {
 	}
 }
 
-// checkLoad compares the envelope's peaks with the sum over all live slots at the start of
-// each slot.
+// checkLoad compares the envelope's peaks with the sum over all live slots at the start
+// of each slot.
 func (g *judge) checkLoad() {
 	type live struct {
 		start, end int

@@ -27,7 +27,8 @@ const (
 	// gramShare makes a gram 1/16 of a short recording, so that a few repetitions of the
 	// loop fit in.
 	gramShare = 16
-	// minGram is the shortest gram, in allocations. Shorter ones recur by chance all over.
+	// minGram is the shortest gram, in allocations. Shorter ones recur by chance all
+	// over.
 	minGram = 4
 	// maxGram is the longest gram, in allocations. A longer one recurs less often by
 	// chance, but also breaks at every difference between two iterations. At 16, nearly

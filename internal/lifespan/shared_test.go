@@ -12,8 +12,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// sharedTraces is the folder with real recordings, beside the checkout. A clone alone does
-// not have it.
+// sharedTraces is the folder with real recordings, beside the checkout. A clone alone
+// does not have it.
 const sharedTraces = "../../../shared/traces"
 
 type recording struct {
@@ -113,10 +113,10 @@ func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations)
 	}
 }
 
-// comparePeriods wants the same number of iterations, cut at nearly the same places: those
-// of marked end with the optimizer's step, those of found at the place near it with the
-// least live bytes. begins are the starts of the steps if they are known: what runs
-// between two steps may belong to either.
+// comparePeriods wants the same number of iterations, cut at nearly the same places:
+// those of marked end with the optimizer's step, those of found at the place near it
+// with the least live bytes. begins are the starts of the steps if they are known: what
+// runs between two steps may belong to either.
 func comparePeriods(t *testing.T, marked, found Iterations, begins []trace.Time) {
 	if found.Count != marked.Count {
 		t.Fatalf("%d iterations, %v, expected %d, %v", found.Count, found.Starts, marked.Count, marked.Starts)

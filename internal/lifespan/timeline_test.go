@@ -81,8 +81,8 @@ func randomDevice(r *rand.Rand, events int, k kinds) *trace.Device {
 	return d
 }
 
-// counter is the reference: it counts the live bytes event by event and does not know live
-// ranges.
+// counter is the reference: it counts the live bytes event by event and does not know
+// live ranges.
 type counter struct {
 	sizes             map[uint64]trace.Bytes
 	requested         map[uint64]bool

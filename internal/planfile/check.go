@@ -11,7 +11,8 @@ import (
 const (
 	// maxProducer is the longest producer, in bytes. It is printed on one line.
 	maxProducer = 255
-	// maxDevices is the largest number of devices of a file, far above those of a machine.
+	// maxDevices is the largest number of devices of a file, far above those of a
+	// machine.
 	maxDevices = 1 << 16
 	// maxStreams is the largest number of streams of a device, far above what a program
 	// uses.
@@ -19,8 +20,8 @@ const (
 	// maxRecords is the largest number of slots, waits or passes of a device. Indices are
 	// u32 in the file.
 	maxRecords = math.MaxUint32
-	// maxPhases is the largest number of phases of a device. It bounds the work of readers
-	// and verifiers, which handle every body by itself.
+	// maxPhases is the largest number of phases of a device. It bounds the work of
+	// readers and verifiers, which handle every body by itself.
 	maxPhases = 256
 	// maxNumber is the largest size, in bytes, and the largest time. The sum of two of
 	// them stays below 2^63.

@@ -53,8 +53,8 @@ func (c *checker) phases() fault {
 	return fault{}
 }
 
-// phase checks phase i alone. Its slots have to start at index next. An empty format means
-// that nothing is wrong.
+// phase checks phase i alone. Its slots have to start at index next. An empty format
+// means that nothing is wrong.
 func (c *checker) phase(i int, p *Phase, next uint64) (field, format string, args []any) {
 	d := c.d
 	bad := func(field, format string, args ...any) (string, string, []any) { return field, format, args }

@@ -137,8 +137,8 @@ func (c *checker) slotBytes(phase *span, s *Slot) (field, problem string) {
 	return "", ""
 }
 
-// order checks that slot s may follow the slots of its phase before it. allocations is the
-// number of these that do not enter.
+// order checks that slot s may follow the slots of its phase before it. allocations is
+// the number of these that do not enter.
 func (p *span) order(before []Slot, s *Slot, allocations uint64) (field, problem string) {
 	if p.Kind != PhasePrologue {
 		return bodyOrder(before, s, allocations)

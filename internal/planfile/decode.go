@@ -76,8 +76,8 @@ func checkHeader(data []byte) error {
 	return nil
 }
 
-// checkStart checks the magic and the version, and that the header is complete. The version
-// is checked before length and checksum because a later version may move those.
+// checkStart checks the magic and the version, and that the header is complete. The
+// version is checked before length and checksum because a later version may move those.
 func checkStart(data []byte) error {
 	if n := min(len(data), len(magic)); !bytes.Equal(data[:n], []byte(magic[:n])) {
 		return &FormatError{ClassBadMagic, 0, "magic", fmt.Sprintf("%q, expected %q: this is no plan", data[:n], magic)}
@@ -113,9 +113,9 @@ func checkLength(found, stored uint64) error {
 	return nil
 }
 
-// readTable reads and checks the section table. All its values follow from the counts: the
-// sections are in a fixed order, each at the first multiple of 8 after the one before it,
-// and the last one ends with the file.
+// readTable reads and checks the section table. All its values follow from the counts:
+// the sections are in a fixed order, each at the first multiple of 8 after the one
+// before it, and the last one ends with the file.
 func readTable(data []byte) ([]entry, error) {
 	count := uint64(binary.LittleEndian.Uint32(data[sectionsAt:]))
 	length := uint64(len(data))
@@ -183,8 +183,8 @@ func (e *entry) checkPadding(i int, data []byte) error {
 // of is the section's bytes.
 func (e *entry) of(data []byte) []byte { return data[e.offset : e.offset+e.length] }
 
-// read fills the device from its sections, which readTable has checked. It returns what is
-// wrong with bytes that a device in memory has no field for.
+// read fills the device from its sections, which readTable has checked. It returns what
+// is wrong with bytes that a device in memory has no field for.
 func (c *checker) read(data []byte, table []entry) fault {
 	d := c.d
 	d.visit(&reader{table[0].of(data)})

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Class is the kind of damage that a reader found. The test vectors, which are for readers
-// in any language, use the same names.
+// Class is the kind of damage that a reader found. The test vectors, which are for
+// readers in any language, use the same names.
 type Class string
 
 // The classes, in the order in which a reader checks.

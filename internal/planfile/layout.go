@@ -271,8 +271,8 @@ func (f *finder) u64(name string, _ *uint64) { f.see(name, 8) }
 func (f *finder) i32(name string, _ *int32)  { f.see(name, 4) }
 func (f *finder) raw(name string, v []byte)  { f.see(name, len(v)) }
 
-// fieldOffset is the offset in bytes of the named field in a record of a section. It is 0,
-// the beginning of the record, if the name is empty.
+// fieldOffset is the offset in bytes of the named field in a record of a section. It is
+// 0, the beginning of the record, if the name is empty.
 func fieldOffset(kind sectionKind, name string) int64 {
 	f := finder{name: name}
 	switch kind {

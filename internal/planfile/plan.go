@@ -92,11 +92,11 @@ const MaxWitness = 24
 // SlotFlags marks slots that are not simply allocated and freed in their phase.
 type SlotFlags uint32
 
-// A resident slot is never freed; in mode periodic its place is never reused. An initial
-// slot was live before the recording began. The two sides of a cell are a leaving slot,
-// which is allocated in its phase and live at its end, and an entering slot, which is live
-// when its body begins and is freed in it. A stray outlives its body and has no place in
-// the plan.
+// A resident slot is never freed; in mode periodic its place is never reused. An
+// initial slot was live before the recording began. The two sides of a cell are a
+// leaving slot, which is allocated in its phase and live at its end, and an entering
+// slot, which is live when its body begins and is freed in it. A stray outlives its
+// body and has no place in the plan.
 const (
 	SlotResident SlotFlags = 1 << iota
 	SlotInitial
@@ -113,10 +113,10 @@ const NoCell = math.MaxUint32
 // WaitKind says why a reuse has to be ordered on the device.
 type WaitKind uint32
 
-// WaitCrossStream: the earlier slot was allocated on another stream. WaitPending: its free
-// had not completed when the later slot began. WaitSeam is not a reason. It says that the
-// earlier slot belongs to the phase before: to the prologue, or to the pass of the same
-// body before this one.
+// WaitCrossStream: the earlier slot was allocated on another stream. WaitPending: its
+// free had not completed when the later slot began. WaitSeam is not a reason. It says
+// that the earlier slot belongs to the phase before: to the prologue, or to the pass of
+// the same body before this one.
 const (
 	WaitCrossStream WaitKind = 1 << iota
 	WaitPending
@@ -129,8 +129,9 @@ const (
 // PhaseKind says how often a phase is served.
 type PhaseKind uint32
 
-// The prologue is served once, before all bodies. Then bodies follow one another for ever,
-// in any order. An interlude is a body that leaves all cells filled, as it finds them.
+// The prologue is served once, before all bodies. Then bodies follow one another for
+// ever, in any order. An interlude is a body that leaves all cells filled, as it finds
+// them.
 const (
 	PhasePrologue  PhaseKind = 1
 	PhaseBody      PhaseKind = 2
@@ -208,8 +209,8 @@ type Certificate struct {
 }
 
 // Slot is one buffer's place. Its live range is half-open and has two ends, of which
-// Device.End picks one. In mode periodic the slots of a body are those of all its recorded
-// passes, merged: with the latest ends and the largest sizes.
+// Device.End picks one. In mode periodic the slots of a body are those of all its
+// recorded passes, merged: with the latest ends and the largest sizes.
 type Slot struct {
 	// Start and the two ends are times. In the prologue a resident or leaving slot ends
 	// with it. In a body an allocation starts at its ordinal and an entering slot at 0,

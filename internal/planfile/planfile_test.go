@@ -142,8 +142,8 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// TestEncodeRefuses checks the errors of Encode. The vectors check the rules one by one, as
-// files.
+// TestEncodeRefuses checks the errors of Encode. The vectors check the rules one by
+// one, as files.
 func TestEncodeRefuses(t *testing.T) {
 	change := func(f func(d *Device)) *Plan {
 		p := sample()
@@ -167,8 +167,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocates bounds the memory that Decode takes for a small file with counts that
-// claim a lot.
+// TestDecodeAllocates bounds the memory that Decode takes for a small file with counts
+// that claim a lot.
 func TestDecodeAllocates(t *testing.T) {
 	data := mustEncode(t, all())
 	for at := sectionsAt; at < headerBytes+22*entryBytes; at += 4 {
@@ -271,8 +271,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadTakesNoMoreThanItNeeds: a stream that is not a plan, or that goes on after a plan,
-// is not read to its end.
+// TestReadTakesNoMoreThanItNeeds: a stream that is not a plan, or that goes on after a
+// plan, is not read to its end.
 func TestReadTakesNoMoreThanItNeeds(t *testing.T) {
 	zeros := &endless{}
 	if _, err := Read(zeros); classOf(t, err) != ClassBadMagic || zeros.taken > 64<<10 {

@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// sample is a small plan that uses every feature of mode recorded: two devices, both kinds
-// of end, initial and resident slots, waits of every kind. It is also right as a plan.
+// sample is a small plan that uses every feature of mode recorded: two devices, both
+// kinds of end, initial and resident slots, waits of every kind. It is also right as a
+// plan.
 func sample() *Plan {
 	first := Device{
 		Ordinal: 0, Rank: 3, Mode: ModeRecorded, End: EndRequested,
@@ -186,8 +187,8 @@ func randomStream(r *rand.Rand, d *Device) uint32 {
 	return s
 }
 
-// randomSteady makes the slots so far the prologue of a periodic plan and adds bodies with
-// their passes. The prologue is 50 events long.
+// randomSteady makes the slots so far the prologue of a periodic plan and adds bodies
+// with their passes. The prologue is 50 events long.
 func randomSteady(r *rand.Rand, d *Device) {
 	d.Mode, d.SteadyStart, d.StrayBytes = ModePeriodic, d.Events, r.Uint64N(maxNumber)
 	prologue := Phase{Kind: PhasePrologue, Occurrences: 1, Length: d.Events, SlotCount: uint64(len(d.Slots))}

@@ -3,8 +3,8 @@ package planfile
 import "encoding/binary"
 
 // periodicCompleted is a plan for completed ends without strays and waits. The free of
-// what enters in cell 0 was requested before the body begins. Cell 1 is filled by the body
-// only: not by the prologue, and no pass begins with it filled.
+// what enters in cell 0 was requested before the body begins. Cell 1 is filled by the
+// body only: not by the prologue, and no pass begins with it filled.
 func periodicCompleted() *Plan {
 	d := Device{
 		Rank: -1, Mode: ModePeriodic, End: EndCompleted,
@@ -33,8 +33,8 @@ func periodicCompleted() *Plan {
 	return &Plan{Producer: "stplan test", Devices: []Device{d}}
 }
 
-// periodicInterlude is periodic with an interlude as its second body, so without the slots
-// that enter and leave it.
+// periodicInterlude is periodic with an interlude as its second body, so without the
+// slots that enter and leave it.
 func periodicInterlude() *Plan {
 	p := periodic()
 	d := &p.Devices[0]

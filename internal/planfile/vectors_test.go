@@ -297,8 +297,8 @@ func tableVectors() []vector {
 	}
 }
 
-// twoRecords is a minimal plan with two records in its device section, which leave no room
-// for other sections.
+// twoRecords is a minimal plan with two records in its device section, which leave no
+// room for other sections.
 func twoRecords() []byte {
 	data := encode(minimal())
 	at := headerBytes + entryBytes

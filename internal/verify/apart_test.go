@@ -8,7 +8,7 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// keepApart moves the slots of each stream to a part of the arena of its own.
+// keepApart gives each stream its own part of the arena.
 func keepApart(d *planfile.Device) {
 	part := d.ArenaBytes
 	d.ArenaBytes = 0
@@ -32,7 +32,7 @@ func keepApart(d *planfile.Device) {
 	d.Certificate = planfile.Certificate{Kind: planfile.BoundApart, LowerBound: sum, At: at, Gap: d.ArenaBytes - sum}
 }
 
-// naiveStreamLoads asks every slot of each stream at every time.
+// naiveStreamLoads is the reference for streamLoads: it looks at all slots at every time.
 func naiveStreamLoads(d *planfile.Device) (sum, at uint64) {
 	largest := uint64(0)
 	for s := range uint32(len(d.Streams)) {
@@ -62,9 +62,8 @@ func naiveStreamLoads(d *planfile.Device) (sum, at uint64) {
 	return sum, at
 }
 
-// TestStreamsApart: plans that keep streams apart are right with the sum of the
-// streams' loads as their bound, and with no other; a slot on another stream's
-// memory is found.
+// TestStreamsApart: a plan that keeps streams apart is right only with the sum of the
+// streams' max loads as its bound. A slot in another stream's memory is found.
 func TestStreamsApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 1))
 	several, foreign := 0, 0
@@ -111,7 +110,7 @@ func blames(all []Violation, rule string) bool {
 	return slices.ContainsFunc(all, func(v Violation) bool { return v.Rule == rule })
 }
 
-// naiveApart compares all slots with all.
+// naiveApart is the reference for sharedByStreams: it compares all pairs of slots.
 func naiveApart(d *planfile.Device) bool {
 	for _, a := range d.Slots {
 		for _, b := range d.Slots {
