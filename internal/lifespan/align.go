@@ -87,7 +87,7 @@ func stretches(a, b []token, script []match) []stretch {
 const (
 	// openGap is the cost of beginning a gap: a run of allocations that only one side
 	// has. What is missing comes in runs, so many short gaps cost more than a long one.
-	// A larger value makes fewer optional slots and mostly a larger envelope.
+	// A larger value mostly makes fewer optional slots and a larger envelope.
 	openGap = 12
 	// extendGap is the cost of each allocation in a gap. Two unlike allocations can be
 	// put into gaps that are open anyway for 12. That is more than to match them if their

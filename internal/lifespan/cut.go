@@ -100,9 +100,8 @@ type cuts struct {
 	tl *Timeline
 	m  *merged
 	at [][]int32 // at[i][q] is the buffer that iteration i has at place q
-	// like is the iteration whose beginning what follows the last iteration repeats
-	// longest, and alike the number of allocations that are the same. A cut within them
-	// makes one more pass.
+	// What follows the last iteration begins as iteration like does: the first alike
+	// allocations are the same. A cut within them makes one more pass.
 	like, alike int32
 }
 

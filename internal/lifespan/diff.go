@@ -32,7 +32,8 @@ type differ struct {
 const (
 	// minEdits is the least number of edits that a search from either side goes before
 	// it is given up. It trades time in long iterations that differ much against matches
-	// there. Of the shared recordings only two need as many (docs/steady-state.md).
+	// there. Of the shared recordings only the two of qwen3-moe-eager depend on it
+	// (docs/steady-state.md).
 	minEdits = 512
 	// maxSteps bounds the work of a whole diff, in points looked at: all its searches
 	// together take about the limit times both lengths. So short sequences are searched

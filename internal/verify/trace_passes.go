@@ -74,7 +74,8 @@ func (p *passage) bufferAt(t uint64) int {
 }
 
 // place fills in the slot of each allocation of the passes: the i-th allocation is the
-// slot of the i-th presence bit. It returns whether all passes have as many of both.
+// slot of the i-th presence bit. It returns whether every pass has as many bits as
+// allocations.
 func (p *passage) place() bool {
 	before := p.found
 	for i := range p.d.Passes {
