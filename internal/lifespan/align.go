@@ -1,10 +1,10 @@
 package lifespan
 
-// align matches allocations b with elements a, in order: out[j] is the element
-// that b[j] is, -1 where it is a new one. A script finds what the two have in
-// common by lifetime class. Some of it is certain. Elsewhere it ignores sizes and
-// takes no account of near misses, and an alignment of least cost in a band
-// around it takes its place.
+// align matches allocations b with elements a, in order: out[j] is the element that b[j]
+// is, -1 if b[j] is a new one. A script finds what the two have in common by lifetime
+// class. Its certain stretches are taken as they are, but for bandWidth at their ends. A
+// script ignores sizes and near misses, so between them it only gives the middle of a
+// band, and the alignment of least cost in the band is taken.
 func align(a, b []token) []int32 {
 	out := make([]int32, len(b))
 	var near []match // of the script since the last certain stretch
@@ -42,18 +42,18 @@ func align(a, b []token) []int32 {
 	return out
 }
 
-// stretch is a match that may be certain, but for its ends: next to what is
-// missing a chance likeness reaches too far.
+// stretch is a match of the script. Even a certain one is not certain at its ends: next
+// to allocations that only one side has, a match may go on by chance.
 type stretch struct {
 	match
 	certain bool
 }
 
-// stretches says what of a script is certain. Stretches of equal sizes are, and
-// the others are split where such begin or end. But where most sizes differ
-// they say nothing, since they depend on data all over: then the classes alone
-// are believed in a stretch that is as long as an episode. And they are where they
-// are the same from one end to the other.
+// stretches splits a script into stretches and says which are certain. A match is split
+// where equal sizes begin or end, and the stretches of equal sizes are certain. Two kinds
+// of match are certain as a whole, because of their classes alone: one as long as an
+// episode in which most sizes differ, since data decides all sizes there and they say
+// nothing; and one that covers both sequences from end to end.
 func stretches(a, b []token, script []match) []stretch {
 	var out []stretch
 	for _, m := range script {
@@ -80,26 +80,35 @@ func stretches(a, b []token, script []match) []stretch {
 	return out
 }
 
-// Costs of an alignment. What counts most is what a match adds to the
-// envelope, so that the slots together grow least: the weight of a token says
-// it. The others decide where sizes do not.
+// The costs of an alignment have no unit; only their ratios matter. The largest part of
+// a cost is mostly the weight of the bytes that a match adds to the envelope (see
+// meanWeight), so that the slots together grow least. The costs below decide between
+// matches that weigh about the same. docs/steady-state.md has what other values do.
 const (
-	// openGap and extendGap are for allocations that only one side has: what
-	// is missing comes in stretches.
-	openGap, extendGap = 12, 6
-	// otherClass is for each class that the lifetimes are apart, up to
-	// farClass of them.
-	otherClass, farClass = 8, 3
-	// octave is for each doubling from one size to the other, up to extendGap:
-	// a difference in size alone never makes a long gap, since where lengths
-	// vary all sizes differ.
+	// openGap is the cost of beginning a gap: a run of allocations that only one side
+	// has. What is missing comes in runs, so many short gaps cost more than a long one.
+	// A larger value mostly makes fewer optional slots and a larger envelope.
+	openGap = 12
+	// extendGap is the cost of each allocation in a gap. Two unlike allocations can be
+	// put into gaps that are open anyway for 12. That is more than to match them if their
+	// classes are neighbours (8) and less than if these are two apart (16).
+	extendGap = 6
+	// otherClass is the cost of a match for each class that the lifetimes are apart.
+	// The lifetime says more about what an allocation is than its size does.
+	otherClass = 8
+	// farClass is the number of classes apart beyond which a match costs no more. A
+	// lifetime may differ much because of one other allocation that only one side has.
+	farClass = 3
+	// octave is the cost of a match for each doubling from one size to the other, up to
+	// extendGap in all. The limit keeps a difference in size alone from making long gaps:
+	// if lengths vary, all sizes differ.
 	octave = 16
-	// never is more than any alignment costs, so that no stream is taken for
-	// another.
+	// never is above the cost of any alignment. It keeps allocations of two streams from
+	// being matched.
 	never = 1 << 60
 )
 
-// mismatch is the cost of taking b for one more allocation of element a.
+// mismatch is the cost of matching allocation b with element a.
 func mismatch(a, b *token) int64 {
 	if a.stream != b.stream {
 		return never

@@ -17,13 +17,13 @@ func randomTokens(r *rand.Rand, n int) []token {
 func randomToken(r *rand.Rand) token {
 	t := token{stream: uint64(r.IntN(6) / 5), class: uint8(r.IntN(5)), log: int64(r.IntN(4) * octave / 2)}
 	t.weight = t.log * int64(r.IntN(2))
-	t.weak = mix(t.stream*classCount + uint64(t.class))
+	t.weak = weakHash(t.stream, uint64(t.class))
 	t.strong = mix(t.weak ^ uint64(t.log))
 	return t
 }
 
-// TestAlignCost compares the cost of alignments with the least there is, by
-// trying for every pair all pairs that may come before it.
+// TestAlignCost compares the cost of alignments with the least possible cost, found by
+// trying, for every pair, all pairs that may come before it.
 func TestAlignCost(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 6))
@@ -51,7 +51,7 @@ func TestAlignCost(t *testing.T) {
 	}
 }
 
-// gapCost is that of what lies between two pairs.
+// gapCost is the cost of the gaps between two pairs.
 func gapCost(b []token, from, to [2]int) int64 {
 	var cost int64
 	if n := to[0] - from[0] - 1; n > 0 {
@@ -66,6 +66,7 @@ func gapCost(b []token, from, to [2]int) int64 {
 	return cost
 }
 
+// cheapest is the least cost of any alignment of a and b.
 func cheapest(a, b []token) int64 {
 	best := map[[2]int]int64{{-1, -1}: 0}
 	until := func(i, j int) int64 {
@@ -87,8 +88,8 @@ func cheapest(a, b []token) int64 {
 	return until(len(a), len(b))
 }
 
-// TestAlignChanges takes stretches out of both of two equal sequences and
-// wants all that is left matched where it was.
+// TestAlignChanges takes stretches out of each of two equal sequences. All that is left
+// in both has to be matched as it was.
 func TestAlignChanges(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -122,14 +123,14 @@ func TestAlignChanges(t *testing.T) {
 				}
 			}
 		}
-		// Next to what is missing a chance likeness may cost less.
+		// Next to what is missing a chance match may cost less.
 		if float64(same) < 0.98*float64(kept) {
 			t.Errorf("seed %d: %d of %d matched where they were", seed, same, kept)
 		}
 	}
 }
 
-// TestLongestRun compares with marks on a line.
+// TestLongestRun compares with a count made while the two sequences are drawn.
 func TestLongestRun(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 8))

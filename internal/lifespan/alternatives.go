@@ -1,18 +1,20 @@
 package lifespan
 
-// A run of allocations makes an alternative if it is longer than episodeShare of
-// the pass, which no layer is and an evaluation that matters is, and than
-// leastEpisode, which what is logged in short programs is not.
 const (
+	// episodeShare is the share of the shorter pass that an episode has to exceed. The
+	// longest run in the shared recordings that only logging or data decide is 1/20 of a
+	// pass, and the evaluation is 0.64 of a step (docs/steady-state.md). At 1/32 a body
+	// too many is found.
 	episodeShare = 1. / 8
+	// leastEpisode is the number of allocations that an episode has to exceed as well. In
+	// a short program a few logged tensors are more than 1/8 of a pass.
 	leastEpisode = 8
 )
 
-// alternatives tells bodies apart: it returns the body of each pass. An
-// interlude has its own. Two steps are of one body unless one of them has an episode that the other lacks:
-// a long run of allocations with not one of the other's in between. An
-// evaluation is one; an expert without tokens or an extra tensor is not, and
-// makes optional slots.
+// alternatives returns the body of each pass. Two steps have the same body unless one of
+// them has an episode that the other lacks: a long run of allocations with none of the
+// other's in between. An evaluation is an episode. An expert without tokens, or an extra
+// tensor, is too short; it makes optional slots. An interlude has a body of its own.
 func alternatives(r *rotation) []int {
 	var leaders, bodies []int
 	for j := range r.steps() {
@@ -31,11 +33,12 @@ func alternatives(r *rotation) []int {
 	return bodies
 }
 
-// pass is the ranks of a pass's allocations, in order.
+// pass is the ranks of the allocations of pass j, in order.
 func (r *rotation) pass(j int) []int32 {
 	return r.rank[r.first[j]-r.first[0] : r.first[j+1]-r.first[0]]
 }
 
+// alike says whether neither of two passes has an episode that the other lacks.
 func alike(a, b []int32) bool {
 	limit := max(leastEpisode, int(episodeShare*float64(min(len(a), len(b)))))
 	return longestRun(a, b) <= limit
@@ -44,7 +47,7 @@ func alike(a, b []int32) bool {
 // longestRun is the longest run of ranks that only one of the two has.
 func longestRun(a, b []int32) int {
 	longest, run := 0, 0
-	inA := false // the side that has the run
+	inA := false // whether a is the side that has the run
 	for len(a) > 0 || len(b) > 0 {
 		switch {
 		case len(a) > 0 && len(b) > 0 && a[0] == b[0]:
@@ -67,16 +70,17 @@ func longestRun(a, b []int32) int {
 	return longest
 }
 
-// dropLonely makes the first pass part of the prologue where it is the only
-// one of its body: nothing shows then what the body does with the state that
-// another pass leaves. It renumbers the bodies.
-func dropLonely(r *rotation, bodies []int) ([]int, string) {
+// dropLonely makes the first pass part of the prologue if it is the only one of its body:
+// then nothing shows what the body does with the state that another pass leaves. It
+// repeats that with the next pass, and renumbers the bodies. why is not empty if fewer
+// than leastPasses steps are left.
+func dropLonely(r *rotation, bodies []int) (left []int, why string) {
 	for r.steps() > 1 && only(bodies, bodies[0]) {
 		r.rank = r.rank[r.first[1]-r.first[0]:]
 		r.first, bodies = r.first[1:], bodies[1:]
 	}
 	if r.steps() < leastPasses {
-		return nil, "no two of the steady passes are of one body"
+		return nil, "no two steady passes have the same body"
 	}
 	numbers := map[int]int{}
 	for i, b := range bodies {
@@ -88,7 +92,7 @@ func dropLonely(r *rotation, bodies []int) ([]int, string) {
 	return bodies, ""
 }
 
-// only says whether just the first of bodies is body.
+// only says whether no body but the first is equal to body.
 func only(bodies []int, body int) bool {
 	for _, b := range bodies[1:] {
 		if b == body {

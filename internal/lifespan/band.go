@@ -1,20 +1,23 @@
 package lifespan
 
-// band bounds an alignment: row i, before element i of a, has the columns
-// low[i] to high[i], both included, each before an element of b. It bounds the
-// work: the path of an edit script and its surroundings.
+// band is the part of the grid of all alignments that is searched: the path of an edit
+// script and its surroundings. Row i comes before element i of a and has the columns
+// low[i] to high[i], both included. A column comes before an element of b.
 type band struct{ low, high []int32 }
 
 const (
-	// bandWidth is how far from the script the band goes: over a few experts
-	// that got no tokens.
+	// bandWidth is the distance, in allocations, that the band extends from the script on
+	// either side: about what a few experts that got no tokens would allocate. Time and
+	// memory grow with it. At 48 the envelopes of the qwen3-moe-eager recordings cost
+	// 0.015 and 0.042 of the peak more, at 192 at most 0.004 less.
 	bandWidth = 96
-	// fullGap is the shorter side of a gap in the script that is searched
-	// whole. In a larger one the band follows the diagonal.
+	// fullGap is the length of the shorter side, in allocations, up to which a gap of the
+	// script is searched whole. In a larger gap the band follows the diagonal. It bounds
+	// the area searched per gap; no shared recording depends on it between 16 and 2048.
 	fullGap = 512
 )
 
-// bandOf is the band around the matches of a script between n and m elements.
+// bandOf is the band around a script between sequences of n and m elements.
 func bandOf(n, m int, script []match) band {
 	w := band{low: make([]int32, n+1), high: make([]int32, n+1)}
 	for i := range w.low {
@@ -37,7 +40,7 @@ func (w band) cover(i, low, high int) {
 	w.high[i] = max(w.high[i], int32(high))
 }
 
-// gap covers what lies between two points of the script.
+// gap covers the area between two neighbouring points of the script.
 func (w band) gap(i0, j0, i1, j1 int) {
 	full := min(i1-i0, j1-j0) <= fullGap
 	for i := i0; i <= i1; i++ {
@@ -52,8 +55,8 @@ func (w band) gap(i0, j0, i1, j1 int) {
 	}
 }
 
-// widen adds the surroundings: a row has what the rows within bandWidth have,
-// and bandWidth columns more.
+// widen adds the surroundings: a row gets all columns of the rows within bandWidth of it,
+// and bandWidth more at either end.
 func (w band) widen(last int32) {
 	n := len(w.low)
 	low, high := make([]int32, n), make([]int32, n)

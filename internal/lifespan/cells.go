@@ -6,7 +6,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// fillEntering follows the content of the cells into the next pass.
+// fillEntering makes the entering slots: it follows the content of the cells into the
+// pass that frees it.
 func (c *classifier) fillEntering() {
 	found := make([][]Slot, len(c.out.Bodies))
 	for x := range found {
@@ -60,19 +61,21 @@ func (c *classifier) fitCells() {
 type content struct {
 	stream uint64
 	size   trace.Bytes
-	freed  int32 // rank of the last allocation before
-	filled int32 // rank of the cell's leaving slot, 0 of a mere buffer
+	freed  int32 // rank of the last allocation before the free
+	filled int32 // rank of the cell's leaving slot, 0 in the content of a single buffer
 }
 
-// matchCells finds the cell of each buffer that crosses into the first pass:
-// of those that pass frees at the same place one of the same size, or one of
-// about the size, and else one of the same size that it frees elsewhere.
+// matchCells finds the cell of each buffer that crosses into the first pass, -1 if
+// there is none. It tries, in this order: a cell freed at the same place with content
+// of the same size, one freed at the same place, and one with content of the same size.
+// Streams have to be equal, and the cell has to take the buffer.
 func (c *classifier) matchCells(crossing []int32) []int32 {
 	cells := c.contents()
 	out := make([]int32, len(crossing))
 	for i := range out {
 		out[i] = -1
 	}
+	// Each function keeps the fields that have to be equal.
 	for _, general := range []func(content) content{
 		func(x content) content { return content{stream: x.stream, size: x.size, freed: x.freed} },
 		func(x content) content { return content{stream: x.stream, freed: x.freed} },
@@ -97,20 +100,21 @@ func (c *classifier) matchCells(crossing []int32) []int32 {
 	return out
 }
 
-// takes says whether a cell with content x can hold y as well: the sizes are
-// within a factor of 2, and y is freed before the cell is filled again.
+// takes says whether a cell with content x can hold y as well: the sizes are within a
+// factor of 2, so that the cell grows little, and y is freed before the cell is filled
+// again.
 func (x content) takes(y content) bool {
 	return y.freed < x.filled && x.size <= 2*y.size && y.size <= 2*x.size
 }
 
+// content is the content of a cell that holds the buffer.
 func (c *classifier) content(buffer int32) content {
 	b := &c.tl.Buffers[buffer]
 	_, rank := c.place(b.Until(c.end))
 	return content{stream: b.Stream, size: b.Size, freed: rank}
 }
 
-// contents has the first known content of each cell; its size is 0 where there
-// is none.
+// contents has the first known content of each cell. Its size is 0 if none is known.
 func (c *classifier) contents() []content {
 	out := make([]content, len(c.out.Cells))
 	for j := range c.r.steps() - 1 {

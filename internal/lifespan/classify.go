@@ -7,26 +7,27 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// A slot's kind is that of all the allocations with its rank.
+// kind is what happens to a buffer at the end of its pass. All allocations with one rank
+// have the same kind.
 type kind uint8
 
 const (
 	ordinary kind = iota // lives in one pass
 	leaving              // crosses into the next pass, in a cell
-	stray                // outlives its pass otherwise
+	stray                // outlives its pass without being in a cell
 )
 
-// classifier makes a Periodic of passes whose allocations have ranks.
+// classifier makes a Periodic from passes. r has the rank of each of their allocations.
 type classifier struct {
 	tl     *Timeline
 	r      *rotation
 	end    End
 	bodies []int // of each pass
-	// below[x][k] is how many slots of body x have a rank below k: what
-	// carries a time from one body to another.
+	// below[x][k] is the number of slots of body x with a rank below k. It translates a
+	// time of one body into a time of another.
 	below [][]int32
 	kinds []kind  // by rank
-	cells []int32 // by rank, -1 where it leaves nothing
+	cells []int32 // by rank: the cell that it leaves its buffer in, -1 if it does not leave
 	out   *Periodic
 }
 
@@ -42,7 +43,7 @@ func classify(tl *Timeline, r *rotation, bodies []int, end End) *Periodic {
 	return c.out
 }
 
-// makeBodies numbers the slots of each body and says which a pass has.
+// makeBodies numbers the slots of each body and fills in which of them each pass has.
 func (c *classifier) makeBodies() {
 	has := make([][]bool, slices.Max(c.bodies)+1)
 	c.out.Bodies = make([]Body, len(has))
@@ -77,9 +78,9 @@ func (c *classifier) makeBodies() {
 	}
 }
 
-// place is where in the passes a time lies: pass -1 is the prologue, and one
-// more than the last what comes after. The rank is that of the last allocation
-// before it.
+// place returns the pass that a time lies in: -1 for the prologue, the number of passes
+// for what comes after the last. rank is that of the last allocation before the time; it
+// has no meaning for those two.
 func (c *classifier) place(t trace.Time) (pass int, rank int32) {
 	n := c.r.passes()
 	before := int32(c.tl.bufferAt(t)) - 1
@@ -92,10 +93,11 @@ func (c *classifier) place(t trace.Time) (pass int, rank int32) {
 	return sort.Search(n, func(j int) bool { return c.r.first[j+1] > before }), c.r.at(before)
 }
 
-// timeIn is a time as pass j's body knows it: up to twice its length, where
-// the second half is the next pass. What the recording does not tell any more
-// is the end of the pass: what the last step leaves to an interlude may as well
-// have ended before.
+// timeIn translates a time of the recording into the time of pass j's body. Results from
+// the body's length to twice the length lie in the next pass. If the recording does not
+// show when a buffer of the last pass is freed, the result is the end of the pass. So it
+// is for a buffer of the last step that is freed in an interlude: it might as well have
+// been freed before.
 func (c *classifier) timeIn(j int, t trace.Time) int {
 	x := c.bodies[j]
 	length := c.out.Bodies[x].Length
@@ -112,11 +114,12 @@ func (c *classifier) timeIn(j int, t trace.Time) int {
 	return 2 * length
 }
 
-// classify finds the kind of every rank. A cell has to be refilled by every
-// body, and emptied before: where the next content comes first, the two would
-// have to swap places from pass to pass. What only the last step leaves may
-// just be freed after the end of the recording. An interlude has no next pass to
-// leave anything to: what it allocates ends with it.
+// classify finds the kind of every rank. A rank leaves in a cell if every body has it and
+// the next pass frees the buffer before it allocates its successor. If the successor came
+// first, the two would have to swap places from pass to pass, so the rank is a stray. So
+// is one that outlives the next pass as well. A buffer that only the last step leaves
+// behind may just be freed after the end of the recording: the rank is a stray only if no
+// other pass has it. What an interlude allocates ends with it, since no pass follows it.
 func (c *classifier) classify() {
 	n := c.r.steps()
 	leaves, strays, pending := make([]bool, c.r.width), make([]bool, c.r.width), make([]bool, c.r.width)
@@ -154,6 +157,7 @@ func (c *classifier) classify() {
 	}
 }
 
+// inEveryBody says whether all bodies but interludes have a slot with the rank.
 func (c *classifier) inEveryBody(rank int) bool {
 	for x, below := range c.below {
 		if !c.out.Bodies[x].Interlude && below[rank+1] == below[rank] {

@@ -7,22 +7,22 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// rotation is the merged iterations cut into passes at another place than
-// where the iterations were found.
+// rotation is the merged iterations cut into passes. The cut may be at another place than
+// the boundary at which the iterations were found.
 type rotation struct {
-	// first holds one buffer more than there are passes: pass j allocates
-	// buffers [first[j], first[j+1]), and begins with the first of them.
+	// first has one entry more than there are passes: pass j allocates buffers
+	// [first[j], first[j+1]), and begins with the first of them.
 	first []int32
 	end   trace.Time // of the last pass
-	width int        // elements of the merged sequence
-	// rank is the place in the merged sequence, from the cut on, of each
-	// allocation of the passes.
+	width int        // number of elements of the merged sequence
+	// rank is, for each allocation of the passes, its position in the merged sequence,
+	// counted from the cut on.
 	rank []int32
-	// interlude says that the last pass is one.
+	// interlude says that the last pass is an interlude.
 	interlude bool
 }
 
-// steps is how many passes are no interlude.
+// steps is the number of passes without an interlude.
 func (r *rotation) steps() int {
 	if r.interlude {
 		return r.passes() - 1
@@ -32,14 +32,15 @@ func (r *rotation) steps() int {
 
 func (r *rotation) passes() int { return len(r.first) - 1 }
 
-// at is the rank of a buffer of the passes.
+// at is the rank of a buffer that a pass allocates.
 func (r *rotation) at(buffer int32) int32 { return r.rank[buffer-r.first[0]] }
 
-// chooseCut looks for the element at which the fewest bytes cross from one
-// pass to the next, among those that all iterations have, so that the cut is
-// the same place in each of them. What is live for good does not count. Where an
-// interlude follows the last iteration but no whole pass, since the cut is
-// elsewhere, the first of these elements is the cut.
+// chooseCut cuts the iterations at the element at which the fewest bytes cross from one
+// pass to the next. Only elements that all iterations have are considered, so that the
+// cut is the same place in each of them. Buffers that live beyond the last iteration do
+// not count. If the cut lies in the middle of an iteration, the interlude that follows
+// the last iteration may not follow a whole pass; then the first of the elements is the
+// cut. If r is nil, why says what is missing.
 func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	c := newCuts(tl, m)
 	if len(c.at[0]) == 0 {
@@ -71,8 +72,8 @@ func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 	return r, ""
 }
 
-// eventOf is when buffer i begins; the end of the recording for one past the
-// last.
+// eventOf is the time at which buffer i begins. For one past the last it is the end of
+// the recording.
 func (tl *Timeline) eventOf(i int32) trace.Time {
 	if int(i) < len(tl.Buffers) {
 		return tl.Buffers[i].Start
@@ -80,8 +81,8 @@ func (tl *Timeline) eventOf(i int32) trace.Time {
 	return tl.Events
 }
 
-// crossing is, for each event, what lives before and after it and not beyond
-// limit.
+// crossing is, for each event, the bytes that are live before and after it. Buffers that
+// end after limit, and residents, do not count.
 func crossing(tl *Timeline, end End, limit trace.Time) Profile {
 	p := make(Profile, tl.Events+2)
 	for i := range tl.Buffers {
@@ -90,19 +91,17 @@ func crossing(tl *Timeline, end End, limit trace.Time) Profile {
 			p[b.Until(end)] -= b.Size
 		}
 	}
-	for t := range p[1:] {
-		p[t+1] += p[t]
-	}
+	p.accumulate()
 	return p
 }
 
-// cuts are the places that all iterations have.
+// cuts are the places at which passes can begin: the elements that all iterations have.
 type cuts struct {
 	tl *Timeline
 	m  *merged
 	at [][]int32 // at[i][q] is the buffer that iteration i has at place q
-	// What follows the last iteration begins as iteration like did, for so
-	// many allocations: a cut within them makes one more pass.
+	// What follows the last iteration begins as iteration like does: the first alike
+	// allocations are the same. A cut within them makes one more pass.
 	like, alike int32
 }
 
@@ -121,8 +120,8 @@ func newCuts(tl *Timeline, m *merged) *cuts {
 	return c
 }
 
-// follows counts how many allocations after the last iteration are as those
-// from buffer from on.
+// follows counts the allocations after the last iteration that have the same stream and
+// size as those of the buffers [from, to), up to the first that differs.
 func (c *cuts) follows(from, to int32) int32 {
 	n, tail := int32(0), c.m.starts[c.m.iterations()]
 	for from+n < to && int(tail+n) < len(c.tl.Buffers) {
@@ -135,7 +134,7 @@ func (c *cuts) follows(from, to int32) int32 {
 	return n
 }
 
-// passes is how many whole ones there are between cuts at place q.
+// passes is the number of whole passes if they are cut at place q.
 func (c *cuts) passes(q int) int {
 	if c.at[c.like][q]-c.m.starts[c.like] <= c.alike {
 		return c.m.iterations()
@@ -143,14 +142,14 @@ func (c *cuts) passes(q int) int {
 	return c.m.iterations() - 1
 }
 
-// rotate cuts at place q.
+// rotate cuts the iterations at place q.
 func (c *cuts) rotate(q int) *rotation {
 	m, n := c.m, c.passes(q)
 	r := &rotation{width: len(m.order)}
 	for i := range n {
 		r.first = append(r.first, c.at[i][q])
 	}
-	known := m.starts[m.iterations()] // the end of the last pass, but for what is alike
+	known := m.starts[m.iterations()] // what follows was not merged
 	if n < m.iterations() {
 		known = c.at[n][q]
 	}

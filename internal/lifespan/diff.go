@@ -3,11 +3,25 @@ package lifespan
 // match is a stretch that two sequences share: a[i:i+n] equals b[j:j+n].
 type match struct{ i, j, n int }
 
+// add appends the stretch a[i:i+n], b[j:j+n] to a list of matches. A stretch that
+// continues the last match makes it longer.
+func add(matches []match, i, j, n int) []match {
+	if n == 0 {
+		return matches
+	}
+	if k := len(matches); k > 0 {
+		if last := &matches[k-1]; last.i+last.n == i && last.j+last.n == j {
+			last.n += n
+			return matches
+		}
+	}
+	return append(matches, match{i, j, n})
+}
+
 // differ finds a shortest edit script between two sequences in linear space
 // (Myers, An O(ND) Difference Algorithm and Its Variations, 1986, section 4b).
-// Where the two have little in common it stops searching and splits at the
-// point that is furthest on, which keeps the time near-linear and may cost a
-// few matches.
+// If the two have little in common it stops searching after limit edits and splits at the
+// point that got furthest. That keeps the time near-linear and may cost a few matches.
 type differ struct {
 	a, b              []uint64
 	forward, backward []int
@@ -15,10 +29,15 @@ type differ struct {
 	matches           []match
 }
 
-// A search from either side goes minEdits far, and further while all searches
-// together stay below maxSteps or so.
 const (
+	// minEdits is the least number of edits that a search from either side goes before
+	// it is given up. It trades time in long iterations that differ much against matches
+	// there. Of the shared recordings only the two of qwen3-moe-eager depend on it
+	// (docs/steady-state.md).
 	minEdits = 512
+	// maxSteps bounds the work of a whole diff, in points looked at: all its searches
+	// together take about the limit times both lengths. So short sequences are searched
+	// for more than minEdits edits.
 	maxSteps = 1 << 26
 )
 
@@ -37,26 +56,13 @@ func newDiffer(a, b []uint64) *differ {
 	}
 }
 
-func (d *differ) emit(i, j, n int) {
-	if n == 0 {
-		return
-	}
-	if k := len(d.matches); k > 0 {
-		if last := &d.matches[k-1]; last.i+last.n == i && last.j+last.n == j {
-			last.n += n
-			return
-		}
-	}
-	d.matches = append(d.matches, match{i, j, n})
-}
-
-// compare diffs a[a0:a1] with b[b0:b1].
+// compare finds the matches of a[a0:a1] and b[b0:b1].
 func (d *differ) compare(a0, a1, b0, b1 int) {
 	n := 0
 	for a0+n < a1 && b0+n < b1 && d.a[a0+n] == d.b[b0+n] {
 		n++
 	}
-	d.emit(a0, b0, n)
+	d.matches = add(d.matches, a0, b0, n)
 	a0, b0 = a0+n, b0+n
 	tail := 0
 	for a0 < a1-tail && b0 < b1-tail && d.a[a1-tail-1] == d.b[b1-tail-1] {
@@ -67,12 +73,13 @@ func (d *differ) compare(a0, a1, b0, b1 int) {
 		d.compare(a0, x, b0, y)
 		d.compare(x, a1-tail, y, b1-tail)
 	}
-	d.emit(a1-tail, b1-tail, tail)
+	d.matches = add(d.matches, a1-tail, b1-tail, tail)
 }
 
-// split finds a point that a shortest script goes through, other than the
-// corners. Both stretches have an element, and differ in the first and the
-// last. Diagonal k holds the points with i-j = k, from the corner in question.
+// split finds a point that a shortest script goes through, other than the two corners.
+// Neither stretch is empty, and they differ in their first and in their last elements.
+// Diagonal k holds the points with i-j = k, counted from the corner that the search
+// starts at.
 func (d *differ) split(a0, a1, b0, b1 int) (x, y int) {
 	n, m := a1-a0, b1-b0
 	mid := m + 1 // of the diagonals, which go from -m to n
@@ -106,7 +113,7 @@ func (d *differ) split(a0, a1, b0, b1 int) (x, y int) {
 	}
 }
 
-// step is how far diagonal k reaches with e edits before it follows matches.
+// step is the point that diagonal k reaches with e edits, before it follows matches.
 func step(reach []int, mid, k, e int) int {
 	if e == 0 {
 		return 0
@@ -117,7 +124,7 @@ func step(reach []int, mid, k, e int) int {
 	return reach[mid+k-1] + 1
 }
 
-// furthest is the forward point with the most elements behind it.
+// furthest is the point that the forward search reached with the most elements behind it.
 func (d *differ) furthest(a0, b0, n, m, e int) (x, y int) {
 	mid, most := m+1, -1
 	for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {

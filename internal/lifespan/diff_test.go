@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestDiff compares the number of shared elements with the longest common
-// subsequence by dynamic programming; a search that is given up may find fewer.
+// TestDiff compares the number of shared elements with the length of the longest common
+// subsequence by dynamic programming. A search that is given up may find fewer.
 func TestDiff(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 9))

@@ -2,16 +2,16 @@ package lifespan
 
 import "github.com/stplan/stplan/internal/trace"
 
-// PhasePeak is the largest load of one phase and the first time of the phase
-// that has it.
+// PhasePeak is the largest load of one phase, in aligned bytes, and the first time of the
+// phase that has it.
 type PhasePeak struct {
 	Bytes trace.Bytes
 	At    int
 }
 
-// Envelope is the largest load of each phase, the prologue first, with every
-// slot present at its largest: no plan of the steady state can be smaller.
-// Strays are not counted, since a plan has no place for them.
+// Envelope is the largest load of each phase, the prologue first, with every slot present
+// at its largest size. No plan of the steady state can be smaller. Strays do not count,
+// because a plan has no place for them.
 func (p *Periodic) Envelope(tl *Timeline, end End) []PhasePeak {
 	load := make(Profile, p.Cut+1)
 	var resident trace.Bytes
@@ -62,7 +62,7 @@ func (s *Slot) Until(end End, length int) int {
 	return s.RequestedEnd
 }
 
-// load is the profile of the body's slots.
+// load has the changes of the load at each time of the body (see accumulate).
 func (b *Body) load(end End) Profile {
 	load := make(Profile, b.Length+1)
 	for _, slots := range [][]Slot{b.Entering, b.Slots} {
@@ -76,21 +76,16 @@ func (b *Body) load(end End) Profile {
 	return load
 }
 
-// phasePeak sums up differences.
+// phasePeak is the peak of a profile that still holds the changes of the load. The
+// last entry, at the end of the phase, does not count.
 func (p Profile) phasePeak() PhasePeak {
-	var peak PhasePeak
-	var load trace.Bytes
-	for t, change := range p[:len(p)-1] {
-		load += change
-		if load > peak.Bytes {
-			peak = PhasePeak{Bytes: load, At: t}
-		}
-	}
-	return peak
+	p.accumulate()
+	peak := p[:len(p)-1].Peak()
+	return PhasePeak{Bytes: peak.Bytes, At: int(peak.At)}
 }
 
-// PeakRecorded is the largest load of the recording up to End, strays left
-// out: what the envelope is compared with.
+// PeakRecorded is the largest load of the recording up to End without strays. The
+// envelope is compared with it.
 func (p *Periodic) PeakRecorded(tl *Timeline, end End) Peak {
 	without := Timeline{Events: tl.Events}
 	first := len(p.Prologue)

@@ -1,19 +1,18 @@
 package lifespan
 
-// The edges that a path can come along to a point: a match, an element that is
-// skipped, or an allocation that is inserted.
+// The edges by which a path can reach a point.
 const (
-	byMatch = iota
-	bySkip
-	byInsert
-	edges
-	edgeBits = 2
+	byMatch  = iota // an allocation matched with an element
+	bySkip          // an element that the new iteration does not have
+	byInsert        // an allocation that becomes a new element
+	edges           // the number of edges
+	edgeBits = 2    // bits that hold an edge in a step
 	edgeMask = 1<<edgeBits - 1
 )
 
-// leastCost is the alignment of least cost within a band around a script, with
-// affine gaps (Gotoh, An improved algorithm for matching biological sequences,
-// 1982): for each of b its element of a, or -1.
+// leastCost is the alignment of least cost within a band around a script, with affine
+// gaps (Gotoh, An improved algorithm for matching biological sequences, 1982). The result
+// has the element of a for each allocation of b, or -1.
 func leastCost(a, b []token, script []match) []int32 {
 	g := newGotoh(len(b), bandOf(len(a), len(b), script))
 	for i := range g.w.low {
@@ -26,13 +25,14 @@ func leastCost(a, b []token, script []match) []int32 {
 	return g.trace(len(a), len(b))
 }
 
-// gotoh holds two rows of costs, by the edge that a path ends with, and for
-// every point in the band where each of its paths came from.
+// gotoh holds two rows of costs, by the edge that a path ends with, and for every point
+// in the band the edge before each of these.
 type gotoh struct {
 	w band
-	// now and last have column j at j+1, and never outside of the band.
+	// now and last are the current row and the one before it. They have column j at
+	// index j+1, and the cost never outside of the band.
 	now, last [edges][]int64
-	steps     [][]uint8
+	steps     [][]uint8 // by row and column from w.low on: three edges of edgeBits each
 }
 
 func newGotoh(columns int, w band) *gotoh {
@@ -47,7 +47,7 @@ func newGotoh(columns int, w band) *gotoh {
 	return g
 }
 
-// row fills row i, which lies behind an element of a; row 0 behind none.
+// row fills row i, which comes after the given element of a. Row 0 has no element.
 func (g *gotoh) row(i int, element *token, b []token) {
 	low, high := g.w.low[i], g.w.high[i]
 	steps := make([]uint8, high-low+1)
@@ -79,7 +79,7 @@ func (g *gotoh) row(i int, element *token, b []token) {
 	g.steps[i] = steps
 }
 
-// least is the least of three costs by edge, and the edge; of equals the first.
+// least is the least of three costs and its edge. Of equals it is the first.
 func least(match, skip, insert int64) (cost int64, edge uint8) {
 	cost, edge = match, byMatch
 	if skip < cost {
@@ -91,7 +91,7 @@ func least(match, skip, insert int64) (cost int64, edge uint8) {
 	return cost, edge
 }
 
-// trace follows the path back from the last point.
+// trace follows the path of least cost back from point (i, j), the last one.
 func (g *gotoh) trace(i, j int) []int32 {
 	out := make([]int32, j)
 	_, edge := least(g.now[byMatch][j+1], g.now[bySkip][j+1], g.now[byInsert][j+1])

@@ -1,18 +1,18 @@
 package lifespan
 
-// An interlude is what a program does between two steps, such as an evaluation:
-// it may come after any of them, or never again. One that recurs among the
-// steady iterations is part of these. What is left is one that follows the last
-// of them, where a recording often ends.
+// interlude looks for an interlude at the end of a recording: what a program does between
+// two steps, such as an evaluation. It may come after any step, or never again. One that
+// recurs among the steady iterations is part of them. So what is left to find is one that
+// follows the last of them.
 type interlude struct {
 	tl    *Timeline
 	r     *rotation
-	lives []int // of every allocation: how many there are from it until its free
+	lives []int // by buffer: its lifetime in allocations
 }
 
-// addInterlude takes what follows the last pass of r as one more, if that is no
-// further step: it returns whether it did. The new pass ends where another step
-// begins, or with the recording.
+// addInterlude makes what follows the last pass of r one more pass, unless it is
+// another step or too short. It returns whether it did. The new pass ends at the first
+// place where another step begins, or with the recording.
 func addInterlude(tl *Timeline, r *rotation) bool {
 	n := r.passes()
 	f := &interlude{tl: tl, r: r}
@@ -34,7 +34,7 @@ func addInterlude(tl *Timeline, r *rotation) bool {
 	return true
 }
 
-// least is how many allocations an interlude exceeds: what an episode does.
+// least is the number of allocations that an interlude has to exceed: that of an episode.
 func (f *interlude) least() int32 {
 	shortest := f.r.first[1] - f.r.first[0]
 	for j := range f.r.passes() {
@@ -43,9 +43,9 @@ func (f *interlude) least() int32 {
 	return max(leastEpisode, int32(episodeShare*float64(shortest)))
 }
 
-// isStep says whether the allocations [from, to) are what some pass begins with,
-// or the whole of it, as far as both go: whether they share most grams. The
-// recording may end anywhere, so what outlives the shorter of the two counts as
+// isStep says whether the allocations [from, to) are a step or the beginning of one:
+// whether they share most grams with the beginning of some pass, as far as both go. The
+// recording may end anywhere, so a buffer that outlives the shorter of the two counts as
 // never freed in both.
 func (f *interlude) isStep(from, to int32) bool {
 	for j := range f.r.passes() {
@@ -58,8 +58,8 @@ func (f *interlude) isStep(from, to int32) bool {
 	return false
 }
 
-// nextStep is where in [from, to) another step begins, after at least as much as
-// an interlude needs; to if nowhere.
+// nextStep is the first allocation in [from, to) that another step begins with, or to if
+// there is none. It leaves at least the length of an interlude before it.
 func (f *interlude) nextStep(from, to int32) int32 {
 	begins := map[uint64]bool{}
 	for j := range f.r.passes() {
@@ -73,8 +73,8 @@ func (f *interlude) nextStep(from, to int32) int32 {
 	return to
 }
 
-// opening is a hash of the first allocations from one on. It tells apart only
-// lifetimes that are too short for the end of the recording to change them.
+// opening is a hash of the first maxGram allocations from one on. All lifetimes above
+// exactClasses count as one, because the end of the recording may change them.
 func (f *interlude) opening(from int32) uint64 {
 	tokens := make([]uint64, 0, maxGram)
 	for at := from; at < min(from+maxGram, int32(len(f.tl.Buffers))); at++ {
@@ -82,13 +82,13 @@ func (f *interlude) opening(from int32) uint64 {
 		if f.lives[at] <= exactClasses {
 			class = lifetimeClass(f.lives[at])
 		}
-		tokens = append(tokens, mix(f.tl.Buffers[at].Stream*classCount+class))
+		tokens = append(tokens, weakHash(f.tl.Buffers[at].Stream, class))
 	}
 	return rolling(tokens, len(tokens))[0]
 }
 
-// grams are hashes of the runs of allocations among the n from one on, as a
-// recording that ends behind them has them.
+// grams are the hashes of all grams among the n allocations from one on, with the
+// lifetimes that a recording which ends after these allocations would have.
 func (f *interlude) grams(from, n int32) []uint64 {
 	tokens := make([]uint64, n)
 	for i := range tokens {
@@ -96,12 +96,12 @@ func (f *interlude) grams(from, n int32) []uint64 {
 		if life := f.lives[from+int32(i)]; i+life < int(n) {
 			class = lifetimeClass(life)
 		}
-		tokens[i] = mix(f.tl.Buffers[from+int32(i)].Stream*classCount + class)
+		tokens[i] = weakHash(f.tl.Buffers[from+int32(i)].Stream, class)
 	}
 	return rolling(tokens, min(maxGram, int(n)))
 }
 
-// alike says whether b has most of the grams of a.
+// alike says whether b has at least half of the grams of a.
 func (f *interlude) alike(a, b []uint64) bool {
 	count := map[uint64]int{}
 	for _, g := range a {

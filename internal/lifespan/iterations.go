@@ -11,18 +11,17 @@ import (
 // Iterations are the repetitions of a program's outermost loop: in training,
 // optimizer steps.
 type Iterations struct {
-	// Starts holds Count+1 times: iteration i is [Starts[i], Starts[i+1]).
-	// Starts[0] is 0, so the first iteration has what came before the loop
-	// too. From Starts[Count] on is the tail, which belongs to none: what
-	// followed the last iteration, or one that the recording cuts off.
-	// Empty where Count is 0.
+	// Starts holds Count+1 times: iteration i is [Starts[i], Starts[i+1]). Starts[0]
+	// is 0, so the first iteration includes what came before the loop. The tail, from
+	// Starts[Count] on, belongs to no iteration: it is what followed the last one, or
+	// one that the recording cuts off. Starts is empty if Count is 0.
 	Starts []trace.Time
-	// Count is the number of whole iterations; 0 where none were found.
+	// Count is the number of whole iterations, 0 if none were found.
 	Count int
-	// SteadyStart is where the first steady iteration begins: from it on
-	// iterations look alike and none leaves memory behind. SteadyCount is how
-	// many there are from there on. Both are 0 where Count is, or where the
-	// iterations never become alike.
+	// SteadyStart is the time at which the first steady iteration begins: from it on
+	// iterations look alike and none leaves memory behind. SteadyCount is the number
+	// of iterations from there on. Both are 0 if Count is 0 or if the iterations
+	// never become alike.
 	SteadyStart trace.Time
 	SteadyCount int
 	// Source says how they were found: "annotation NAME", with several names
@@ -30,13 +29,13 @@ type Iterations struct {
 	Source string
 }
 
-// FindIterations looks for iterations in the first place that has them: what
-// marker matches; the annotations that torch.optim leaves; the sequence of
-// allocations itself. tl is the timeline of d.
+// FindIterations looks for iterations in three places and takes the first that has
+// any: the annotations that marker matches, the annotations that torch.optim leaves,
+// and the sequence of allocations itself. tl is the timeline of d.
 //
-// With a marker, an annotation whose name it matches begins an iteration, and
-// one that matches nothing is an error that lists the names there are. Without
-// annotations, finding nothing is no error.
+// If marker is not nil, every annotation with a name that it matches begins an
+// iteration. If it matches none, that is an error, which lists the names in the
+// recording. Without a marker it is no error if nothing is found.
 func FindIterations(d *trace.Device, tl *Timeline, marker *regexp.Regexp) (Iterations, error) {
 	s := newSequence(tl)
 	it, err := findIterations(d, tl, s, marker)
@@ -60,14 +59,15 @@ func findIterations(d *trace.Device, tl *Timeline, s *sequence, marker *regexp.R
 	return fromPeriod(tl, s), nil
 }
 
-// newIterations drops iterations without events. cuts are the ends of the
-// iterations, in order.
+// newIterations makes Iterations of their ends, cuts, which are in order. Iterations
+// without events are dropped.
 func newIterations(cuts []trace.Time, source string) Iterations {
 	starts := slices.Compact(append([]trace.Time{0}, cuts...))
 	return Iterations{Starts: starts, Count: len(starts) - 1, Source: source}
 }
 
-// bufferAt is the index of the first buffer that starts at t or later.
+// bufferAt is the index of the first buffer that starts at t or later, or the number of
+// buffers if there is none.
 func (tl *Timeline) bufferAt(t trace.Time) int {
 	return sort.Search(len(tl.Buffers), func(i int) bool { return tl.Buffers[i].Start >= t })
 }

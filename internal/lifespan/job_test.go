@@ -9,27 +9,27 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// job is a made-up training run: what it allocates follows the usual order of
-// a step, and nothing of any real one.
+// job is a made-up training run. Its allocations follow the usual order of a step; no
+// figure is taken from a real job.
 type job struct {
 	name             string
 	layers, micro    int
 	steps            int
 	variableSizes    bool        // another length for every micro-batch
-	skips            int         // one in so many of a layer's experts gets no tokens; 0 for none
+	skips            int         // an expert gets no tokens with probability 1/skips; 0 for never
 	keepGradients    bool        // gradients are allocated once, not every step
-	evaluateEvery    int         // steps
-	evaluations      int         // passes of each evaluation, and of a final one
-	optimizers       int         // one unless said
-	recordedFromStep int         // recording begins there
+	evaluateEvery    int         // number of steps between two evaluations
+	evaluations      int         // forward passes of each evaluation, and of a final one
+	optimizers       int         // number of optimizers, 1 if 0
+	recordedFromStep int         // the step at which recording begins
 	jitter           int         // percent that every size varies by, up and down
-	extraIn          int         // step that makes one tensor more than others
+	extraIn          int         // the step that makes one tensor more than others, from 1
 	keepLosses       bool        // a list of losses grows for ever
-	prefetched       int         // how many steps ahead inputs are made
-	inputSize        trace.Bytes // 4 KiB unless said
-	copyStream       bool        // on a stream of their own
-	doubleBuffers    bool        // and before the last ones are freed
-	late             int         // frees that wait for a later one to complete
+	prefetched       int         // number of steps that inputs are made ahead
+	inputSize        trace.Bytes // of an input, at least 4 KiB
+	copyStream       bool        // inputs are on a stream of their own
+	doubleBuffers    bool        // inputs are made before the last ones are freed
+	late             int         // number of frees that are pending at a time
 }
 
 // run executes a job and records it.
@@ -66,7 +66,7 @@ func (j job) record(seed uint64) *run {
 	return x
 }
 
-// forget drops what was recorded and keeps what is live as the initial state.
+// forget drops the recorded events and makes what is live the initial state.
 func (x *run) forget() {
 	sizes := map[uint64]trace.Bytes{}
 	for _, e := range x.d.Events {
@@ -109,7 +109,7 @@ func (x *run) release(addrs ...uint64) {
 	}
 }
 
-// temporaries allocates in turn, holding two at a time.
+// temporaries allocates n+1 buffers in turn and holds two at a time.
 func (x *run) temporaries(n int, size trace.Bytes) {
 	last := x.alloc(size)
 	for range n {
@@ -197,7 +197,7 @@ func (x *run) step(first bool) {
 	}
 }
 
-// consume frees the oldest of so many inputs.
+// consume frees the oldest input if there are as many as given.
 func (x *run) consume(inputs int) {
 	if inputs > 0 && len(x.inputs) == inputs {
 		x.release(x.inputs[0])
@@ -259,8 +259,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestRecordingThatEndsInAStep: a step is whole, though its end is missing, where all
-// of its allocations are there; of several optimizers, of the last.
+// TestRecordingThatEndsInAStep: a step whose end is missing counts as whole if all of its
+// allocations are there. With several optimizers that goes for the last of them only.
 func TestRecordingThatEndsInAStep(t *testing.T) {
 	for _, optimizers := range []int{1, 2} {
 		x := job{layers: 12, micro: 2, steps: 5, optimizers: optimizers}.record(0)
@@ -302,7 +302,7 @@ func TestIterationsDoNotDependOnNames(t *testing.T) {
 	}
 }
 
-// TestNoIterations wants none where nothing repeats.
+// TestNoIterations wants none if nothing repeats.
 func TestNoIterations(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -313,7 +313,7 @@ func TestNoIterations(t *testing.T) {
 	}
 }
 
-// TestOneStep wants none from the sequence of a single step, whose layers
+// TestOneStep wants no iterations from the sequence of a single step, though its layers
 // repeat.
 func TestOneStep(t *testing.T) {
 	x := job{layers: 12, micro: 1, steps: 1}.record(0)

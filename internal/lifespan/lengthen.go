@@ -10,16 +10,18 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Lengthen makes up the recording of a program that goes on: its iterations but for
-// the last, and then n more, each a copy of a steady one that the seed draws.
+// Lengthen makes up the recording of a longer run of the same program: its iterations
+// without the last one, and then n more, each a copy of a steady iteration drawn with the
+// seed.
 //
-// The last iteration is left out because what becomes of its buffers is not recorded.
-// What a copy leaves for later iterations to free is freed as many iterations on, at
-// the same event, or as far into a copy of other length; what the recording never
-// frees, after as many iterations as the recording has left. Addresses are new, none
-// of them given out twice, and there are no segments, annotations or stacks: the
-// result says what a program asks for, not what an allocator did. What lived before
-// recording began is allocated first.
+// The last iteration is left out because the recording does not show when its buffers are
+// freed. A buffer of a copy that a later iteration frees is freed the same number of
+// iterations later and at the same event. If that iteration is a copy of another length,
+// it is freed at the proportional event. A buffer that the recording never frees is freed
+// after as many iterations as the recording has left; what was built before the steady
+// iterations is never freed. Addresses are new and never used twice. The result has no
+// segments, annotations or stacks: it has the requests of the program, not what an
+// allocator did. Initial buffers are allocated first.
 //
 // It is an error if fewer than two iterations are steady.
 func Lengthen(tl *Timeline, it Iterations, n int, seed uint64) (*trace.Device, error) {
@@ -47,28 +49,28 @@ func Lengthen(tl *Timeline, it Iterations, n int, seed uint64) (*trace.Device, e
 type lengthener struct {
 	tl     *Timeline
 	starts []trace.Time // of the recorded iterations, and of the tail
-	first  int          // the first steady one
-	base   int          // how many iterations are as recorded
-	copies []int        // which recorded one each further iteration is
+	first  int          // the first steady iteration
+	base   int          // the number of iterations that are as recorded
+	copies []int        // by further iteration: the recorded one that it is a copy of
 	acts   []lengthenedAct
 	next   uint64 // the next new address
 }
 
-// lengthenedAct is an event and where it belongs: an iteration of the result, and an
-// event of it, as the recorded one counts.
+// lengthenedAct is an event and its time: an iteration of the result, and an event
+// counted from the beginning of the recorded iteration that it is a copy of.
 type lengthenedAct struct {
 	iteration int
 	at        trace.Time
 	event     trace.Event
 }
 
-// iterationOf is the recorded iteration of an event; the tail is the last.
+// iterationOf is the recorded iteration of an event. The tail counts as the last one.
 func (l *lengthener) iterationOf(t trace.Time) int {
 	i := sort.Search(len(l.starts), func(i int) bool { return l.starts[i] > t }) - 1
 	return min(i, len(l.starts)-2)
 }
 
-// recorded is the recorded iteration that iteration i of the result is.
+// recorded is the recorded iteration that iteration i of the result is a copy of.
 func (l *lengthener) recorded(i int) int {
 	if i < l.base {
 		return i
@@ -92,13 +94,13 @@ func (l *lengthener) add(b *Buffer, from, shift int) {
 	l.end(e, b.CompletedEnd, shift)
 }
 
-// address is a new one, for so many bytes. No address is 0.
+// address is a new address of size bytes. No address is 0.
 func (l *lengthener) address(size trace.Bytes) uint64 {
 	l.next += uint64(size)
 	return l.next
 }
 
-// end adds an end that was recorded at t.
+// end adds event e, which frees a buffer and was recorded at t, shift iterations later.
 func (l *lengthener) end(e trace.Event, t trace.Time, shift int) {
 	of := l.iterationOf(t)
 	i, at := of+shift, t-l.starts[of]
@@ -112,8 +114,7 @@ func (l *lengthener) end(e trace.Event, t trace.Time, shift int) {
 	l.acts = append(l.acts, lengthenedAct{i, at, e})
 }
 
-// events are the acts in order: at one instant, what is freed before what is
-// allocated.
+// events are the events of the acts in order. At equal times frees come first.
 func (l *lengthener) events() []trace.Event {
 	slices.SortStableFunc(l.acts, func(a, b lengthenedAct) int {
 		order := cmp.Or(cmp.Compare(a.iteration, b.iteration), cmp.Compare(a.at, b.at))

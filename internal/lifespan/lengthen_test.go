@@ -7,7 +7,7 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// lengthened is a job's recording made to go on, and what it was made of.
+// lengthened lengthens a job's recording by n iterations.
 func lengthened(t *testing.T, j job, n int, seed uint64) (before, after *Timeline, it Iterations, d *trace.Device) {
 	t.Helper()
 	recorded := j.record(1).d
@@ -23,7 +23,7 @@ func lengthened(t *testing.T, j job, n int, seed uint64) (before, after *Timelin
 	return before, build(t, d), it, d
 }
 
-// sizes are those of allocations, in order.
+// sizes are the requested sizes of buffers, in order.
 func sizes(buffers []Buffer) []trace.Bytes {
 	var out []trace.Bytes
 	for i := range buffers {
@@ -32,8 +32,8 @@ func sizes(buffers []Buffer) []trace.Bytes {
 	return out
 }
 
-// TestLengthenRepeatsWhatIsPeriodic has a job whose steps are all alike go on: every
-// further step is that step, and as much lives at its peak.
+// TestLengthenRepeatsWhatIsPeriodic lengthens a job with equal steps: every further
+// step is that step, and the peak stays the same.
 func TestLengthenRepeatsWhatIsPeriodic(t *testing.T) {
 	const n = 7
 	for _, j := range []job{{layers: 4, micro: 2, steps: 6}, {layers: 3, micro: 1, steps: 7, late: 5}, {layers: 3, micro: 1, steps: 7, prefetched: 2}} {
@@ -58,8 +58,8 @@ func TestLengthenRepeatsWhatIsPeriodic(t *testing.T) {
 	}
 }
 
-// TestLengthenDrawsFromSteadyIterations has steps of many sizes go on: each further
-// one is a recorded one, another seed draws others, and nothing piles up.
+// TestLengthenDrawsFromSteadyIterations lengthens a job with steps of many sizes: each
+// further step is a recorded one, another seed draws others, and no memory piles up.
 func TestLengthenDrawsFromSteadyIterations(t *testing.T) {
 	const n = 30
 	j := job{layers: 3, micro: 2, steps: 8, variableSizes: true}

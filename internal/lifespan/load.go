@@ -20,9 +20,8 @@ func (b *Buffer) Until(end End) trace.Time {
 	return b.RequestedEnd
 }
 
-// Profile is the load over time: Profile[t] is how many aligned bytes are live
-// at event t. An alloc counts from its own event on, a free from its own event
-// on no more.
+// Profile is the load over time: Profile[t] is the number of aligned bytes live at event
+// t. A buffer counts from its alloc event on, up to but without the event that frees it.
 type Profile []trace.Bytes
 
 // Peak is a largest load, in aligned bytes, and the first event that has it.
@@ -31,9 +30,8 @@ type Peak struct {
 	At    trace.Time
 }
 
-// Load is the profile of the timeline's buffers, each living to the given end.
-// It has one entry per event, and a single one where initial buffers are all
-// there is.
+// Load is the profile of the timeline's buffers, each live until the given end. It has
+// one entry per event, and a single entry if the timeline has no events.
 func (tl *Timeline) Load(end End) Profile {
 	last := max(1, tl.Events)
 	p := make(Profile, last+1)
@@ -42,13 +40,18 @@ func (tl *Timeline) Load(end End) Profile {
 		p[b.Start] += b.Size
 		p[b.Until(end)] -= b.Size
 	}
-	for t := range p[1:] {
-		p[t+1] += p[t]
-	}
+	p.accumulate()
 	return p[:last]
 }
 
-// Peak is the largest load of the profile, and where it is first reached.
+// accumulate turns the changes of the load at each time into the load.
+func (p Profile) accumulate() {
+	for t := range p[1:] {
+		p[t+1] += p[t]
+	}
+}
+
+// Peak is the largest load of the profile and the first time that has it.
 func (p Profile) Peak() Peak {
 	var peak Peak
 	for t, load := range p {

@@ -21,12 +21,12 @@ type mark struct {
 	start, end trace.Time
 }
 
-// fromOptimizer ends an iteration at the end of its last optimizer step. Which
-// steps belong to one iteration is read off the recording: those with no
-// forward and backward pass between them, and then the shortest pattern of
-// names that repeats. So chained optimizers (dense and expert parameters) make
-// one iteration, and so do a generator's and a discriminator's; a step of
-// gradient accumulation has one mark anyhow.
+// fromOptimizer ends an iteration at the end of its last optimizer step. The recording
+// tells which steps belong to one iteration: those with no forward and backward pass
+// between them are chained, and the shortest pattern of names that repeats through all
+// chains is one iteration. So chained optimizers (dense and expert parameters) make one
+// iteration, and so do those of a generator and a discriminator. With gradient
+// accumulation the optimizer steps only once an iteration.
 func fromOptimizer(d *trace.Device, tl *Timeline) Iterations {
 	marks, open := optimizerMarks(d.Annotations)
 	if len(marks) == 0 {
@@ -55,9 +55,9 @@ func fromOptimizer(d *trace.Device, tl *Timeline) Iterations {
 	return newIterations(cuts, "annotation "+strings.Join(names, chained))
 }
 
-// optimizerMarks pairs the starts and ends of optimizer steps, by end. A step
-// inside another (a wrapper's) is part of it; an end without a start began before
-// recording did. What is still open is a step that the recording does not see end.
+// optimizerMarks pairs the starts and ends of optimizer steps, by end. A step inside
+// another one (a wrapper's) is part of it. The step of an end without a start began
+// before recording did. open has the starts whose ends the recording does not have.
 func optimizerMarks(annotations []trace.Annotation) (marks []mark, open []trace.Annotation) {
 	for _, a := range annotations {
 		if !strings.HasPrefix(a.Name, optimizerPrefix) {
@@ -79,9 +79,10 @@ func optimizerMarks(annotations []trace.Annotation) (marks []mark, open []trace.
 	return marks, open
 }
 
-// finish is the step that is still open, if the recording, which ends before it
-// does, has all of its allocations: as many as the last one of that name made. A
-// recorder that stops in a hook behind a step stops inside it.
+// finish is the step that is still open when the recording ends, and whether it counts
+// as whole: it does if it made the same number of allocations as the last step of that
+// name. A recorder that stops in a hook after the step stops before the step's end is
+// recorded.
 func finish(open []trace.Annotation, marks []mark, tl *Timeline) (m mark, ok bool) {
 	if len(open) == 0 {
 		return m, false
@@ -105,12 +106,13 @@ func lastNamed(open []trace.Annotation, name string) int {
 	return -1
 }
 
-// body is what ran before a mark, back to the end of the one before.
+// body is what ran between a mark and the end of the one before it.
 type body struct {
 	allocations int
-	rise        trace.Bytes // from the load at its beginning to its largest
+	rise        trace.Bytes // its largest load less the load at its beginning
 }
 
+// bodies are the bodies before each of the marks.
 func bodies(marks []mark, tl *Timeline) []body {
 	load := tl.Load(EndRequested)
 	out := make([]body, len(marks))
@@ -125,19 +127,22 @@ func bodies(marks []mark, tl *Timeline) []body {
 	return out
 }
 
-// chain joins marks with no body between them. The few allocations of, say,
-// gradient clipping are told from a body by comparison with a large one: they
-// are at most an eighth of it, in number and in the rise of the load. The
-// large one is the upper decile, and not the largest, because a rare
-// evaluation can be far larger than any training step. The first body is left
-// out: it has the building of the model.
+// smallBody is the divisor that tells a forward and backward pass from the few
+// allocations of, say, gradient clipping: what runs between two marks is no pass if it is
+// at most 1/8 of a large one, in number of allocations and in the rise of the load.
+const smallBody = 8
+
+// chain joins marks that have no forward and backward pass between them. A body counts as
+// one if it is more than 1/smallBody of a large body. The large one is the upper decile,
+// not the largest, because a rare evaluation can be far larger than any training step.
+// The first body is left out because it includes building the model.
 func chain(marks []mark, bodies []body) []mark {
 	var allocations, rises []float64
 	for _, b := range bodies[1:] {
 		allocations = append(allocations, float64(b.allocations))
 		rises = append(rises, float64(b.rise))
 	}
-	few, low := upperDecile(allocations)/8, upperDecile(rises)/8
+	few, low := upperDecile(allocations)/smallBody, upperDecile(rises)/smallBody
 	steps := []mark{marks[0]}
 	for i := 1; i < len(marks); i++ {
 		if float64(bodies[i].allocations) > few || float64(bodies[i].rise) > low {
@@ -153,7 +158,7 @@ func chain(marks []mark, bodies []body) []mark {
 // chained joins the names of optimizers that step together.
 const chained = " + "
 
-// upperDecile sorts values and is 0 where there are none.
+// upperDecile is the upper decile of values, 0 if there are none. It sorts them.
 func upperDecile(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -162,8 +167,8 @@ func upperDecile(values []float64) float64 {
 	return stat.Quantile(0.9, stat.Empirical, values, nil)
 }
 
-// namePeriod is the length of the shortest pattern of names that repeats
-// through all steps, twice at least; 1 where there is none.
+// namePeriod is the length of the shortest pattern of names that repeats through all
+// steps, at least twice. It is 1 if there is none.
 func namePeriod(steps []mark) int {
 	for n := 1; 2*n <= len(steps); n++ {
 		repeats := true
@@ -177,10 +182,10 @@ func namePeriod(steps []mark) int {
 	return 1
 }
 
-// fromMarker begins an iteration at each annotation that marker matches: at
-// its start, or, where a name has no starts, wherever it occurs. What comes
-// before the first belongs to the first iteration, and the last runs to the
-// end of the recording, since nothing says where it ends.
+// fromMarker begins an iteration at the start of each annotation with a name that marker
+// matches, or at each of its ends if the name has no starts. What comes before the first
+// belongs to the first iteration. The last one runs to the end of the recording, because
+// nothing says where it ends.
 func fromMarker(d *trace.Device, events trace.Time, marker *regexp.Regexp) (Iterations, error) {
 	hasStart := map[string]bool{}
 	for _, a := range d.Annotations {
@@ -198,10 +203,11 @@ func fromMarker(d *trace.Device, events trace.Time, marker *regexp.Regexp) (Iter
 	return newIterations(append(slices.Compact(begins)[1:], events), fmt.Sprintf("marker %s", marker)), nil
 }
 
-// listedNames bounds how many names an error message lists.
+// listedNames is the number of names that an error message lists at most, so that it
+// stays readable.
 const listedNames = 12
 
-// namesOf says which names there are, in order of appearance.
+// namesOf lists the names of annotations in order of appearance, for error messages.
 func namesOf(annotations []trace.Annotation) string {
 	var names []string
 	seen := map[string]bool{}

@@ -9,36 +9,39 @@ import (
 
 // beat is a gram that recurs at even distances.
 type beat struct {
-	at     []int32 // positions in the sequence
-	period int32   // the median distance between neighbours
+	at     []int32 // positions in the sequence, ascending
+	period int32   // the median distance between neighbours, in allocations
 }
 
-// Bounds on what counts as a period.
+// What counts as a period.
 const (
-	// minOccurrences is how often a gram has to occur: two distances are the
-	// fewest that can be even.
+	// minOccurrences is the number of times that a gram has to occur. Two distances are
+	// the fewest that can be compared.
 	minOccurrences = 3
-	// minCover is the share of the recording that the repetitions cover: the
-	// building of the model or a final evaluation may take the rest.
+	// minCover is the share of the recording that the repetitions of a gram have to
+	// cover. Building the model or a final evaluation may take the rest.
 	minCover = 1. / 2
-	// spread is how far apart the periods of beats of one loop can be: with
-	// data-dependent skips every iteration has another length.
+	// spread is the factor that the periods of the beats of one loop may differ by,
+	// because data that skips allocations gives every iteration another length. At 1.5 a
+	// steady iteration of gpt345-eval is lost, at 2 three shared recordings get another
+	// number of iterations.
 	spread = 1.25
-	// minLikeness is how alike neighbouring iterations are, see likeness.
+	// minLikeness is the mean likeness (see likenessAhead) that iterations need to be
+	// taken for repetitions. Below it the period is more likely a chance.
 	minLikeness = 0.5
 )
 
-// fromPeriod finds the outermost repetition in the sequence alone. Most grams
-// recur in inner loops (layers, micro-batches), many times an iteration; the
-// few at the seam of an iteration (gradient clipping, the optimizer, the first
-// accumulation of a gradient) recur once. So the beats are sorted by period,
-// and the longest period that enough of them share is the iteration.
+// fromPeriod finds the outermost repetition from the sequence of allocations alone. Most
+// grams recur many times an iteration, in inner loops (layers, micro-batches). The few
+// around the boundary between iterations (gradient clipping, the optimizer, the first
+// accumulation of a gradient) recur once an iteration. So the beats are sorted by period,
+// and the longest period that enough of them share is that of the iterations.
 func fromPeriod(tl *Timeline, s *sequence) Iterations {
 	loop := sameCount(outermost(s.beats(), s.gram))
 	if len(loop) == 0 {
 		return Iterations{}
 	}
-	at := newSeams(tl, s, loop).best()
+	at := newBoundarySearch(tl, s, loop).best()
 	it := newIterations(s.times(tl, s.cuts(at)), "periodicity")
 	if s.meanLikeness(tl, it.Starts) < minLikeness {
 		return Iterations{}
@@ -46,8 +49,8 @@ func fromPeriod(tl *Timeline, s *sequence) Iterations {
 	return it
 }
 
-// times are the starts of the allocations at the given positions; the end of
-// the recording for one past the last.
+// times are the times of the allocations at the given positions. For a position past the
+// last allocation it is the end of the recording.
 func (s *sequence) times(tl *Timeline, positions []int32) []trace.Time {
 	out := make([]trace.Time, len(positions))
 	for i, at := range positions {
@@ -59,8 +62,8 @@ func (s *sequence) times(tl *Timeline, positions []int32) []trace.Time {
 	return out
 }
 
-// beats lists the grams that recur evenly over enough of the recording, no
-// closer than they are long: a run of equal allocations is no loop.
+// beats lists the grams that recur evenly over enough of the recording. Their period has
+// to be at least the length of a gram: a run of equal allocations is no loop.
 func (s *sequence) beats() []beat {
 	var out []beat
 	var distances []int32
@@ -82,18 +85,19 @@ func (s *sequence) beats() []beat {
 	return out
 }
 
-// even says whether sorted distances are within a factor of 2 of each other.
-// Beyond it a repetition was missed. One in five may be: an evaluation or a
-// checkpoint comes between some iterations.
+// even says whether sorted distances are within a factor of 2 of each other. A distance
+// of twice another means that a repetition was missed. The longest fifth of the distances
+// may be any length, because an evaluation or a checkpoint comes between some iterations.
 func even(distances []int32) bool {
 	return distances[len(distances)-1-len(distances)/5] < 2*distances[0]
 }
 
-// outermost picks the beats of the longest period that enough beats share. An
-// inner loop repeats in its whole body and an outer one only in its seam, so it
-// has fewer. But a stretch that recurs by chance is hardly longer than a gram,
-// and makes one beat for each allocation beyond: twice the gram is enough, or
-// half of what the loop with the most has.
+// outermost picks the beats of the longest period that enough beats share. All grams of
+// an inner loop recur with its period, but only those near the boundary recur with the
+// period of the outer loop, so the outer loop has fewer beats. A stretch that recurs by
+// chance is hardly longer than a gram and makes only one beat for each allocation more.
+// So enough is twice the length of a gram, or half of the beats of the loop with the most
+// if that is less.
 func outermost(beats []beat, gram int) []beat {
 	slices.SortFunc(beats, func(x, y beat) int {
 		return cmp.Or(cmp.Compare(x.period, y.period), cmp.Compare(x.at[0], y.at[0]))
@@ -116,9 +120,9 @@ func outermost(beats []beat, gram int) []beat {
 	return nil
 }
 
-// sameCount picks the beats that occur equally often: the most often that is
-// still common, since many grams are missing from the first iteration. They
-// are by position.
+// sameCount picks beats that occur equally often and returns them by position. Of the
+// numbers of occurrences that at least a third as many beats have as the commonest one,
+// it takes the highest, since many grams are missing from the first iteration.
 func sameCount(loop []beat) []beat {
 	votes := map[int]int{}
 	most := 0
@@ -137,11 +141,11 @@ func sameCount(loop []beat) []beat {
 	return same
 }
 
-// cuts are the positions where iterations end, given one position in each. The
-// first of them ends an iteration if most of one lies before it, and iterations
-// from which the beat was missing are counted back from there. The last begins
-// one if most of one follows; it then runs for another period, or to the end of
-// the recording where that is near.
+// cuts are the positions at which iterations end. at has one position in each iteration,
+// at least two in all. The first of them ends an iteration if most of one lies before it
+// (see ahead). The last of them begins an iteration if most of one follows. That
+// iteration then ends a period later, or at the end of the recording if no more than
+// spread periods are left.
 func (s *sequence) cuts(at []int32) []int32 {
 	n := int32(len(s.grams) + s.gram - 1)
 	last := len(at) - 1
@@ -159,8 +163,9 @@ func (s *sequence) cuts(at []int32) []int32 {
 	return cuts
 }
 
-// ahead is at with what its first positions say about the beginning: more of
-// them where iterations lie before, fewer where not even one does.
+// ahead is at with its beginning corrected. If no whole iteration lies before the first
+// position, that position is left out. If several do, in which the beat is missing, their
+// positions are added, a period apart.
 func (s *sequence) ahead(at []int32) []int32 {
 	first := s.span(at[0], at[1])
 	if !s.mostly(first, s.span(0, at[0])) {

@@ -14,9 +14,8 @@ import (
 
 var bothEnds = []End{EndRequested, EndCompleted}
 
-// steadyJobs are jobs for the steady state beyond those that iterations are
-// found in. exact says that the envelope costs nothing, optional how many slots
-// are not in every pass.
+// steadyJobs are jobs with a steady state. exact says that the envelope costs nothing,
+// optional is the number of slots that not every pass has.
 var steadyJobs = []struct {
 	job
 	exact         bool
@@ -46,11 +45,11 @@ var steadyJobs = []struct {
 	{job: job{name: "late frees and prefetching", layers: 8, micro: 2, steps: 5, late: 20, prefetched: 1, copyStream: true}, exact: true, bodies: 1, cells: true},
 }
 
-// many stands for a number of optional slots that nothing is said about.
+// many stands for any number of optional slots.
 const many = -1
 
-// TestPeriodicJobs finds the steady state of made-up jobs and checks all that
-// a plan relies on.
+// TestPeriodicJobs finds the steady state of made-up jobs and checks everything that a
+// plan relies on.
 func TestPeriodicJobs(t *testing.T) {
 	for _, j := range steadyJobs {
 		for seed := range uint64(3) {
@@ -110,8 +109,8 @@ func TestPeriodicTooFew(t *testing.T) {
 	}
 }
 
-// TestPeriodicFuzz repeats random iterations with random changes: skips,
-// additions, other sizes, what is live across and freed late.
+// TestPeriodicFuzz repeats random iterations with random changes: skips, additions, other
+// sizes, buffers that cross the seam and late frees.
 func TestPeriodicFuzz(t *testing.T) {
 	found := 0
 	for seed := range uint64(200) {
@@ -140,8 +139,8 @@ func TestPeriodicFuzz(t *testing.T) {
 	}
 }
 
-// randomIterations plays one random sequence again and again, with changes.
-// starts has the iterations, the first of which is the building.
+// randomIterations repeats one random sequence with changes. The times are the starts of
+// the iterations, and the first one is the building of the model.
 func randomIterations(r *rand.Rand) (*trace.Device, []trace.Time) {
 	type step struct {
 		size  trace.Bytes
@@ -186,8 +185,8 @@ func randomIterations(r *rand.Rand) (*trace.Device, []trace.Time) {
 	return x.d, starts
 }
 
-// TestPeriodicShift adds events that are no allocations: only the times of
-// passes may change.
+// TestPeriodicShift adds events other than allocations. Only the times of passes may
+// change.
 func TestPeriodicShift(t *testing.T) {
 	for _, j := range steadyJobs {
 		x := j.record(1)
@@ -222,8 +221,8 @@ func TestPeriodicShift(t *testing.T) {
 	}
 }
 
-// judge checks a Periodic against the recording, by definition: it shares no
-// code with the making of it.
+// judge checks a Periodic against the recording by definition. It shares no code with
+// what made it.
 type judge struct {
 	t   *testing.T
 	tl  *Timeline
@@ -250,7 +249,7 @@ func checkPeriodic(t *testing.T, tl *Timeline, p *Periodic, end End) {
 	}
 }
 
-// until is when pass j ends; pass -1 is the prologue.
+// until is the time at which pass j ends. Pass -1 is the prologue.
 func (g *judge) until(j int) trace.Time {
 	if j+1 < len(g.p.Passes) {
 		return g.p.Passes[j+1].First
@@ -258,7 +257,7 @@ func (g *judge) until(j int) trace.Time {
 	return g.p.End
 }
 
-// steps is how many passes are no interlude; only the last may be one.
+// steps is the number of passes without an interlude, which only the last may be.
 func (g *judge) steps() int {
 	n := len(g.p.Passes)
 	if g.p.Bodies[g.p.Passes[n-1].Body].Interlude {
@@ -295,8 +294,8 @@ func (g *judge) locate() {
 	}
 }
 
-// passOf is the pass that a time is in: len(Passes) after the last. A buffer
-// that ends when a pass begins ended before it.
+// passOf is the pass that a time lies in, len(Passes) after the last. The time at which a
+// pass begins counts to the pass before, since a buffer that ends then ended before it.
 func (g *judge) passOf(t trace.Time) int {
 	if t >= g.tl.Events {
 		return len(g.p.Passes)
@@ -309,8 +308,8 @@ func (g *judge) passOf(t trace.Time) int {
 	return len(g.p.Passes)
 }
 
-// ordinal is a time within pass j: one more than the slot of the allocation
-// before it.
+// ordinal translates a time within pass j into the body's: one more than the slot of the
+// allocation before it.
 func (g *judge) ordinal(j int, t trace.Time) int {
 	buffers := g.tl.Buffers[g.ranges[j][0]:g.ranges[j][1]]
 	before := sort.Search(len(buffers), func(i int) bool { return buffers[i].Start >= t })
@@ -320,7 +319,7 @@ func (g *judge) ordinal(j int, t trace.Time) int {
 	return g.slots[j][before-1] + 1
 }
 
-// checkEnvelopes recomputes what a slot says of sizes.
+// checkEnvelopes recomputes the sizes and occurrences of slots.
 func (g *judge) checkEnvelopes() {
 	seen := make([][]Slot, len(g.p.Bodies))
 	passes := make([]int, len(g.p.Bodies))
@@ -375,7 +374,7 @@ func (g *judge) checkLives() {
 		for i, slot := range g.slots[j] {
 			b, s := &g.tl.Buffers[g.ranges[j][0]+i], &body.Slots[slot]
 			crossed := g.passOf(b.Until(g.end)) - j
-			if j < g.steps() { // what an interlude finds may as well be freed after the end
+			if j < g.steps() { // a free in an interlude may as well come after the end
 				crossed = min(crossed, g.steps()-j)
 			}
 			switch {
@@ -395,8 +394,7 @@ func (g *judge) checkLives() {
 	}
 }
 
-// inside checks that both ends of a buffer that is live in pass j are in the
-// slot's.
+// inside checks that neither end of a buffer that is live in pass j is after the slot's.
 func (g *judge) inside(j int, b *Buffer, s *Slot, what string) {
 	length := g.p.Bodies[g.p.Passes[j].Body].Length
 	requested, completed := length, length
@@ -416,7 +414,7 @@ func (g *judge) inside(j int, b *Buffer, s *Slot, what string) {
 	}
 }
 
-// checkEntering wants the slot of a cell that pass j finds filled with b.
+// checkEntering wants pass j to have an entering slot for b in a cell.
 func (g *judge) checkEntering(j int, cell int32, b *Buffer) {
 	for i := range g.p.Bodies[g.p.Passes[j].Body].Entering {
 		s := &g.p.Bodies[g.p.Passes[j].Body].Entering[i]
@@ -431,9 +429,9 @@ func (g *judge) checkEntering(j int, cell int32, b *Buffer) {
 	g.t.Errorf("pass %d does not expect cell %d", j, cell)
 }
 
-// checkCells wants one leaving slot in every body and at most one entering,
-// which ends before, all of one size. An interlude is to have none, and to be the
-// last pass and no other.
+// checkCells wants each body to have one leaving slot per cell and at most one entering
+// slot, which ends before the leaving one starts, all of the cell's size. An interlude
+// has none, and occurs only as the last pass.
 func (g *judge) checkCells() {
 	for x, b := range g.p.Bodies {
 		if b.Interlude {
@@ -471,8 +469,8 @@ func (g *judge) checkCells() {
 	}
 }
 
-// checkLoad compares the envelope's peaks with a sum over all slots at the start
-// of each.
+// checkLoad compares the envelope's peaks with the sum over all live slots at the start
+// of each slot.
 func (g *judge) checkLoad() {
 	type live struct {
 		start, end int

@@ -2,9 +2,9 @@ package lifespan
 
 import "github.com/stplan/stplan/internal/trace"
 
-// fillPrologue says what becomes of the buffers that begin before the cut.
-// What the first pass frees is the content of a cell, if one can be found for
-// it, and what lives longer stays for good.
+// fillPrologue fills in the slots of the buffers that begin before the cut. A buffer that
+// the first pass frees is the content of a cell, if one can be found for it. One that
+// lives longer, or has no cell, is resident.
 func (c *classifier) fillPrologue() {
 	p := c.out
 	p.Prologue = make([]PrologueSlot, c.r.first[0])
@@ -33,7 +33,8 @@ func (c *classifier) fillPrologue() {
 	}
 }
 
-// prologueEnd is a time in the prologue, which the first body's continues.
+// prologueEnd translates a time of the recording into the time of the prologue, which the
+// time of the first body continues.
 func (c *classifier) prologueEnd(t trace.Time) trace.Time {
 	x := c.bodies[0]
 	switch pass, rank := c.place(t); {

@@ -1,20 +1,20 @@
 package lifespan
 
-// A script is the rough alignment that bounds the exact one: stretches that
-// two sequences share, in order. It is made in layers, each of which fills the
-// gaps that the one before left. First come the allocations that both sides
-// have equally often, by size and by lifetime class: what data decides, such as
-// the work of an expert, hardly ever occurs equally often, and what it is
-// embedded in always does. Then those of the same class, equally often, of any
-// size, and then all classes.
+// script is the rough alignment of two sequences that the exact one follows: the
+// stretches that both have, in order. It is made in layers, each of which fills the gaps
+// that the layer before it left. The first layer matches allocations that both sides have
+// equally often, by size and lifetime class. What data decides, such as the work of an
+// expert, hardly ever occurs equally often, but what surrounds it does. The second layer
+// matches those of the same class that both have equally often, whatever their size. The
+// third matches all, by class.
 type script struct {
 	a, b    []token
 	matches []match
 }
 
-// Where data decides only how large allocations are, equal sizes recur in other
-// places, by chance, and mislead. So where the classes alone agree nearly
-// everywhere they are believed.
+// newScript finds the script of a and b. If data decides only sizes, equal sizes recur by
+// chance in other places and would mislead the first layer. So the script by class alone
+// is taken if it finds nearly everything, and the layers are made only if it does not.
 func newScript(a, b []token) []match {
 	plain := &script{a: a, b: b}
 	plain.fill(0, len(a), 0, len(b), len(layers)-1)
@@ -26,12 +26,14 @@ func newScript(a, b []token) []match {
 	return layered.matches
 }
 
-// agreement is the share of an iteration that is found again where only sizes
-// depend on data. With experts that get no tokens less is.
+// agreement is the share of the shorter sequence that a script by class alone has to
+// match in long stretches to be taken. If only sizes depend on data, nearly everything is
+// matched; with experts that get no tokens, less is. A share of 0, so never any layers,
+// makes the envelope of qwen3-moe-eager cost 1.36 instead of 1.11.
 const agreement = 15. / 16
 
-// solid is how much is matched in stretches that are too long to recur by
-// chance.
+// solid is the number of allocations matched in stretches of maxGram or more, which are
+// too long to recur by chance.
 func (s *script) solid() float64 {
 	n := 0
 	for _, m := range s.matches {
@@ -42,8 +44,8 @@ func (s *script) solid() float64 {
 	return float64(n)
 }
 
-// layers are what tokens are compared by, and whether only those count that
-// both sides have equally often.
+// layers are the passes of fill: the hash that tokens are compared by, and whether only
+// hashes that both sides have equally often take part.
 var layers = []struct {
 	hash         func(*token) uint64
 	equallyOften bool
@@ -53,7 +55,7 @@ var layers = []struct {
 	{func(t *token) uint64 { return t.weak }, false},
 }
 
-// fill matches a[i0:i1] with b[j0:j1], from a layer on.
+// fill matches a[i0:i1] with b[j0:j1], with the given layer and the ones after it.
 func (s *script) fill(i0, i1, j0, j1, layer int) {
 	if i0 == i1 || j0 == j1 || layer == len(layers) {
 		return
@@ -69,21 +71,11 @@ func (s *script) fill(i0, i1, j0, j1, layer int) {
 		for k := range m.n {
 			p, q := i0+int(at[m.i+k]), j0+int(bt[m.j+k])
 			s.fill(i, p, j, q, layer+1)
-			s.emit(p, q)
+			s.matches = add(s.matches, p, q, 1)
 			i, j = p+1, q+1
 		}
 	}
 	s.fill(i, i1, j, j1, layer+1)
-}
-
-func (s *script) emit(i, j int) {
-	if k := len(s.matches); k > 0 {
-		if last := &s.matches[k-1]; last.i+last.n == i && last.j+last.n == j {
-			last.n++
-			return
-		}
-	}
-	s.matches = append(s.matches, match{i, j, 1})
 }
 
 func hashes(tokens []token, hash func(*token) uint64) []uint64 {
@@ -110,7 +102,8 @@ func pick(values []uint64, at []int32) []uint64 {
 	return out
 }
 
-// equallyOften is where the values are that x and y have equally often.
+// equallyOften returns the positions in x and y of the values that both have equally
+// often.
 func equallyOften(x, y []uint64) (at, bt []int32) {
 	surplus := make(map[uint64]int32, len(x))
 	for _, v := range x {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// sequence is the order of a timeline's allocations with everything that
-// differs from one repetition to the next left out: addresses and sizes, which
-// follow the data. What is left of a buffer is its stream and its lifetime
-// class. Even that repeats by chance, so it is compared in context: the gram
-// of an allocation is the classes of the allocations from it on.
+// sequence is the order of a timeline's allocations without what differs from one
+// repetition to the next: addresses, and sizes, which follow the data. Of a buffer only
+// the stream and the lifetime class are left. Because those repeat by chance too,
+// allocations are compared in context: the gram of an allocation is the run of streams
+// and classes that begins with it.
 type sequence struct {
 	first int // index of the first buffer that is not initial
 	gram  int // allocations per gram
-	// grams names the gram that begins at each allocation, but for the last
-	// few, by a number below distinct.
+	// grams has the number of the gram that begins at each allocation, below distinct.
+	// At the last gram-1 allocations none begins.
 	grams    []int32
 	distinct int
 	// order lists the positions in grams by gram, and then by position.
@@ -23,22 +23,24 @@ type sequence struct {
 	count []int32 // scratch for shared: all 0, one per distinct gram
 }
 
-// A gram is a sixteenth of the recording in short ones, so that a few
-// repetitions fit in, and otherwise long enough that chance repetitions are
-// rare: of the grams of one iteration of a mixture-of-experts job, whose
-// classes vary most, nearly all recur in the next at 16 and few by chance.
 const (
+	// gramShare makes a gram 1/16 of a short recording, so that a few repetitions of the
+	// loop fit in.
+	gramShare = 16
+	// minGram is the shortest gram, in allocations. Shorter ones recur by chance all
+	// over.
 	minGram = 4
+	// maxGram is the longest gram, in allocations. A longer one recurs less often by
+	// chance, but also breaks at every difference between two iterations. At 16, nearly
+	// all grams of an iteration recur in the next one even in a mixture of experts, where
+	// classes vary most, and few recur by chance.
 	maxGram = 16
 )
 
 func newSequence(tl *Timeline) *sequence {
-	s := &sequence{}
-	for s.first < len(tl.Buffers) && tl.Buffers[s.first].Initial {
-		s.first++
-	}
+	s := &sequence{first: tl.initial()}
 	n := len(tl.Buffers) - s.first
-	s.gram = min(maxGram, max(minGram, n/16))
+	s.gram = min(maxGram, max(minGram, n/gramShare))
 	if n < s.gram {
 		return s
 	}
@@ -49,15 +51,15 @@ func newSequence(tl *Timeline) *sequence {
 
 // classes gives every allocation a hash of its stream and lifetime class.
 func classes(tl *Timeline, first int) []uint64 {
-	out := lifetimes(tl, first)
+	out := lifetimeClasses(tl, first)
 	for i, class := range out {
-		out[i] = mix(tl.Buffers[first+i].Stream*classCount + class)
+		out[i] = weakHash(tl.Buffers[first+i].Stream, class)
 	}
 	return out
 }
 
-// lifetimes gives every allocation its lifetime class.
-func lifetimes(tl *Timeline, first int) []uint64 {
+// lifetimeClasses gives every allocation its lifetime class.
+func lifetimeClasses(tl *Timeline, first int) []uint64 {
 	out := make([]uint64, len(tl.Buffers)-first)
 	for i, life := range tl.lifetimes()[first:] {
 		if !tl.Buffers[first+i].Resident {
@@ -69,8 +71,8 @@ func lifetimes(tl *Timeline, first int) []uint64 {
 	return out
 }
 
-// lifetimes is how many allocations there are from each buffer's own until its
-// free, itself included. What lived before the recording has none.
+// lifetimes counts, for each buffer, the allocations from its own, which is included,
+// to its free. It is 0 for initial buffers.
 func (tl *Timeline) lifetimes() []int {
 	// before[t] counts the allocations before event t.
 	before := make([]int32, tl.Events+1)
@@ -88,18 +90,22 @@ func (tl *Timeline) lifetimes() []int {
 	return out
 }
 
-// forever is the class of what is never freed, and up to exactClasses a class
-// is one lifetime.
 const (
-	forever      = 0
+	// forever is the class of a buffer that is never freed.
+	forever = 0
+	// exactClasses is the longest lifetime with a class of its own, in allocations. A
+	// smaller value tells fewer allocations apart; a larger one gives the same allocation
+	// different classes in different iterations. At half or twice the value the
+	// allocation sequence of qwen3-moe-eager alone shows 5 iterations instead of its 4.
 	exactClasses = 12
-	classCount   = 64
+	// classCount is above every class: forever, 12 exact ones and at most 30 buckets.
+	classCount = 64
 )
 
-// lifetimeClass coarsens how many allocations there are from a buffer's own
-// until its free: exact to 12, and then in buckets that widen by a factor of
-// 4, because the distance over which a long-lived buffer lives varies with
-// what lies between.
+// lifetimeClass is the class of a lifetime, which is counted in allocations. Up to
+// exactClasses each lifetime has a class of its own. Beyond it a class is a bucket, and
+// each bucket is 4 times as wide as the one before it, because the lifetime of a
+// long-lived buffer varies with what is allocated meanwhile.
 func lifetimeClass(allocations int) uint64 {
 	if allocations <= exactClasses {
 		return uint64(allocations)
@@ -107,7 +113,11 @@ func lifetimeClass(allocations int) uint64 {
 	return exactClasses + 1 + uint64(bits.Len(uint(allocations-1)/exactClasses)-1)/2
 }
 
-// mix spreads x over 64 bits (the finalizer of splitmix64).
+// weakHash is the hash of a stream and a lifetime class.
+func weakHash(stream, class uint64) uint64 { return mix(stream*classCount + class) }
+
+// mix spreads x over 64 bits (splitmix64: Steele, Lea and Flood, Fast Splittable
+// Pseudorandom Number Generators, 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -115,7 +125,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// rolling hashes every run of n tokens (Karp and Rabin, modulo 2^64).
+// rolling hashes every run of n tokens with a rolling hash modulo 2^64 (Karp and Rabin,
+// Efficient Randomized Pattern-Matching Algorithms, 1987).
 func rolling(tokens []uint64, n int) []uint64 {
 	const base = 0x2545f4914f6cdd1d
 	out := make([]uint64, len(tokens)-n+1)
@@ -134,7 +145,7 @@ func rolling(tokens []uint64, n int) []uint64 {
 	return out
 }
 
-// number replaces hashes by small numbers.
+// number replaces hashes by numbers from 0 to distinct-1.
 func (s *sequence) number(hashes []uint64) {
 	s.order = make([]int32, len(hashes))
 	for i := range s.order {
@@ -154,7 +165,7 @@ func (s *sequence) number(hashes []uint64) {
 	s.count = make([]int32, s.distinct)
 }
 
-// occurrences calls yield for each gram with the positions it occurs at.
+// occurrences calls yield for each gram with its positions, ascending.
 func (s *sequence) occurrences(yield func(at []int32)) {
 	from := 0
 	for i := 1; i <= len(s.order); i++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// sharedTraces are real recordings that lie beside a checkout where there are
-// any; a clone alone has none of them.
+// sharedTraces is the folder with real recordings, beside the checkout. A clone alone
+// does not have it.
 const sharedTraces = "../../../shared/traces"
 
 type recording struct {
@@ -26,6 +26,7 @@ type recording struct {
 	OptimizerSteps int    `json:"optimizer_steps"`
 }
 
+// forShared runs check for each real recording, and skips the test if there are none.
 func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Device)) {
 	raw, err := os.ReadFile(filepath.Join(sharedTraces, "MANIFEST.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,16 +57,16 @@ func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Devi
 	}
 }
 
-// withoutAnnotations is d as a recorder without them would have left it.
+// withoutAnnotations is d as a recorder without annotations would have made it.
 func withoutAnnotations(d *trace.Device) *trace.Device {
 	bare := *d
 	bare.Annotations = nil
 	return &bare
 }
 
-// TestShared compares the peaks with what the recordings are known to have,
-// and the iterations with the number of optimizer steps; and then the
-// iterations found from the sequence alone with the annotated ones.
+// TestShared compares the peaks with the known peaks of the recordings, the iterations
+// with the number of optimizer steps, and the iterations found from the sequence alone
+// with those from annotations.
 func TestShared(t *testing.T) {
 	forShared(t, func(t *testing.T, r recording, d *trace.Device) {
 		if len(d.Events) != r.Events {
@@ -97,8 +98,8 @@ func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
 	return it
 }
 
-// compareWithSteps checks the iterations from annotations: one for each step,
-// or for each pair of steps that have no allocation between them.
+// compareWithSteps checks the iterations from annotations: one for each step, or one for
+// each pair of steps without an allocation between them.
 func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations) {
 	marker, err := FindIterations(d, build(t, d), regexp.MustCompile("^Optimizer.step"))
 	if err != nil || marker.Count != r.OptimizerSteps {
@@ -112,10 +113,10 @@ func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations)
 	}
 }
 
-// comparePeriods wants the same number of iterations, cut at nearly the same
-// place: there the annotated end of the optimizer's step, here the quietest
-// place around it. begins are the starts of the steps, where known: what runs
-// between two steps may belong to either.
+// comparePeriods wants the same number of iterations, cut at nearly the same places:
+// those of marked end with the optimizer's step, those of found at the place near it
+// with the least live bytes. begins are the starts of the steps if they are known: what
+// runs between two steps may belong to either.
 func comparePeriods(t *testing.T, marked, found Iterations, begins []trace.Time) {
 	if found.Count != marked.Count {
 		t.Fatalf("%d iterations, %v, expected %d, %v", found.Count, found.Starts, marked.Count, marked.Starts)

@@ -2,7 +2,8 @@ package lifespan
 
 import "github.com/stplan/stplan/internal/trace"
 
-// fillSlots takes the envelope of each slot over the passes.
+// fillSlots makes the slots of the bodies: each is as large as its largest buffer in the
+// passes, and lives to the latest ends.
 func (c *classifier) fillSlots() {
 	for x := range c.out.Bodies {
 		body := &c.out.Bodies[x]
@@ -31,7 +32,7 @@ func (c *classifier) fillSlots() {
 	}
 }
 
-// include takes one more buffer into the envelope.
+// include makes the slot large enough for one more buffer.
 func (s *Slot) include(b *Buffer) {
 	if s.Occurrences == 0 || b.Requested < s.Least {
 		s.Least = b.Requested
@@ -42,6 +43,7 @@ func (s *Slot) include(b *Buffer) {
 	s.Occurrences++
 }
 
+// extend makes the slot live to the given ends at least.
 func (s *Slot) extend(requested, completed int) {
 	s.RequestedEnd = max(s.RequestedEnd, requested)
 	s.CompletedEnd = max(s.CompletedEnd, completed)

@@ -150,8 +150,8 @@ func number(t *testing.T, s string) trace.Bytes {
 	return trace.Bytes(n)
 }
 
-// describe prints a timeline: a row per buffer, where # is live until the
-// requested end and - until the completed end.
+// describe prints a timeline with a row per buffer. A # is a time up to the requested
+// end, a - one up to the completed end.
 func describe(tl *Timeline, names map[uint64]string) string {
 	var out strings.Builder
 	for i := range tl.Buffers {
@@ -184,9 +184,8 @@ func cell(b *Buffer, at trace.Time) string {
 	return "-"
 }
 
-// describePeriodic prints a row per slot, where # is live until the requested
-// end and - until the completed end, which may be in the pass that follows the
-// bar.
+// describePeriodic prints a row per slot. A # is a time up to the requested end, a -
+// one up to the completed end. What follows the bar is the next pass.
 func describePeriodic(t *testing.T, tl *Timeline, ends string, names map[uint64]string) string {
 	starts := []trace.Time{0}
 	for _, f := range strings.Fields(ends) {

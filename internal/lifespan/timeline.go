@@ -5,21 +5,20 @@
 // Time is the event's index. Live ranges are half-open, and every buffer has
 // two ends, of which a caller picks one:
 //
-//   - It starts at its alloc.
-//   - Its requested end is its free_requested: the program let go of it. Where
-//     no request was recorded it is the free_completed.
-//   - Its completed end is its free_completed: the allocator could hand the
-//     memory out again. Where the device's recording has no free_completed at
-//     all, that kind of event was not recorded, and it is the requested end.
-//     Where only this buffer lacks it, the free was still pending when the
-//     recording ended, and it is the number of events.
-//   - A buffer that is never freed ends at the number of events, and is
-//     Resident.
-//   - A block that lived before recording began starts at 0 and is Initial. It
-//     lived before the first event, so an end of 0 becomes 1: no live range is
-//     empty. One whose free was already pending has the requested end 1.
+//   - A buffer starts at its alloc.
+//   - Its requested end is its free_requested: the program let go of it. If no
+//     request was recorded, the requested end is the free_completed.
+//   - Its completed end is its free_completed: the allocator could hand the memory
+//     out again. If the device's recording has no free_completed at all, that kind of
+//     event was not recorded, and the completed end is the requested end. If only
+//     this buffer lacks it, the free was still pending when the recording ended, and
+//     the completed end is the number of events.
+//   - A buffer that is never freed ends at the number of events and is Resident.
+//   - A block that was live before recording began starts at 0 and is Initial. An end
+//     of 0 becomes 1, so that no live range is empty. If its free was already pending,
+//     its requested end is 1.
 //
-// At one address there is at most one buffer at a time, to its completed end.
+// An address has at most one buffer at a time, until the buffer's completed end.
 package lifespan
 
 import (
@@ -30,44 +29,43 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// alignment is the granularity of PyTorch's allocator: every size is rounded
-// up to it, and nothing is smaller.
-const alignment trace.Bytes = 512
-
-// maxSize bounds one buffer, and maxLoad all that live at once, in bytes. They
-// are far above any machine and keep every sum below an overflow.
 const (
+	// maxSize is the largest buffer that Build accepts, in bytes. No machine has as
+	// much memory, and rounding a size up cannot overflow.
 	maxSize trace.Bytes = 1 << 48
+	// maxLoad is the largest number of bytes live at once that Build accepts. It keeps
+	// every sum of sizes below an overflow of 64 bits.
 	maxLoad trace.Bytes = 1 << 62
 )
 
-// Buffer is one allocation: a size and a live range. Start is the index of its
-// alloc event, so it identifies a buffer that is not Initial.
+// Buffer is one allocation: a size and a live range. Sizes are bytes. Start is the
+// index of its alloc event, so it identifies a buffer that is not Initial.
 type Buffer struct {
 	Start        trace.Time
 	RequestedEnd trace.Time
 	CompletedEnd trace.Time // never before RequestedEnd
 	Requested    trace.Bytes
-	Size         trace.Bytes // aligned: Requested rounded up to 512, at least 512
+	Size         trace.Bytes // aligned: trace.RoundUp(Requested)
 	Stream       uint64
-	Addr         uint64 // where the recording had it
-	Initial      bool   // lived before recording began
+	Addr         uint64 // its address in the recording
+	Initial      bool   // live before recording began
 	Resident     bool   // never freed in the recording
 }
 
-// Timeline is what one device did, as buffers.
+// Timeline is the recording of one device as buffers.
 type Timeline struct {
-	Device int
-	Events trace.Time // how many; every end is at most this, or 1
-	// Buffers are by Start; those that lived before come first, by address.
+	Device int        // the device's ordinal
+	Events trace.Time // number of events; every end is at most this, or 1
+	// Buffers are by Start. Initial ones come first, by address.
 	Buffers       []Buffer
 	PeakAllocated Peak // with buffers living until their requested end
 	PeakActive    Peak // with buffers living until their completed end
 }
 
-// Build finds the buffers of a device. Its errors are *trace.InputError
-// without a file name: an alloc where a buffer lives, a free where none does,
-// a size or a sum of sizes that no machine has.
+// Build finds the buffers of a device. Its errors are *trace.InputError without a file
+// name: an alloc at an address that a live buffer has, a free of an address that none
+// has, a second free_requested of a buffer, a size above 2^48 B, or more than 2^62 B
+// live at once.
 func Build(d *trace.Device) (*Timeline, error) {
 	b := newBuilder(d)
 	if err := b.initial(d.Initial); err != nil {
@@ -85,15 +83,15 @@ func Build(d *trace.Device) (*Timeline, error) {
 type builder struct {
 	device       int
 	events       trace.Time
-	hasCompleted bool // the recording has free_completed at all
+	hasCompleted bool // the recording has a free_completed
 	buffers      []Buffer
-	// live maps an address to the buffer that holds it. A buffer leaves at its
-	// last recorded end.
+	// live maps an address to the index of the buffer that holds it. A buffer is
+	// removed at its last recorded end.
 	live map[uint64]int
-	held trace.Bytes // bytes in live
+	held trace.Bytes // sum of the sizes of the buffers in live
 }
 
-// unknown is an end that has not been seen.
+// unknown is an end that no event has given yet.
 const unknown trace.Time = -1
 
 func newBuilder(d *trace.Device) *builder {
@@ -114,7 +112,7 @@ func newBuilder(d *trace.Device) *builder {
 	return b
 }
 
-// initial opens what lived before recording began, by address.
+// initial opens the buffers that were live before recording began, by address.
 func (b *builder) initial(segments []trace.Segment) error {
 	var found []Buffer
 	for i := range segments {
@@ -141,15 +139,15 @@ func (b *builder) initial(segments []trace.Segment) error {
 	return nil
 }
 
-// open starts a buffer, whose size it checks and aligns.
+// open starts a buffer. It checks the size and rounds it up.
 func (b *builder) open(where string, buf Buffer) error {
 	if i, ok := b.live[buf.Addr]; ok {
-		return b.fault(where, "buffer at 0x%x, where one lives since %s", buf.Addr, b.since(i))
+		return b.fault(where, "buffer at 0x%x, but one is live there since %s", buf.Addr, b.since(i))
 	}
 	if buf.Requested < 0 || buf.Requested > maxSize {
 		return b.fault(where, "size %d, expected 0 to %d", buf.Requested, maxSize)
 	}
-	buf.Size = max(alignment, (buf.Requested+alignment-1)/alignment*alignment)
+	buf.Size = trace.RoundUp(buf.Requested)
 	if buf.Size > maxLoad-b.held {
 		return b.fault(where, "more than %d bytes live at once", maxLoad)
 	}
@@ -160,7 +158,7 @@ func (b *builder) open(where string, buf Buffer) error {
 	return nil
 }
 
-// release gives up the address of buffer i.
+// release frees the address of buffer i for others.
 func (b *builder) release(i int) {
 	delete(b.live, b.buffers[i].Addr)
 	b.held -= b.buffers[i].Size
@@ -179,12 +177,12 @@ func (b *builder) event(at trace.Time, e *trace.Event) error {
 func (b *builder) free(at trace.Time, e *trace.Event) error {
 	i, ok := b.live[e.Addr]
 	if !ok {
-		return b.fault(entry(at), "%s of 0x%x, where no buffer lives", e.Action, e.Addr)
+		return b.fault(entry(at), "%s of 0x%x, but no buffer is live there", e.Action, e.Addr)
 	}
 	buf := &b.buffers[i]
 	if e.Action == trace.ActionFreeRequested {
 		if buf.RequestedEnd != unknown {
-			return b.fault(entry(at), "second free_requested of 0x%x, which lives since %s", e.Addr, b.since(i))
+			return b.fault(entry(at), "second free_requested of 0x%x, live since %s", e.Addr, b.since(i))
 		}
 		buf.RequestedEnd = max(1, at)
 		if b.hasCompleted {

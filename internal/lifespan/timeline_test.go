@@ -11,13 +11,13 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// kinds says which kinds of free a recording has.
+// kinds says which kinds of free events a recording has.
 type kinds struct{ requests, completions bool }
 
 var allKinds = []kinds{{true, true}, {true, false}, {false, true}, {false, false}}
 
-// randomDevice makes a valid recording: buffers of random sizes and streams,
-// some live before it begins, freed in random order and late, or never.
+// randomDevice makes a valid recording with buffers of random sizes and streams. Some are
+// live before it begins. They are freed in random order, some late and some never.
 func randomDevice(r *rand.Rand, events int, k kinds) *trace.Device {
 	d := &trace.Device{}
 	var live, pending []trace.Event
@@ -81,8 +81,8 @@ func randomDevice(r *rand.Rand, events int, k kinds) *trace.Device {
 	return d
 }
 
-// counter is the reference: what is live after each event, counted event by
-// event, with no notion of a range.
+// counter is the reference: it counts the live bytes event by event and does not know
+// live ranges.
 type counter struct {
 	sizes             map[uint64]trace.Bytes
 	requested         map[uint64]bool
@@ -90,7 +90,7 @@ type counter struct {
 	allocated, active count
 }
 
-// count is a number of bytes. What the first event frees still counts at it.
+// count is a number of live bytes. What the first event frees still counts at that event.
 type count struct{ now, leaving trace.Bytes }
 
 func (c *count) drop(n trace.Bytes, at int) {
@@ -211,9 +211,8 @@ func TestRangesAreWellFormed(t *testing.T) {
 	})
 }
 
-// TestIrrelevantChanges permutes the initial state, renames addresses and puts
-// events of other kinds in front: none of it changes a live range, but for the
-// shift.
+// TestIrrelevantChanges permutes the initial state, renames addresses and puts events of
+// other kinds in front. Live ranges only shift.
 func TestIrrelevantChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	forRandom(t, func(t *testing.T, d *trace.Device, tl *Timeline) {
@@ -263,7 +262,7 @@ func build(t testing.TB, d *trace.Device) *Timeline {
 	return tl
 }
 
-// TestTooMuchAtOnce reaches the bound on what lives at once without the memory.
+// TestTooMuchAtOnce reaches maxLoad.
 func TestTooMuchAtOnce(t *testing.T) {
 	d := &trace.Device{}
 	for i := range uint64(1<<14 + 1) {

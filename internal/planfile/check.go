@@ -7,31 +7,45 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the format. Every sum of two sizes or times stays below 2^63.
+// Limits of the format, from docs/planfile.md. Other values are another version.
 const (
-	maxProducer  = 255
-	maxDevices   = 1 << 16
-	maxStreams   = 1 << 16
-	maxRecords   = math.MaxUint32 // slots, waits and passes of a device
-	maxPhases    = 256
-	maxNumber    = 1 << 62 // a size, an offset, a time
+	// maxProducer is the longest producer, in bytes. It is printed on one line.
+	maxProducer = 255
+	// maxDevices is the largest number of devices of a file, far above those of a
+	// machine.
+	maxDevices = 1 << 16
+	// maxStreams is the largest number of streams of a device, far above what a program
+	// uses.
+	maxStreams = 1 << 16
+	// maxRecords is the largest number of slots, waits or passes of a device. Indices are
+	// u32 in the file.
+	maxRecords = math.MaxUint32
+	// maxPhases is the largest number of phases of a device. It bounds the work of
+	// readers and verifiers, which handle every body by itself.
+	maxPhases = 256
+	// maxNumber is the largest size, in bytes, and the largest time. The sum of two of
+	// them stays below 2^63.
+	maxNumber = 1 << 62
+	// minAlignment is the smallest alignment, in bytes: the granularity of PyTorch's
+	// allocator.
 	minAlignment = 512
+	// maxAlignment is the largest alignment, in bytes, far above any page size.
 	maxAlignment = 1 << 30
 )
 
-// fault is a broken rule of the format: the record, its field and what is
-// wrong. A zero kind means no fault.
+// fault is a broken rule of the format: the record, its field and what is wrong. If the
+// kind is 0 there is no fault.
 type fault struct {
 	kind    sectionKind
 	device  int // index into Plan.Devices
-	record  int
+	record  int // index into the records of the section
 	field   string
 	problem string
 }
 
 func (f fault) is() bool { return f.kind != 0 }
 
-// where names the record and field for people, who know devices by ordinal.
+// where names the record and the field for messages. Devices are named by ordinal.
 func (f fault) where(p *Plan) string {
 	s := sections[f.kind].name
 	if f.kind != sectionProducer {
@@ -46,9 +60,9 @@ func (f fault) where(p *Plan) string {
 	return s
 }
 
-// check finds the first rule of docs/planfile.md that a plan breaks. It looks
-// at records one by one, and at what refers to what: whether two slots may share
-// memory is not the format's business but that of a verifier.
+// check finds the first rule of docs/planfile.md that a plan breaks. It looks at records
+// one by one and at the references between them. Whether two slots may share memory is
+// for a verifier to judge, not for the format.
 func check(p *Plan) fault {
 	if problem := producerProblem(p.Producer); problem != "" {
 		return fault{kind: sectionProducer, problem: problem}
@@ -68,6 +82,7 @@ func check(p *Plan) fault {
 	return fault{}
 }
 
+// producerProblem says what is wrong with a producer, "" if nothing is.
 func producerProblem(s string) string {
 	if s == "" || len(s) > maxProducer {
 		return fmt.Sprintf("%d bytes, expected 1 to %d", len(s), maxProducer)

@@ -1,8 +1,8 @@
 package planfile
 
-// cells checks that every cell has one place, that each body but for interludes
-// fills it once and the prologue at most once, and that cells are numbered as the first body fills
-// them.
+// cells checks that every cell has one place, that every body except interludes fills it
+// exactly once and the prologue at most once, and that cells are numbered in the order in
+// which the first body fills them.
 func (c *checker) cells() fault {
 	d := c.d
 	if d.Mode == ModeRecorded {
@@ -24,6 +24,7 @@ func (c *checker) cells() fault {
 	return fault{}
 }
 
+// cellsOf checks the cells of phase p. first and filled are those of cells.
 func (c *checker) cellsOf(p int, first, filled []int) fault {
 	d, phase := c.d, &c.d.Phases[p]
 	leaving := 0
@@ -36,27 +37,27 @@ func (c *checker) cellsOf(p int, first, filled []int) fault {
 			continue
 		}
 		if uint64(s.Cell) >= uint64(len(first)) {
-			return bad("cell", "%d is not one of the %d that the first body fills", s.Cell, len(first))
+			return bad("cell", "%d is not one of the %d cells that the first body fills", s.Cell, len(first))
 		}
 		if first[s.Cell] == 0 {
 			first[s.Cell] = int(i) + 1
 		}
 		if other := &d.Slots[first[s.Cell]-1]; s.Offset != other.Offset || s.Size != other.Size {
-			return bad("cell", "%d, here %d B at offset %d, in slot %d %d B at offset %d", s.Cell, s.Size, s.Offset, first[s.Cell]-1, other.Size, other.Offset)
+			return bad("cell", "%d has %d B at offset %d here, but %d B at offset %d in slot %d", s.Cell, s.Size, s.Offset, other.Size, other.Offset, first[s.Cell]-1)
 		}
 		if s.Flags&SlotLeaving != 0 {
 			if filled[s.Cell] == p+1 {
-				return bad("cell", "%d is filled by the phase a second time", s.Cell)
+				return bad("cell", "%d is filled a second time in its phase", s.Cell)
 			}
 			if p == 1 && s.Cell != uint32(leaving) {
-				return bad("cell", "%d, expected cells in the order in which the first body fills them, so %d", s.Cell, leaving)
+				return bad("cell", "%d, expected %d: the first body fills the cells in the order of their numbers", s.Cell, leaving)
 			}
 			filled[s.Cell] = p + 1
 			leaving++
 		}
 	}
 	if phase.Kind == PhaseBody && leaving != len(first) {
-		return c.fault(sectionPhases, p, "", "fills %d of %d cells, expected every body to fill each", leaving, len(first))
+		return c.fault(sectionPhases, p, "", "fills %d of %d cells, expected all of them", leaving, len(first))
 	}
 	return fault{}
 }

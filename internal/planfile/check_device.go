@@ -11,7 +11,7 @@ func (c *checker) header(p *Plan) fault {
 	return c.certificate()
 }
 
-// identity checks which device this is and what kind of plan.
+// identity checks the fields that say which device this is and what kind of plan.
 func (c *checker) identity(p *Plan) fault {
 	d := c.d
 	bad := func(field, format string, args ...any) fault {
@@ -62,7 +62,7 @@ func (c *checker) numbers() fault {
 	}
 	switch a := d.Alignment; {
 	case a < minAlignment || a > maxAlignment || a&(a-1) != 0:
-		return bad("alignment", "%d, expected a power of two from 512 to 2^30", a)
+		return bad("alignment", "%d, expected a power of two from %d to 2^30", a, minAlignment)
 	case d.ArenaBytes%a != 0:
 		return bad("arena bytes", "%d is not a multiple of the alignment %d", d.ArenaBytes, a)
 	case d.SteadyStart > d.Events:
@@ -71,7 +71,7 @@ func (c *checker) numbers() fault {
 	return c.steady()
 }
 
-// steady checks what the mode says of the steady state.
+// steady checks the steady end and the stray bytes, which depend on the mode.
 func (c *checker) steady() fault {
 	d := c.d
 	bad := func(field, format string, args ...any) fault {
@@ -90,6 +90,7 @@ func (c *checker) steady() fault {
 	return fault{}
 }
 
+// certificate checks the lower bound and the gap.
 func (c *checker) certificate() fault {
 	d, cert := c.d, &c.d.Certificate
 	bad := func(field, format string, args ...any) fault {
@@ -101,7 +102,7 @@ func (c *checker) certificate() fault {
 	case cert.Kind == BoundWitness && d.Mode != ModeRecorded:
 		return bad("bound kind", "2 (witness), expected 1 (load) or 3 (streams apart) in mode periodic")
 	case cert.Kind == BoundWitness && cert.At != 0:
-		return bad("bound at", "%d, expected 0 of a witness", cert.At)
+		return bad("bound at", "%d, expected 0 with bound kind 2 (witness)", cert.At)
 	case cert.LowerBound > d.ArenaBytes:
 		return bad("lower bound", "%d is above the arena of %d B", cert.LowerBound, d.ArenaBytes)
 	case d.Mode == ModeRecorded && cert.At > d.Events:
@@ -112,7 +113,7 @@ func (c *checker) certificate() fault {
 	return fault{}
 }
 
-// witness checks the slots that a bound of its kind lists.
+// witness checks the list of slots that a bound by witness rests on.
 func (c *checker) witness() fault {
 	d, list := c.d, c.d.Certificate.Witness
 	bad := func(i int, format string, args ...any) fault {
@@ -123,14 +124,14 @@ func (c *checker) witness() fault {
 		most = MaxWitness
 	}
 	if len(list) > most {
-		return bad(most, "one of %d, expected at most %d with bound kind %d", len(list), most, uint32(d.Certificate.Kind))
+		return bad(most, "the device has %d, expected at most %d with bound kind %d", len(list), most, uint32(d.Certificate.Kind))
 	}
 	if len(list) == 0 && most > 0 {
-		return c.fault(sectionDevice, 0, "bound kind", "2 (witness), but no slot is one")
+		return c.fault(sectionDevice, 0, "bound kind", "2 (witness), but the witness has no slots")
 	}
 	for i, s := range list {
 		if uint64(s) >= uint64(len(d.Slots)) {
-			return bad(i, "slot %d of %d", s, len(d.Slots))
+			return bad(i, "slot %d is not one of the device's %d", s, len(d.Slots))
 		}
 		if i > 0 && s <= list[i-1] {
 			return bad(i, "slot %d after slot %d, expected them to ascend", s, list[i-1])
@@ -139,15 +140,16 @@ func (c *checker) witness() fault {
 	return fault{}
 }
 
+// streams checks that no stream is listed twice.
 func (c *checker) streams() fault {
 	d := c.d
 	if len(d.Streams) > maxStreams {
-		return c.fault(sectionStreams, maxStreams, "", "one of %d, expected at most %d", len(d.Streams), maxStreams)
+		return c.fault(sectionStreams, maxStreams, "", "the device has %d, expected at most %d", len(d.Streams), maxStreams)
 	}
 	seen := make(map[uint64]int, len(d.Streams))
 	for i, s := range d.Streams {
 		if first, ok := seen[s]; ok {
-			return c.fault(sectionStreams, i, "", "%#x is stream %d already", s, first)
+			return c.fault(sectionStreams, i, "", "%#x is already stream %d", s, first)
 		}
 		seen[s] = i
 	}

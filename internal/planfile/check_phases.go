@@ -1,17 +1,14 @@
 package planfile
 
-import (
-	"math/bits"
-)
+import "math/bits"
 
-// span is a phase as its slots see it.
+// span is a phase with what its slots are checked by.
 type span struct {
 	*Phase
-	carry uint64 // how far behind its end a completed end may be
+	carry uint64 // a completed end is at most this much after the end of the phase
 }
 
-// spans are the phases of a device. A recorded plan is one prologue that nothing
-// follows.
+// spans are the phases of a device. A recorded plan is one prologue without a body.
 func (d *Device) spans() []span {
 	if d.Mode == ModeRecorded {
 		n := uint64(len(d.Slots))
@@ -19,18 +16,18 @@ func (d *Device) spans() []span {
 	}
 	all := make([]span, len(d.Phases))
 	for i := range d.Phases {
-		// What is pending when the prologue ends is told in the first body's time.
+		// A free that is pending when the prologue ends completes in the first body.
 		all[i] = span{&d.Phases[i], d.Phases[max(1, i)].Length}
 	}
 	return all
 }
 
-// phases checks that the phases divide the slots, and their figures.
+// phases checks that the phases divide the slots of the device, and their figures.
 func (c *checker) phases() fault {
 	d := c.d
 	if d.Mode == ModeRecorded {
 		if len(d.Phases) > 0 {
-			return c.fault(sectionPhases, 0, "", "one of %d, expected none in mode recorded", len(d.Phases))
+			return c.fault(sectionPhases, 0, "", "the device has %d, expected none in mode recorded", len(d.Phases))
 		}
 		return fault{}
 	}
@@ -48,44 +45,45 @@ func (c *checker) phases() fault {
 		time += p.Length
 	}
 	if n := uint64(len(d.Slots)); next != n {
-		return c.fault(sectionPhases, len(d.Phases)-1, "slots", "the phases have %d, the device %d", next, n)
+		return c.fault(sectionPhases, len(d.Phases)-1, "slots", "the phases have %d slots, the device %d", next, n)
 	}
 	if at := d.Certificate.At; at > time {
-		return c.fault(sectionDevice, 0, "bound at", "%d is after the phases, %d long", at, time)
+		return c.fault(sectionDevice, 0, "bound at", "%d is after %d, the end of the last phase", at, time)
 	}
 	return fault{}
 }
 
-// phase checks phase i alone, whose slots have to start at next.
+// phase checks phase i alone. Its slots have to start at index next. An empty format
+// means that nothing is wrong.
 func (c *checker) phase(i int, p *Phase, next uint64) (field, format string, args []any) {
 	d := c.d
 	bad := func(field, format string, args ...any) (string, string, []any) { return field, format, args }
 	slots := uint64(len(d.Slots))
 	switch {
 	case i == 0 && p.Kind != PhasePrologue:
-		return bad("kind", "%d, expected 1 (prologue) of the first phase", uint32(p.Kind))
+		return bad("kind", "%d, expected 1 (prologue) for the first phase", uint32(p.Kind))
 	case i == 1 && p.Kind != PhaseBody:
-		return bad("kind", "%d, expected 2 (body) of the second phase", uint32(p.Kind))
+		return bad("kind", "%d, expected 2 (body) for the second phase", uint32(p.Kind))
 	case i > 1 && p.Kind != PhaseBody && p.Kind != PhaseInterlude:
 		return bad("kind", "%d, expected 2 (body) or 3 (interlude)", uint32(p.Kind))
 	case i == 0 && p.Occurrences != 1:
-		return bad("occurrences", "%d, expected 1 of the prologue", p.Occurrences)
+		return bad("occurrences", "%d, expected 1 for the prologue", p.Occurrences)
 	case i > 0 && p.Occurrences == 0:
-		return bad("occurrences", "0, expected a body to have a recorded pass")
+		return bad("occurrences", "0, expected at least 1 for a body")
 	case i == 0 && (p.Length == 0 || p.Length != d.SteadyStart):
-		return bad("length", "%d, expected the steady start %d, and that it is not 0", p.Length, d.SteadyStart)
+		return bad("length", "%d, expected the steady start %d, and above 0", p.Length, d.SteadyStart)
 	case p.FirstSlot != next:
 		return bad("first slot", "%d, expected %d", p.FirstSlot, next)
 	case p.SlotCount > slots-next:
-		return bad("slots", "%d from slot %d on, of %d", p.SlotCount, next, slots)
+		return bad("slots", "%d from slot %d on, but the device has %d", p.SlotCount, next, slots)
 	case i > 0 && (p.Length == 0 || p.Length > p.SlotCount):
-		return bad("length", "%d, expected 1 to %d: one for each slot that does not enter", p.Length, p.SlotCount)
+		return bad("length", "%d, expected 1 to %d, the number of slots", p.Length, p.SlotCount)
 	case p.Makespan > d.ArenaBytes || p.Makespan%d.Alignment != 0:
 		return bad("makespan", "%d, expected a multiple of the alignment %d, at most the arena of %d B", p.Makespan, d.Alignment, d.ArenaBytes)
 	case p.LowerBound > p.Makespan:
 		return bad("lower bound", "%d is above the makespan of %d B", p.LowerBound, p.Makespan)
 	case p.BoundAt > p.Length:
-		return bad("bound at", "%d is after the phase, %d long", p.BoundAt, p.Length)
+		return bad("bound at", "%d is after %d, the end of the phase", p.BoundAt, p.Length)
 	}
 	return "", "", nil
 }
@@ -94,11 +92,12 @@ func (c *checker) phase(i int, p *Phase, next uint64) (field, format string, arg
 func (c *checker) passes() fault {
 	d := c.d
 	if n := len(d.Passes); d.Mode == ModeRecorded && n > 0 {
-		return c.fault(sectionPasses, 0, "", "one of %d, expected none in mode recorded", n)
+		return c.fault(sectionPasses, 0, "", "the device has %d, expected none in mode recorded", n)
 	} else if uint64(n) > maxRecords {
-		return c.fault(sectionPasses, 0, "", "one of %d, expected fewer than 2^32", n)
+		return c.fault(sectionPasses, 0, "", "the device has %d, expected fewer than 2^32", n)
 	}
-	passes, begun := make([]uint32, len(d.Phases)), uint32(0) // of each phase; phases that had one
+	passes := make([]uint32, len(d.Phases)) // number of passes of each phase
+	begun := uint32(0)                      // the last phase that had a pass
 	for i := range d.Passes {
 		p := &d.Passes[i]
 		bad := func(field, format string, args ...any) fault {
@@ -108,9 +107,9 @@ func (c *checker) passes() fault {
 		case i == 0 && p.FirstEvent != d.SteadyStart:
 			return bad("first event", "%d, expected the steady start %d", p.FirstEvent, d.SteadyStart)
 		case i > 0 && p.FirstEvent <= d.Passes[i-1].FirstEvent:
-			return bad("first event", "%d, not after the pass before, from %d on", p.FirstEvent, d.Passes[i-1].FirstEvent)
+			return bad("first event", "%d is not after %d, at which the pass before begins", p.FirstEvent, d.Passes[i-1].FirstEvent)
 		case p.FirstEvent >= d.SteadyEnd:
-			return bad("first event", "%d, not before the steady end %d", p.FirstEvent, d.SteadyEnd)
+			return bad("first event", "%d is not before the steady end %d", p.FirstEvent, d.SteadyEnd)
 		case p.Phase == 0 || uint64(p.Phase) >= uint64(len(d.Phases)):
 			return bad("phase", "%d, expected a body, 1 to %d", p.Phase, len(d.Phases)-1)
 		case p.Phase > begun+1:
@@ -130,8 +129,8 @@ func (c *checker) passes() fault {
 	return c.occurrences()
 }
 
-// presence checks that a pass has a bit for each allocation of its body, and
-// none besides.
+// presence checks that a pass has a bit for each allocation slot of its body, and no bit
+// beyond them.
 func (c *checker) presence(pass int) fault {
 	d, p := c.d, &c.d.Passes[pass]
 	slots := d.Phases[p.Phase].Length
@@ -144,7 +143,7 @@ func (c *checker) presence(pass int) fault {
 	return fault{}
 }
 
-// occurrences counts the set bits of every allocation slot.
+// occurrences compares the occurrences of every allocation slot with its set bits.
 func (c *checker) occurrences() fault {
 	d := c.d
 	for i := 1; i < len(d.Phases); i++ {
@@ -165,6 +164,7 @@ func (c *checker) occurrences() fault {
 	return fault{}
 }
 
+// countBits adds each bit of words to the entry of seen with its index.
 func countBits(seen []uint32, words []uint64) {
 	for w, word := range words {
 		for ; word != 0; word &= word - 1 {

@@ -2,11 +2,12 @@ package planfile
 
 import "fmt"
 
-// slots checks each slot, and that they and the streams are in order.
+// slots checks each slot, the order of the slots, and that streams are in the order of
+// their first slots.
 func (c *checker) slots() fault {
 	d := c.d
 	if uint64(len(d.Slots)) > maxRecords {
-		return c.fault(sectionSlots, 0, "", "one of %d, expected fewer than 2^32", len(d.Slots))
+		return c.fault(sectionSlots, 0, "", "the device has %d, expected fewer than 2^32", len(d.Slots))
 	}
 	used := uint32(0) // streams used so far
 	for _, phase := range d.spans() {
@@ -29,7 +30,7 @@ func (c *checker) slots() fault {
 			}
 		}
 		if phase.Kind != PhasePrologue && allocations != phase.Length {
-			return c.fault(sectionSlots, int(phase.FirstSlot+phase.SlotCount-1), "", "the last of %d allocations of a body, expected %d", allocations, phase.Length)
+			return c.fault(sectionSlots, int(phase.FirstSlot+phase.SlotCount-1), "", "the body has %d allocations, expected its length %d", allocations, phase.Length)
 		}
 	}
 	if int(used) < len(d.Streams) {
@@ -38,7 +39,7 @@ func (c *checker) slots() fault {
 	return fault{}
 }
 
-// slot checks a slot alone.
+// slot checks one slot by itself. An empty problem means that nothing is wrong.
 func (c *checker) slot(phase *span, s *Slot) (field, problem string) {
 	for _, rule := range [...]func(*span, *Slot) (field, problem string){c.slotKind, c.slotTimes, c.slotEnds, c.slotBytes} {
 		if field, problem = rule(phase, s); problem != "" {
@@ -48,7 +49,7 @@ func (c *checker) slot(phase *span, s *Slot) (field, problem string) {
 	return "", ""
 }
 
-// slotKind checks what a slot is, and whether its phase has such.
+// slotKind checks the stream, flags, cell and occurrences of a slot.
 func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
 	crosses := s.Flags&(SlotEntering|SlotLeaving) != 0
 	switch {
@@ -59,63 +60,65 @@ func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
 	case c.d.Mode == ModeRecorded && s.Flags&^(SlotResident|SlotInitial) != 0:
 		return "flags", fmt.Sprintf("%#x, expected a sum of 1 (resident) and 2 (initial) in mode recorded", uint32(s.Flags))
 	case phase.Kind == PhasePrologue && (s.Flags&(SlotEntering|SlotStray) != 0 || s.Flags&(SlotResident|SlotLeaving) == SlotResident|SlotLeaving):
-		return "flags", fmt.Sprintf("%#x, expected 2 (initial) and one of 1 (resident) and 8 (leaving) at most in the prologue", uint32(s.Flags))
+		return "flags", fmt.Sprintf("%#x, expected in the prologue at most 2 (initial) and one of 1 (resident) and 8 (leaving)", uint32(s.Flags))
 	case phase.Kind != PhasePrologue && (s.Flags&(SlotResident|SlotInitial) != 0 || s.Flags&(s.Flags-1) != 0):
-		return "flags", fmt.Sprintf("%#x, expected one of 4 (entering), 8 (leaving) and 16 (stray) at most in a body", uint32(s.Flags))
+		return "flags", fmt.Sprintf("%#x, expected in a body at most one of 4 (entering), 8 (leaving) and 16 (stray)", uint32(s.Flags))
 	case phase.Kind == PhaseInterlude && crosses:
 		return "flags", fmt.Sprintf("%#x, expected no slot of an interlude to cross the seam", uint32(s.Flags))
 	case crosses && s.Cell == NoCell:
-		return "cell", "none, expected one of a slot that crosses the seam"
+		return "cell", "none, expected one for a slot that crosses the seam"
 	case !crosses && s.Cell != NoCell:
-		return "cell", fmt.Sprintf("%d, expected none of a slot that does not cross the seam", s.Cell)
+		return "cell", fmt.Sprintf("%d, expected none for a slot that does not cross the seam", s.Cell)
 	case s.Occurrences > phase.Occurrences || s.Occurrences == 0 && s.Flags&SlotEntering == 0:
-		return "occurrences", fmt.Sprintf("%d, expected 1 to the %d of its phase", s.Occurrences, phase.Occurrences)
+		return "occurrences", fmt.Sprintf("%d, expected 1 to %d, the occurrences of its phase", s.Occurrences, phase.Occurrences)
 	}
 	return "", ""
 }
 
+// slotTimes checks the order of a slot's times and their limits.
 func (c *checker) slotTimes(phase *span, s *Slot) (field, problem string) {
 	early := s.Flags&SlotEntering != 0 && c.d.End == EndCompleted && s.RequestedEnd == 0
 	switch {
 	case s.RequestedEnd <= s.Start && !early:
 		return "requested end", fmt.Sprintf("%d is not after the start %d", s.RequestedEnd, s.Start)
 	case s.RequestedEnd > phase.Length:
-		return "requested end", fmt.Sprintf("%d is after %d, the last there is", s.RequestedEnd, phase.Length)
+		return "requested end", fmt.Sprintf("%d, expected at most %d, the end of its phase", s.RequestedEnd, phase.Length)
 	case s.CompletedEnd < s.RequestedEnd:
 		return "completed end", fmt.Sprintf("%d is before the requested end %d", s.CompletedEnd, s.RequestedEnd)
 	case s.CompletedEnd > phase.Length+phase.carry:
-		return "completed end", fmt.Sprintf("%d is after %d, the last there is", s.CompletedEnd, phase.Length+phase.carry)
+		return "completed end", fmt.Sprintf("%d, expected at most %d", s.CompletedEnd, phase.Length+phase.carry)
 	case s.Flags&(SlotInitial|SlotEntering) != 0 && s.Start != 0:
-		return "start", fmt.Sprintf("%d, expected 0 of a slot that was live before", s.Start)
+		return "start", fmt.Sprintf("%d, expected 0 for a slot that is live before its phase", s.Start)
 	}
 	return "", ""
 }
 
-// slotEnds checks what kinds of slots say of the end of their phase.
+// slotEnds checks the ends that follow from the kind of a slot.
 func (c *checker) slotEnds(phase *span, s *Slot) (field, problem string) {
 	completed := c.d.End == EndCompleted
 	switch {
 	case s.Flags&SlotResident != 0 && s.RequestedEnd != phase.Length:
-		return "requested end", fmt.Sprintf("%d, expected %d of a slot that is never freed", s.RequestedEnd, phase.Length)
+		return "requested end", fmt.Sprintf("%d, expected %d for a slot that is never freed", s.RequestedEnd, phase.Length)
 	case s.Flags&SlotResident != 0 && s.CompletedEnd != phase.Length:
-		return "completed end", fmt.Sprintf("%d, expected %d of a slot that is never freed", s.CompletedEnd, phase.Length)
+		return "completed end", fmt.Sprintf("%d, expected %d for a slot that is never freed", s.CompletedEnd, phase.Length)
 	case s.Flags&SlotLeaving != 0 && s.RequestedEnd != phase.Length:
-		return "requested end", fmt.Sprintf("%d, expected %d of a slot that leaves its phase", s.RequestedEnd, phase.Length)
+		return "requested end", fmt.Sprintf("%d, expected %d for a slot that leaves its phase", s.RequestedEnd, phase.Length)
 	case s.Flags&(SlotLeaving|SlotStray) == 0 && completed && s.CompletedEnd == 0:
-		return "completed end", "0, expected a slot to live in its phase"
+		return "completed end", "0, expected at least 1 for a slot that does not leave its phase"
 	case s.Flags&(SlotLeaving|SlotStray) == 0 && completed && s.CompletedEnd > phase.Length:
-		return "completed end", fmt.Sprintf("%d, expected at most %d of a slot that does not leave its phase", s.CompletedEnd, phase.Length)
+		return "completed end", fmt.Sprintf("%d, expected at most %d for a slot that does not leave its phase", s.CompletedEnd, phase.Length)
 	}
 	return "", ""
 }
 
+// slotBytes checks the offset and the sizes of a slot.
 func (c *checker) slotBytes(phase *span, s *Slot) (field, problem string) {
 	a, arena := c.d.Alignment, c.d.ArenaBytes
 	switch stray := s.Flags&SlotStray != 0; {
 	case stray && s.Offset != 0:
-		return "offset", fmt.Sprintf("%d, expected 0 of a stray, which has no place", s.Offset)
+		return "offset", fmt.Sprintf("%d, expected 0 for a stray, which has no place", s.Offset)
 	case stray && s.Size != 0:
-		return "size", fmt.Sprintf("%d, expected 0 of a stray, which has no place", s.Size)
+		return "size", fmt.Sprintf("%d, expected 0 for a stray, which has no place", s.Size)
 	case stray && s.Requested > maxNumber:
 		return "requested", fmt.Sprintf("%d is above 2^62", s.Requested)
 	case !stray && (s.Size == 0 || s.Size%a != 0):
@@ -126,14 +129,16 @@ func (c *checker) slotBytes(phase *span, s *Slot) (field, problem string) {
 		return "offset", fmt.Sprintf("%d and size %d are beyond the arena of %d B", s.Offset, s.Size, arena)
 	case !stray && s.Requested > s.Size:
 		return "requested", fmt.Sprintf("%d is above the size %d", s.Requested, s.Size)
-	case s.Least > s.Requested || phase.Kind == PhasePrologue && s.Least != s.Requested:
-		return "least", fmt.Sprintf("%d, of at most %d requested", s.Least, s.Requested)
+	case s.Least > s.Requested:
+		return "least", fmt.Sprintf("%d is above the requested %d", s.Least, s.Requested)
+	case phase.Kind == PhasePrologue && s.Least != s.Requested:
+		return "least", fmt.Sprintf("%d, expected the requested %d for a slot outside of bodies", s.Least, s.Requested)
 	}
 	return "", ""
 }
 
-// order checks that s may follow the slots of its phase before it, of which so
-// many were allocations.
+// order checks that slot s may follow the slots of its phase before it. allocations is
+// the number of these that do not enter.
 func (p *span) order(before []Slot, s *Slot, allocations uint64) (field, problem string) {
 	if p.Kind != PhasePrologue {
 		return bodyOrder(before, s, allocations)
@@ -144,8 +149,8 @@ func (p *span) order(before []Slot, s *Slot, allocations uint64) (field, problem
 	return "", ""
 }
 
-// bodyOrder has the entering slots first, by cell. The allocations after them
-// are each an instant of the body's time.
+// bodyOrder checks the order in a body: entering slots come first, by cell, and the k-th
+// allocation after them starts at time k, from 0.
 func bodyOrder(before []Slot, s *Slot, allocations uint64) (field, problem string) {
 	switch entering := s.Flags&SlotEntering != 0; {
 	case entering && allocations > 0:
@@ -153,19 +158,19 @@ func bodyOrder(before []Slot, s *Slot, allocations uint64) (field, problem strin
 	case entering && len(before) > 0 && s.Cell <= before[len(before)-1].Cell:
 		return "cell", fmt.Sprintf("%d after cell %d, expected entering slots by cell", s.Cell, before[len(before)-1].Cell)
 	case !entering && s.Start != allocations:
-		return "start", fmt.Sprintf("%d, expected %d: how many allocations of the body come before", s.Start, allocations)
+		return "start", fmt.Sprintf("%d, expected %d, the number of allocations before it in the body", s.Start, allocations)
 	}
 	return "", ""
 }
 
-// slotOrder checks that b may follow a. One event allocates one buffer, so only
-// initial slots share a start.
+// slotOrder checks that slot b may follow slot a outside of bodies. One event allocates
+// one buffer, so only initial slots share a start.
 func slotOrder(a, b *Slot) (field, problem string) {
 	switch {
 	case b.Start < a.Start:
 		return "start", fmt.Sprintf("%d after a slot that starts at %d, expected slots by start", b.Start, a.Start)
 	case b.Start == a.Start && a.Flags&SlotInitial == 0:
-		return "start", fmt.Sprintf("%d twice, expected one slot for an event, after the initial ones", b.Start)
+		return "start", fmt.Sprintf("%d, which the slot before has too: only initial slots may share a start", b.Start)
 	}
 	return "", ""
 }

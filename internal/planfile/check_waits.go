@@ -1,9 +1,10 @@
 package planfile
 
+// waits checks each wait, and that they are in order.
 func (c *checker) waits() fault {
 	d := c.d
 	if uint64(len(d.Waits)) > maxRecords {
-		return c.fault(sectionWaits, 0, "", "one of %d, expected fewer than 2^32", len(d.Waits))
+		return c.fault(sectionWaits, 0, "", "the device has %d, expected fewer than 2^32", len(d.Waits))
 	}
 	for i, w := range d.Waits {
 		bad := func(field, format string, args ...any) fault {
@@ -15,37 +16,38 @@ func (c *checker) waits() fault {
 		case uint64(w.Earlier) >= uint64(len(d.Slots)):
 			return bad("earlier", "slot %d is not one of the device's %d", w.Earlier, len(d.Slots))
 		case d.Slots[w.Later].Flags&(SlotEntering|SlotStray) != 0:
-			return bad("later", "slot %d takes nothing over: it is entering or a stray", w.Later)
+			return bad("later", "slot %d is entering or a stray: it takes no bytes over", w.Later)
 		case d.Slots[w.Earlier].Flags&(SlotEntering|SlotStray) != 0:
-			return bad("earlier", "slot %d leaves nothing to others: it is entering or a stray", w.Earlier)
+			return bad("earlier", "slot %d is entering or a stray: it owns no bytes that others take over", w.Earlier)
 		case w.Kind&waitReasons == 0 || w.Kind&^waitKindsKnown != 0:
-			return bad("kind", "%#x, expected a sum of 1 (cross-stream) and 2 (pending), and 4 over the seam", uint32(w.Kind))
+			return bad("kind", "%#x, expected 1 (cross-stream), 2 (pending) or both, and 4 if over the seam", uint32(w.Kind))
 		case i > 0 && !waitsAscend(d.Waits[i-1], w):
 			return bad("", "slots %d and %d after %d and %d, expected waits by later, then earlier slot", w.Later, w.Earlier, d.Waits[i-1].Later, d.Waits[i-1].Earlier)
 		}
 		if problem := c.seam(w); problem != "" {
-			return bad("earlier", "slot %d %s slot %d", w.Earlier, problem, w.Later)
+			return bad("earlier", problem, w.Earlier, w.Later)
 		}
 	}
 	return fault{}
 }
 
-// seam checks in which phases the two slots of a wait are. In one pass a slot
-// takes over from one before it; from a pass of its own body before, only from
-// itself or one after it: any other has had its bytes again since.
+// seam checks the phases of the two slots of a wait, and returns the format of what is
+// wrong, for the earlier and the later slot. Within a pass a slot takes over from one
+// before it. From the pass of the same body before, it can only take over from itself or
+// from a slot after it, because a slot before it has owned its bytes again since.
 func (c *checker) seam(w Wait) string {
 	later, earlier := c.d.phaseOf(w.Later), c.d.phaseOf(w.Earlier)
 	switch over := w.Kind&WaitSeam != 0; {
 	case !over && later != earlier:
-		return "is of another phase than"
+		return "slot %d is in another phase than slot %d, expected kind 4 (over the seam)"
 	case !over && w.Earlier >= w.Later:
-		return "is not before"
+		return "slot %d is not before slot %d"
 	case over && later == 0:
-		return "is over the seam, but the prologue has"
+		return "slot %d before the seam, but slot %d is in the prologue, which is the first phase"
 	case over && earlier != 0 && earlier != later:
-		return "is over the seam, but of another body than"
+		return "slot %d before the seam is in another body than slot %d"
 	case over && earlier == later && w.Earlier < w.Later:
-		return "is over the seam, but before"
+		return "slot %d before the seam, expected slot %d or one after it, since those before it had their bytes again"
 	}
 	return ""
 }

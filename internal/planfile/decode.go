@@ -9,10 +9,9 @@ import (
 	"slices"
 )
 
-// Decode reads a plan and checks every rule of the format. Its errors are
-// *FormatError, and errors.Is(err, ErrNewerVersion) tells a plan for a newer
-// reader from a damaged one. It allocates a small multiple of len(data) at
-// most. Lists without records are nil.
+// Decode reads a plan and checks every rule of the format. Its errors are *FormatError.
+// errors.Is(err, ErrNewerVersion) tells a plan for a newer reader from a damaged one.
+// Decode allocates at most a small multiple of len(data). Lists without records are nil.
 func Decode(data []byte) (*Plan, error) {
 	if err := checkHeader(data); err != nil {
 		return nil, err
@@ -25,7 +24,7 @@ func Decode(data []byte) (*Plan, error) {
 		Producer: string(table[0].of(data)),
 		Devices:  make([]Device, len(table)/len(deviceSections)),
 	}
-	var left fault // of the bytes that no record in memory has room for
+	var left fault // in bytes that the plan in memory has no field for
 	for i := range p.Devices {
 		at := 1 + i*len(deviceSections)
 		c := checker{d: &p.Devices[i], device: i}
@@ -43,9 +42,9 @@ func Decode(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-// Read is Decode for a stream. It takes no more than what the header claims and
-// one byte, so something else than a plan is told by its first bytes, however
-// long it is. Errors of r itself come back as they are.
+// Read is Decode for a stream. It reads the header, and then at most the length that the
+// header claims and one byte more. So anything else than a plan is refused by its first
+// bytes, however long it is. Errors of r itself are returned as they are.
 func Read(r io.Reader) (*Plan, error) {
 	var data bytes.Buffer
 	if _, err := io.CopyN(&data, r, headerBytes); err != nil && err != io.EOF {
@@ -62,8 +61,7 @@ func Read(r io.Reader) (*Plan, error) {
 	return Decode(data.Bytes())
 }
 
-// checkHeader judges the file as a whole: whether it is a plan, of this
-// version, all of it and no more, and as it was written.
+// checkHeader checks the file as a whole: magic, version, length and checksum.
 func checkHeader(data []byte) error {
 	if err := checkStart(data); err != nil {
 		return err
@@ -78,8 +76,8 @@ func checkHeader(data []byte) error {
 	return nil
 }
 
-// checkStart judges what a file begins with. The version comes before the
-// length and the checksum, whose place a later version may change.
+// checkStart checks the magic and the version, and that the header is complete. The
+// version is checked before length and checksum because a later version may move those.
 func checkStart(data []byte) error {
 	if n := min(len(data), len(magic)); !bytes.Equal(data[:n], []byte(magic[:n])) {
 		return &FormatError{ClassBadMagic, 0, "magic", fmt.Sprintf("%q, expected %q: this is no plan", data[:n], magic)}
@@ -110,14 +108,14 @@ func checkLength(found, stored uint64) error {
 	case found < stored:
 		return &FormatError{ClassTruncated, int64(found), "length", fmt.Sprintf("the file has %d of %d bytes: truncated", found, stored)}
 	case found > stored:
-		return &FormatError{ClassTrailing, lengthAt, "length", fmt.Sprintf("%d bytes, and something follows them", stored)}
+		return &FormatError{ClassTrailing, lengthAt, "length", fmt.Sprintf("%d bytes, but the file goes on after them", stored)}
 	}
 	return nil
 }
 
-// readTable reads the section table, every value of which follows from the
-// counts: the sections in their order, each at the first multiple of 8 after
-// the one before, the last ending with the file.
+// readTable reads and checks the section table. All its values follow from the counts:
+// the sections are in a fixed order, each at the first multiple of 8 after the one
+// before it, and the last one ends with the file.
 func readTable(data []byte) ([]entry, error) {
 	count := uint64(binary.LittleEndian.Uint32(data[sectionsAt:]))
 	length := uint64(len(data))
@@ -138,13 +136,13 @@ func readTable(data []byte) ([]entry, error) {
 		at = padded(at + table[i].length)
 	}
 	if at != length {
-		return nil, structure(int64(at), "sections", "they end at byte %d of %d", at, length)
+		return nil, structure(int64(at), "sections", "the last one ends at byte %d, expected %d, the end of the file", at, length)
 	}
 	return table, nil
 }
 
-// check compares entry i with what it has to be: a section that starts at byte
-// at. Whatever passes lies inside the file, with its padding.
+// check checks entry i of the table: its section has to start at byte at. After that the
+// section and its padding lie inside the file.
 func (e *entry) check(i int, at uint64, data []byte) error {
 	kind, device := expectedSection(i)
 	record := sections[kind].record
@@ -166,11 +164,12 @@ func (e *entry) check(i int, at uint64, data []byte) error {
 	case kind == sectionDevice && e.count != 1:
 		return bad("count", "%d, expected 1", e.count)
 	case padded(e.offset+e.length) > uint64(len(data)):
-		return bad("length", "%d, and the padding is beyond the end of the file", e.length)
+		return bad("length", "%d, but its padding goes beyond the end of the file", e.length)
 	}
 	return e.checkPadding(i, data)
 }
 
+// checkPadding checks that the bytes after section i are 0.
 func (e *entry) checkPadding(i int, data []byte) error {
 	end := e.offset + e.length
 	for at := end; at < padded(end); at++ {
@@ -184,8 +183,8 @@ func (e *entry) checkPadding(i int, data []byte) error {
 // of is the section's bytes.
 func (e *entry) of(data []byte) []byte { return data[e.offset : e.offset+e.length] }
 
-// read takes a device from its sections, which readTable has found whole, and
-// says what is wrong with bytes that a device in memory has no place for.
+// read fills the device from its sections, which readTable has checked. It returns what
+// is wrong with bytes that a device in memory has no field for.
 func (c *checker) read(data []byte, table []entry) fault {
 	d := c.d
 	d.visit(&reader{table[0].of(data)})
@@ -215,8 +214,8 @@ func (c *checker) read(data []byte, table []entry) fault {
 	return left
 }
 
-// presenceOf is how many words a pass of a phase takes, or what is left: a pass
-// that lacks some is refused by its own rule.
+// presenceOf is the number of words that a pass of a phase takes, but at most left. If
+// words are missing, the rule for the presence of a pass finds it.
 func (d *Device) presenceOf(phase uint32, left int) int {
 	if uint64(phase) >= uint64(len(d.Phases)) {
 		return 0
@@ -224,7 +223,7 @@ func (d *Device) presenceOf(phase uint32, left int) int {
 	return int(min(presenceWords(d.Phases[phase].Length), uint64(left)))
 }
 
-// locate says at which byte a plan that was read breaks a rule.
+// locate is the error for a fault of a plan that was read, with the byte where it lies.
 func locate(p *Plan, f fault, table []entry) error {
 	section := 0
 	if f.kind != sectionProducer {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Encode writes a plan. Equal plans give equal bytes. A plan that breaks a rule
-// of the format is refused; the error names the record and the rule.
+// Encode writes a plan. Equal plans give equal bytes. A plan that breaks a rule of the
+// format is refused, with an error that names the record and the rule.
 func Encode(p *Plan) ([]byte, error) {
 	if n := len(p.Devices); n == 0 || n > maxDevices {
 		return nil, fmt.Errorf("invalid plan: %d devices, expected 1 to %d", n, maxDevices)
@@ -17,7 +17,7 @@ func Encode(p *Plan) ([]byte, error) {
 	return encode(p), nil
 }
 
-// encode writes a plan that is known to be valid.
+// encode writes a plan without checking it.
 func encode(p *Plan) []byte {
 	table, length := layOut(p)
 	w := &writer{buf: make([]byte, 0, length)}
@@ -55,7 +55,7 @@ func layOut(p *Plan) (table []entry, length uint64) {
 	return table, at
 }
 
-// records is how many records the device has in one of its sections.
+// records is the number of records of the device in one of its sections.
 func (d *Device) records(kind sectionKind) uint64 {
 	switch kind {
 	case sectionStreams:

@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// Class says what kind of damage a reader found. The names are those of the
-// test vectors, for readers in any language.
+// Class is the kind of damage that a reader found. The test vectors, which are for
+// readers in any language, use the same names.
 type Class string
 
 // The classes, in the order in which a reader checks.
 const (
-	ClassBadMagic     Class = "bad-magic"     // no plan at all
+	ClassBadMagic     Class = "bad-magic"     // not a plan
 	ClassBadVersion   Class = "bad-version"   // a version that was never written
 	ClassNewerVersion Class = "newer-version" // a version this reader does not know yet
 	ClassTruncated    Class = "truncated"     // shorter than its header says
 	ClassTrailing     Class = "trailing-data" // longer than its header says
 	ClassChecksum     Class = "checksum"      // not the bytes that were written
-	ClassStructure    Class = "structure"     // whole, but against a rule of the format
+	ClassStructure    Class = "structure"     // undamaged, but breaks a rule of the format
 )
 
-// ErrNewerVersion is what errors.Is finds in the error for a plan of a newer
-// format: a good plan perhaps, but for a newer reader.
+// ErrNewerVersion is what errors.Is finds in the error for a plan of a newer format. The
+// plan may be good, but only for a newer reader.
 var ErrNewerVersion = errors.New("plan of a newer format version")
 
-// FormatError says what is wrong with a plan file, and where.
+// FormatError says what is wrong with a plan file, and at which byte.
 type FormatError struct {
 	Class   Class
 	Offset  int64  // byte of the file, from 0
 	Field   string // e.g. "device 0: slot 3: offset"
-	Problem string // what was expected and what was found
+	Problem string // what was found, and what was expected
 }
 
 func (e *FormatError) Error() string {

@@ -53,7 +53,8 @@ func (d *dump) pad() {
 	}
 }
 
-// annotate prints an encoded plan so that a reviewer sees why a byte changed.
+// annotate prints an encoded plan with field names, so that a reviewer sees why a byte
+// changed.
 func annotate(file []byte) string {
 	d := &dump{file: file}
 	d.title("header")
@@ -127,7 +128,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNumbers pins what may never change once a plan has been written.
+// TestNumbers pins the numbers of the format, which may not change once a plan has been
+// written.
 func TestNumbers(t *testing.T) {
 	got := fmt.Sprintf("%q version %d; modes %d %d; ends %d %d; advice %d; bounds %d %d, witness of %d; slot flags %d %d %d %d %d; no cell %d; wait kinds %d %d %d; phase kinds %d %d; "+
 		"sections %d %d %d %d %d %d %d %d %d of %d %d %d %d %d %d %d %d %d bytes; header %d, entry %d, fields %d %d %d %d; "+
@@ -199,8 +201,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// visitHeader is the header as the document has it; the code reads and writes
-// it by offset.
+// visitHeader visits the header as the document has it. The code reads and writes it by
+// offset.
 func visitHeader(v visitor) {
 	v.raw("magic", make([]byte, versionAt))
 	v.u32("version", nil)
@@ -209,7 +211,8 @@ func visitHeader(v visitor) {
 	v.u64("checksum", nil)
 }
 
-// documented is the first table under a title: byte, type and field of each row.
+// documented is the first table under a title of the document: byte, type and field of
+// each row.
 func documented(text []byte, title string) string {
 	_, section, _ := bytes.Cut(text, []byte("\n### "+title+"\n"))
 	_, section, _ = bytes.Cut(section, []byte("\n| byte |"))

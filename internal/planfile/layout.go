@@ -71,7 +71,7 @@ var sections = [...]struct {
 	sectionWitness:  {witnessBytes, "witness"},
 }
 
-// expectedSection is what entry i of the table must be about.
+// expectedSection is the kind and the device that entry i of the table must have.
 func expectedSection(i int) (kind sectionKind, device uint32) {
 	if i == 0 {
 		return sectionProducer, noDevice
@@ -80,6 +80,7 @@ func expectedSection(i int) (kind sectionKind, device uint32) {
 	return deviceSections[i%len(deviceSections)], uint32(i / len(deviceSections))
 }
 
+// padded is n rounded up to a multiple of sectionAlign.
 func padded(n uint64) uint64 { return (n + sectionAlign - 1) / sectionAlign * sectionAlign }
 
 // checksum is the CRC-64/XZ of the file with its own eight bytes taken as zero.
@@ -92,9 +93,8 @@ func checksum(file []byte) uint64 {
 
 var ecma = crc64.MakeTable(crc64.ECMA)
 
-// visitor is what a record shows its fields to, in file order. Writing,
-// reading and finding a field by name are visitors, so the layout of a record
-// is written down once.
+// visitor is given the fields of a record in file order. Writing, reading and finding a
+// field by name are visitors, so that the layout of a record is written down only once.
 type visitor interface {
 	u16(name string, v *uint16)
 	u32(name string, v *uint32)
@@ -183,7 +183,7 @@ func (e *entry) visit(v visitor) {
 	v.u64("count", &e.count)
 }
 
-// visitStream, visitWord and visitIndex show records of one field.
+// visitStream, visitWord and visitIndex visit records of one field.
 func visitStream(s *uint64, v visitor) { v.u64("handle", s) }
 func visitWord(w *uint64, v visitor)   { v.u64("word", w) }
 func visitIndex(i *uint32, v visitor)  { v.u32("slot", i) }
@@ -203,7 +203,7 @@ func (w *writer) pad() {
 	w.buf = append(w.buf, make([]byte, padded(uint64(len(w.buf)))-uint64(len(w.buf)))...)
 }
 
-// reader takes fields off the front of rest, which the caller has made long
+// reader reads fields from the front of rest. The caller makes sure that rest is long
 // enough.
 type reader struct{ rest []byte }
 
@@ -237,7 +237,8 @@ func writeList[T any](w *writer, records []T, visit func(*T, visitor)) {
 	w.pad()
 }
 
-// readList takes the records of a section that readTable has found whole.
+// readList reads the records of a section that readTable has checked. It is nil if there
+// are none.
 func readList[T any](data []byte, e *entry, visit func(*T, visitor)) []T {
 	if e.count == 0 {
 		return nil
@@ -250,7 +251,7 @@ func readList[T any](data []byte, e *entry, visit func(*T, visitor)) []T {
 	return records
 }
 
-// finder gives the offset of a named field in its record.
+// finder is a visitor that finds the offset of a named field in its record.
 type finder struct {
 	name  string
 	next  int64
@@ -270,8 +271,8 @@ func (f *finder) u64(name string, _ *uint64) { f.see(name, 8) }
 func (f *finder) i32(name string, _ *int32)  { f.see(name, 4) }
 func (f *finder) raw(name string, v []byte)  { f.see(name, len(v)) }
 
-// fieldOffset is where the named field lies in a record of a section; 0, the
-// record itself, for a problem that no single field has.
+// fieldOffset is the offset in bytes of the named field in a record of a section. It is
+// 0, the beginning of the record, if the name is empty.
 func fieldOffset(kind sectionKind, name string) int64 {
 	f := finder{name: name}
 	switch kind {

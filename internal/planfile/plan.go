@@ -1,8 +1,8 @@
-// Package planfile reads and writes the binary plan: where every buffer of a
-// recorded process lies in one arena per device, and which reuses the device
-// has to order. docs/planfile.md is the authority for the format. Encode and
-// Decode are exact inverses: one plan has one byte string, and whatever Decode
-// accepts Encode writes again byte for byte.
+// Package planfile reads and writes the binary plan: the offset of every buffer of a
+// recorded process in one arena per device, and the reuses of memory that the device has
+// to order. docs/planfile.md is the authority for the format. Encode and Decode are exact
+// inverses: a plan has one byte string, and Encode writes every file that Decode accepts
+// again byte for byte.
 package planfile
 
 import (
@@ -25,21 +25,23 @@ const (
 
 // String is the mode's name in reports.
 func (m Mode) String() string {
-	switch m {
-	case ModeRecorded:
-		return "recorded"
-	case ModePeriodic:
-		return "periodic"
-	}
-	return fmt.Sprintf("mode %d", uint32(m))
+	return nameOf(m, "mode", map[Mode]string{ModeRecorded: "recorded", ModePeriodic: "periodic"})
 }
 
-// EndKind picks the end of a slot's live range that the plan was made for.
+// nameOf is the name of v, or what and its number if it has no name.
+func nameOf[T ~uint16 | ~uint32](v T, what string, names map[T]string) string {
+	if name, ok := names[v]; ok {
+		return name
+	}
+	return fmt.Sprintf("%s %d", what, uint32(v))
+}
+
+// EndKind is the end of live ranges that the plan was made for.
 type EndKind uint16
 
-// With EndRequested memory is reused from the moment the program frees it, and
-// Waits lists what the device has to order. With EndCompleted it is reused only
-// after the recorded completion.
+// With EndRequested memory is reused as soon as the program has freed it, and Waits lists
+// the reuses that the device has to order. With EndCompleted memory is reused only after
+// the recorded completion of the free.
 const (
 	EndRequested EndKind = 1
 	EndCompleted EndKind = 2
@@ -47,63 +49,53 @@ const (
 
 // String is the end's name in reports.
 func (e EndKind) String() string {
-	switch e {
-	case EndRequested:
-		return "requested"
-	case EndCompleted:
-		return "completed"
-	}
-	return fmt.Sprintf("end %d", uint16(e))
+	return nameOf(e, "end", map[EndKind]string{EndRequested: "requested", EndCompleted: "completed"})
 }
 
-// Advice is what a plan says of its own use.
+// Advice says whether a plan should be used.
 type Advice uint16
 
-// AdvicePool: the pool alone, without the plan, costs less.
+// With AdvicePool the recording was served at less cost from one pool, without the plan.
 const (
 	AdviceNone Advice = 0
 	AdvicePool Advice = 1
 )
 
-// String is what reports say of it: nothing without advice.
+// String is the advice in reports, "" for none.
 func (a Advice) String() string {
-	switch a {
-	case AdviceNone:
-		return ""
-	case AdvicePool:
-		return "serve without the plan: the pool alone costs less"
-	}
-	return fmt.Sprintf("advice %d", uint16(a))
+	return nameOf(a, "advice", map[Advice]string{
+		AdviceNone: "",
+		AdvicePool: "serve without the plan: the pool alone costs less",
+	})
 }
 
-// BoundKind says why a lower bound is one.
+// BoundKind says what proves a lower bound.
 type BoundKind uint32
 
 const (
-	// BoundLoad is the load at one instant: so many bytes are live then, and no
-	// two of their buffers can share memory.
+	// BoundLoad is the load at one time: the bytes live at that time. No two buffers that
+	// are live at one time can share memory.
 	BoundLoad BoundKind = 1
-	// BoundWitness is above the load: a few slots need so many bytes though no
-	// others were there.
+	// BoundWitness is above the load: a few slots need that many bytes by themselves.
 	BoundWitness BoundKind = 2
-	// BoundApart is of a plan where no byte is ever used by two streams: the sum,
-	// over the streams, of the most bytes that are live at once on each. No plan
-	// that keeps them apart takes fewer. Certificate.At is the first time at which the
-	// stream with the largest load has it, the first stream among equals.
+	// BoundApart is the bound of a plan in which no byte is ever used by two streams: the
+	// sum of the max loads of the streams. No plan that keeps the streams apart takes
+	// fewer bytes. Certificate.At is the first time at which the stream with the largest
+	// max load has it, the first stream among equals.
 	BoundApart BoundKind = 3
 )
 
-// MaxWitness is the most slots of a witness: so few that all their layouts can
-// be tried.
+// MaxWitness is the largest number of slots of a witness. A verifier tries all their
+// layouts, so it bounds a search that is exponential in it.
 const MaxWitness = 24
 
 // SlotFlags marks slots that are not simply allocated and freed in their phase.
 type SlotFlags uint32
 
-// A resident slot is never freed (in mode periodic: never again usable by
-// others), an initial one was live before the recording began. An entering slot
-// is live when its body begins and is freed in it, a leaving one is allocated in
-// its phase and live at its end: the two sides of a cell. A stray outlives its
+// A resident slot is never freed; in mode periodic its place is never reused. An
+// initial slot was live before the recording began. The two sides of a cell are a
+// leaving slot, which is allocated in its phase and live at its end, and an entering
+// slot, which is live when its body begins and is freed in it. A stray outlives its
 // body and has no place in the plan.
 const (
 	SlotResident SlotFlags = 1 << iota
@@ -121,10 +113,10 @@ const NoCell = math.MaxUint32
 // WaitKind says why a reuse has to be ordered on the device.
 type WaitKind uint32
 
-// WaitCrossStream: the earlier owner was allocated on another stream.
-// WaitPending: its free had not completed when the later one began. WaitSeam is
-// no reason but says which slot is meant: the earlier one is of the phase before,
-// the prologue or the pass of the same body before this one.
+// WaitCrossStream: the earlier slot was allocated on another stream. WaitPending: its
+// free had not completed when the later slot began. WaitSeam is not a reason. It says
+// that the earlier slot belongs to the phase before: to the prologue, or to the pass of
+// the same body before this one.
 const (
 	WaitCrossStream WaitKind = 1 << iota
 	WaitPending
@@ -137,9 +129,9 @@ const (
 // PhaseKind says how often a phase is served.
 type PhaseKind uint32
 
-// The prologue is served once and first. After it bodies follow one another for
-// ever, in any order. An interlude is a body that leaves all cells filled, as it
-// finds them.
+// The prologue is served once, before all bodies. Then bodies follow one another for
+// ever, in any order. An interlude is a body that leaves all cells filled, as it finds
+// them.
 const (
 	PhasePrologue  PhaseKind = 1
 	PhaseBody      PhaseKind = 2
@@ -148,15 +140,9 @@ const (
 
 // String is the kind's name in reports.
 func (k PhaseKind) String() string {
-	switch k {
-	case PhasePrologue:
-		return "prologue"
-	case PhaseBody:
-		return "body"
-	case PhaseInterlude:
-		return "interlude"
-	}
-	return fmt.Sprintf("phase kind %d", uint32(k))
+	return nameOf(k, "phase kind", map[PhaseKind]string{
+		PhasePrologue: "prologue", PhaseBody: "body", PhaseInterlude: "interlude",
+	})
 }
 
 // Plan is the whole file: the devices of one process.
@@ -170,25 +156,25 @@ type Plan struct {
 // allocations.
 type Device struct {
 	Ordinal     uint32 // index of the device in the recorded process
-	Rank        int32  // of the process in its job, -1 where unknown; the same for all devices
+	Rank        int32  // of the process in its job, -1 if unknown; the same for all devices
 	Mode        Mode
 	End         EndKind
 	Advice      Advice
 	Fingerprint [32]byte // of the recorded events: trace.Device.Fingerprint
-	Events      uint64   // entries in the device's list; no time is later
+	Events      uint64   // number of entries in the device's list; no time is later
 	Alignment   uint64   // of every offset and size: a power of two, at least 512
 	ArenaBytes  uint64   // the makespan: the largest offset + size
 
-	// The account, in requested sizes rounded up to 512 B: the largest load
-	// with slots living to their requested and to their completed end, and the
-	// most bytes that the recorded allocator held.
+	// PeakAllocated and PeakActive are the max loads with slots live to their requested
+	// and to their completed end, in requested sizes rounded up to 512 B.
+	// RecordedPeakReserved is the most bytes that the recorded allocator held.
 	PeakAllocated, PeakActive, RecordedPeakReserved uint64
 
-	Iterations  uint32 // iterations found in the recording; 0 if none
-	SteadyStart uint64 // where the first steady one starts; in mode periodic the cut, where the prologue ends
+	Iterations  uint32 // number of iterations in the recording, 0 if none were found
+	SteadyStart uint64 // event at which the first steady iteration starts; in mode periodic the cut
 	Certificate Certificate
-	SteadyEnd   uint64 // mode periodic: the event after the last pass, otherwise 0
-	StrayBytes  uint64 // mode periodic: aligned bytes of strays in a pass, the largest, otherwise 0
+	SteadyEnd   uint64 // mode periodic: the event after the last pass; otherwise 0
+	StrayBytes  uint64 // mode periodic: the largest sum of the aligned bytes of strays of a pass; otherwise 0
 
 	Streams []uint64 // raw stream handles, in the order of their first slot
 	Slots   []Slot   // phase by phase; a prologue's by Start, the initial ones first
@@ -208,35 +194,34 @@ func (d *Device) SlotEnd(i int) uint64 {
 	return d.Slots[i].RequestedEnd
 }
 
-// Certificate is the proof of how good the plan is: no plan takes fewer than
-// LowerBound bytes, because of what is live at At: an event, in mode periodic a
-// time of the plan's phases put one after the other.
+// Certificate says how good the plan is at least: no plan takes fewer than LowerBound
+// bytes, because of what is live at time At. At is an event, or in mode periodic a plan
+// time, in which the phases follow one another.
 type Certificate struct {
 	Kind       BoundKind
 	LowerBound uint64
 	At         uint64
 	Gap        uint64 // ArenaBytes - LowerBound, in bytes
 
-	// Witness, with BoundWitness only, are the slots that need LowerBound bytes
-	// by themselves, ascending. At is 0 then.
+	// Witness is empty but with BoundWitness: the indices of the slots that need
+	// LowerBound bytes by themselves, ascending. At is 0 then.
 	Witness []uint32
 }
 
-// Slot is one buffer's place. Its live range is half-open and has two ends, of
-// which Device.End picks one. In mode periodic the slots of a body are those of
-// all its recorded passes, merged: their ends are the latest, their sizes the
-// largest.
+// Slot is one buffer's place. Its live range is half-open and has two ends, of which
+// Device.End picks one. In mode periodic the slots of a body are those of all its
+// recorded passes, merged: with the latest ends and the largest sizes.
 type Slot struct {
-	// Times. In the prologue a resident or leaving slot ends where it does; in
-	// a body an allocation starts at its ordinal, an entering slot at 0, and
-	// ends are counted in allocations begun. A completed end beyond the phase
-	// goes on in the time of the body that follows.
+	// Start and the two ends are times. In the prologue a resident or leaving slot ends
+	// with it. In a body an allocation starts at its ordinal and an entering slot at 0,
+	// and ends are numbers of allocations begun. A completed end after the phase is the
+	// phase's length plus a time of the body that follows.
 	Start, RequestedEnd, CompletedEnd uint64
-	Offset, Size                      uint64 // bytes, multiples of Device.Alignment; 0 of a stray
-	Requested, Least                  uint64 // bytes the program asked for: the most and the fewest
+	Offset, Size                      uint64 // bytes, multiples of Device.Alignment; 0 for a stray
+	Requested, Least                  uint64 // bytes that the program asked for: the most and the fewest
 	Stream                            uint32 // index into Device.Streams
 	Flags                             SlotFlags
-	Occurrences                       uint32 // recorded passes that had it; 1 outside of bodies
+	Occurrences                       uint32 // number of recorded passes that had it; 1 outside of bodies
 	Cell                              uint32 // of an entering or leaving slot, otherwise NoCell
 }
 
@@ -247,31 +232,32 @@ type Wait struct {
 	Kind           WaitKind
 }
 
-// Phase is a stretch of the run: the prologue, one kind of steady iteration, or
-// what the program does between them.
+// Phase is a stretch of the run: the prologue, one kind of steady iteration, or what the
+// program does between two of them.
 type Phase struct {
 	Kind        PhaseKind
-	Occurrences uint32 // recorded passes; 1 of the prologue
-	Length      uint64 // events of the prologue; allocation slots of a body
+	Occurrences uint32 // number of recorded passes; 1 for the prologue
+	Length      uint64 // number of events of the prologue, or of allocation slots of a body
 
 	FirstSlot, SlotCount uint64 // Device.Slots[FirstSlot:FirstSlot+SlotCount]
 
-	Makespan   uint64 // the largest offset + size of what is live in it
-	LowerBound uint64 // its largest load, in requested sizes
-	BoundAt    uint64 // a time of the phase where that is reached
+	Makespan   uint64 // the largest offset + size of the slots live in it, in bytes
+	LowerBound uint64 // its max load, in requested sizes rounded up to 512 B
+	BoundAt    uint64 // a time of the phase with that load
 }
 
-// Pass is one recorded steady iteration. It ends where the next one begins, the
-// last at Device.SteadyEnd.
+// Pass is one recorded steady iteration. It ends where the next one begins, and the last
+// one at Device.SteadyEnd.
 type Pass struct {
 	FirstEvent uint64
 	Phase      uint32 // index into Device.Phases, a body
 
-	// Present has a bit for each allocation slot of the body, entering slots
-	// not counted: bit k%64 of word k/64 is set where slot k occurred. The i-th
-	// allocation of the pass is the slot of the i-th set bit.
+	// Present has a bit for each allocation slot of the body, without the entering slots:
+	// bit k%64 of word k/64 is set if slot k occurred. The i-th allocation of the pass is
+	// the slot of the i-th set bit.
 	Present []uint64
 }
 
-// presenceWords is how many words the presence of a pass takes.
+// presenceWords is the number of words that the presence of a pass takes, for a body with
+// that many allocation slots.
 func presenceWords(slots uint64) uint64 { return slots/64 + min(1, slots%64) }

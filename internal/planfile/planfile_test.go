@@ -14,7 +14,7 @@ import (
 	"testing/iotest"
 )
 
-// classOf is the class of a *FormatError, and fails the test on any other error.
+// classOf is the class of a *FormatError. Any other error fails the test.
 func classOf(t *testing.T, err error) Class {
 	t.Helper()
 	var format *FormatError
@@ -85,7 +85,7 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// flippedClass is what a reader must say of a file with a flip in byte i.
+// flippedClass is the class of the error for a file with a flipped bit in byte i.
 func flippedClass(file []byte, i int) Class {
 	switch {
 	case i < versionAt:
@@ -142,8 +142,8 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// TestEncodeRefuses has what only a caller can do wrong: the vectors have the
-// rest, as files.
+// TestEncodeRefuses checks the errors of Encode. The vectors check the rules one by
+// one, as files.
 func TestEncodeRefuses(t *testing.T) {
 	change := func(f func(d *Device)) *Plan {
 		p := sample()
@@ -158,7 +158,7 @@ func TestEncodeRefuses(t *testing.T) {
 		{"no devices", &Plan{Producer: "x"}, "invalid plan: 0 devices, expected 1 to 65536"},
 		{"too many devices", &Plan{Producer: "x", Devices: make([]Device, maxDevices+1)}, "invalid plan: 65537 devices, expected 1 to 65536"},
 		{"no producer", &Plan{Devices: sample().Devices}, "invalid plan: producer: 0 bytes, expected 1 to 255"},
-		{"too many streams", change(func(d *Device) { d.Streams = make([]uint64, maxStreams+1) }), "invalid plan: device 0: stream 65536: one of 65537, expected at most 65536"},
+		{"too many streams", change(func(d *Device) { d.Streams = make([]uint64, maxStreams+1) }), "invalid plan: device 0: stream 65536: the device has 65537, expected at most 65536"},
 		{"slot", change(func(d *Device) { d.Slots[2].Offset = 3073 }), "invalid plan: device 0: slot 2: offset: 3073 is not a multiple of the alignment 512"},
 	} {
 		if data, err := Encode(c.plan); err == nil || err.Error() != c.want || data != nil {
@@ -167,8 +167,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocates holds what Decode takes in memory to what the file is
-// long, whatever its counts claim.
+// TestDecodeAllocates bounds the memory that Decode takes for a small file with counts
+// that claim a lot.
 func TestDecodeAllocates(t *testing.T) {
 	data := mustEncode(t, all())
 	for at := sectionsAt; at < headerBytes+22*entryBytes; at += 4 {
@@ -257,7 +257,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// endless is a stream of one byte repeated, which counts what is taken.
+// endless is a stream of start and then zeros without end. It counts the bytes read.
 type endless struct {
 	start []byte
 	taken int64
@@ -271,8 +271,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadTakesNoMoreThanItNeeds: neither a stream that is no plan nor one that
-// goes on after a plan is read to its end.
+// TestReadTakesNoMoreThanItNeeds: a stream that is not a plan, or that goes on after a
+// plan, is not read to its end.
 func TestReadTakesNoMoreThanItNeeds(t *testing.T) {
 	zeros := &endless{}
 	if _, err := Read(zeros); classOf(t, err) != ClassBadMagic || zeros.taken > 64<<10 {

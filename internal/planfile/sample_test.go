@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// sample is a small plan that uses every feature of the format: two devices,
-// both kinds of end, initial and resident slots, waits of every kind. It is
-// also right as a plan.
+// sample is a small plan that uses every feature of mode recorded: two devices, both
+// kinds of end, initial and resident slots, waits of every kind. It is also right as a
+// plan.
 func sample() *Plan {
 	first := Device{
 		Ordinal: 0, Rank: 3, Mode: ModeRecorded, End: EndRequested,
@@ -46,7 +46,7 @@ func sample() *Plan {
 	return &Plan{Producer: "stplan test", Devices: []Device{first, second}}
 }
 
-// whole fills in what slots that occurred once and cross no seam have.
+// whole fills in the fields of slots that occurred once and cross no seam.
 func whole(slots []Slot) {
 	for i := range slots {
 		s := &slots[i]
@@ -62,10 +62,9 @@ func whole(slots []Slot) {
 	}
 }
 
-// periodic is a small periodic plan that uses every feature of the mode: two
-// bodies, a cell that the prologue fills, an optional slot, one of several
-// sizes, a stray, and waits of every kind in one pass and over the seam. It is
-// also right as a plan.
+// periodic is a small plan that uses every feature of mode periodic: two bodies, a cell
+// that the prologue fills, an optional slot, one of several sizes, a stray, and waits of
+// every kind within a pass and over the seam. It is also right as a plan.
 func periodic() *Plan {
 	d := Device{
 		Ordinal: 1, Rank: 0, Mode: ModePeriodic, End: EndRequested,
@@ -124,12 +123,12 @@ func all() *Plan {
 	return p
 }
 
-// minimal is the smallest plan there is: one device without slots.
+// minimal is the smallest possible plan: one device without slots.
 func minimal() *Plan {
 	return &Plan{Producer: "x", Devices: []Device{{Rank: -1, Mode: ModeRecorded, End: EndRequested, Alignment: 512, Certificate: Certificate{Kind: BoundLoad}}}}
 }
 
-// random is a plan that keeps the rules of the format and means nothing.
+// random is a random plan that keeps the rules of the format. It is not right as a plan.
 func random(r *rand.Rand) *Plan {
 	p := &Plan{Producer: "random"}
 	rank := int32(r.IntN(3)) - 1
@@ -188,8 +187,8 @@ func randomStream(r *rand.Rand, d *Device) uint32 {
 	return s
 }
 
-// randomSteady makes the slots so far the prologue of a periodic plan, fifty
-// events long, and adds bodies with their passes.
+// randomSteady makes the slots so far the prologue of a periodic plan and adds bodies
+// with their passes. The prologue is 50 events long.
 func randomSteady(r *rand.Rand, d *Device) {
 	d.Mode, d.SteadyStart, d.StrayBytes = ModePeriodic, d.Events, r.Uint64N(maxNumber)
 	prologue := Phase{Kind: PhasePrologue, Occurrences: 1, Length: d.Events, SlotCount: uint64(len(d.Slots))}
@@ -236,7 +235,7 @@ func (d *Device) place(r *rand.Rand, s Slot) Slot {
 	return s
 }
 
-// completed gives a slot of a body of some length its completed end.
+// completed gives a slot of a body of the given length a random completed end.
 func (d *Device) completed(r *rand.Rand, s Slot, length uint64) Slot {
 	s.CompletedEnd = s.RequestedEnd + r.Uint64N(2*length-s.RequestedEnd+1)
 	if d.End == EndCompleted && s.Flags&(SlotLeaving|SlotStray) == 0 {
@@ -300,7 +299,7 @@ func randomWaits(r *rand.Rand, d *Device) {
 	}
 }
 
-// seal makes a changed file whole again: its length and its checksum.
+// seal corrects the length and the checksum of a changed file.
 func seal(file []byte) []byte {
 	binary.LittleEndian.PutUint64(file[lengthAt:], uint64(len(file)))
 	binary.LittleEndian.PutUint64(file[checksumAt:], checksum(file))

@@ -2,9 +2,9 @@ package planfile
 
 import "encoding/binary"
 
-// periodicCompleted is a plan for completed ends, without strays and waits. Cell
-// 0 enters with its free requested already; cell 1 leaves, and no pass began
-// with it, nor does the prologue fill it.
+// periodicCompleted is a plan for completed ends without strays and waits. The free of
+// what enters in cell 0 was requested before the body begins. Cell 1 is filled by the
+// body only: not by the prologue, and no pass begins with it filled.
 func periodicCompleted() *Plan {
 	d := Device{
 		Rank: -1, Mode: ModePeriodic, End: EndCompleted,
@@ -33,8 +33,8 @@ func periodicCompleted() *Plan {
 	return &Plan{Producer: "stplan test", Devices: []Device{d}}
 }
 
-// periodicInterlude makes the second body of periodic an interlude: what entered
-// and left it does neither.
+// periodicInterlude is periodic with an interlude as its second body, so without the
+// slots that enter and leave it.
 func periodicInterlude() *Plan {
 	p := periodic()
 	d := &p.Devices[0]
@@ -45,8 +45,8 @@ func periodicInterlude() *Plan {
 	return p
 }
 
-// periodicWide has a body whose presence takes several words, the last of them
-// in part. One pass has every slot, the other two of them.
+// periodicWide has a body with a presence of three words, of which the last is not full.
+// One pass has every slot, the other one has two.
 func periodicWide() *Plan {
 	const n = 130
 	d := Device{
@@ -72,7 +72,7 @@ func periodicWide() *Plan {
 	return &Plan{Producer: "stplan test", Devices: []Device{d}}
 }
 
-// breaks makes vectors of a periodic plan with one thing changed.
+// breaks collects vectors that are a periodic plan with one change.
 type breaks struct{ all []vector }
 
 func (b *breaks) device(name, note string, change func(d *Device)) {
@@ -153,7 +153,7 @@ func phaseVectors() []vector {
 	return append(b.all, vector{"periodic-pass-zero", "a pass whose last field is not zero", ClassStructure, passNotZero()})
 }
 
-// passNotZero sets the field of a pass that no plan in memory has.
+// passNotZero sets the last field of a pass record, which a plan in memory does not have.
 func passNotZero() []byte {
 	data := encode(periodic())
 	passes := headerBytes + int(6)*entryBytes + int(entryField("offset"))

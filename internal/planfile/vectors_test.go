@@ -17,15 +17,16 @@ var update = flag.Bool("update", false, "rewrite the golden files and test vecto
 
 const vectorFolder = "testdata/vectors"
 
-// vector is one case of the generator: a file and what a reader must say.
+// vector is one case of the generator: a file and the class of error that a reader must
+// report.
 type vector struct {
 	name, note string
 	expect     Class // "" is ok
 	data       []byte
 }
 
-// TestVectors reads the files of vectorFolder, as a reader in any language
-// would: docs/planfile.md has their form. With -update they are generated anew.
+// TestVectors reads the files of vectorFolder as a reader in any language would.
+// docs/planfile.md has their form. With -update they are generated anew.
 func TestVectors(t *testing.T) {
 	if *update {
 		writeVectors(t)
@@ -52,7 +53,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// readVector is a parsed file; its note is the error text that it records.
+// readVector parses a file. The note of the result is the error text in the file.
 func readVector(t *testing.T, file string) vector {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -150,8 +151,8 @@ func writeVectors(t *testing.T) {
 	}
 }
 
-// text is the vector as a file. The class is the generator's, the error text
-// that of this reader.
+// text is the vector as a file. The class comes from the generator, the error text from
+// this reader.
 func (v vector) text(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -170,7 +171,7 @@ func (v vector) text(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// vectors makes every case. None depends on another, and no two have a name.
+// vectors makes all cases. No two have the same name.
 func vectors() []vector {
 	all := goodVectors()
 	for _, more := range [][]vector{wholeVectors(), tableVectors(), recordVectors(), phaseVectors(), bodyVectors()} {
@@ -215,8 +216,7 @@ func goodVectors() []vector {
 	}
 }
 
-// wholeVectors are wrong as files. What is sealed nowhere keeps the checksum of
-// the sample.
+// wholeVectors are wrong as a whole: magic, version, length or checksum.
 func wholeVectors() []vector {
 	good := func() []byte { return encode(sample()) }
 	patch := func(at int, b ...byte) []byte {
@@ -251,8 +251,7 @@ func flip(data []byte, at int) []byte {
 	return data
 }
 
-// tableVectors break the section table or what lies between sections, and are
-// whole otherwise.
+// tableVectors break the section table or the padding. Length and checksum are right.
 func tableVectors() []vector {
 	// The sections of the sample: 0 producer; 1–8 and 9–16 the devices.
 	field := func(section int, name string) int {
@@ -298,8 +297,8 @@ func tableVectors() []vector {
 	}
 }
 
-// twoRecords is a minimal plan whose device section claims two records: all
-// that follows is device record, and nothing is left for other sections.
+// twoRecords is a minimal plan with two records in its device section, which leave no
+// room for other sections.
 func twoRecords() []byte {
 	data := encode(minimal())
 	at := headerBytes + entryBytes
@@ -308,8 +307,7 @@ func twoRecords() []byte {
 	return seal(append(data, make([]byte, deviceBytes)...))
 }
 
-// unpadded is a plan that ends with a wait, 12 bytes long: empty sections follow
-// after the padding, which is not there.
+// unpadded is a plan without the padding after its last section with records, the waits.
 func unpadded() []byte {
 	p := sample()
 	p.Devices = p.Devices[:1]
@@ -317,7 +315,7 @@ func unpadded() []byte {
 	return seal(data[:len(data)-4])
 }
 
-// recordVectors are laid out right and break a rule about a record.
+// recordVectors have the right layout and break a rule about a record.
 func recordVectors() []vector {
 	var all []vector
 	plan := func(name, note string, change func(p *Plan)) {

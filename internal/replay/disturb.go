@@ -6,10 +6,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Disturb returns the program with some of its requests left out, added,
-// doubled or swapped with their successor, each kind as often as the others and
-// together at this rate. A request goes with its free. Resident requests stay
-// as they are. The same seed disturbs in the same way.
+// Disturb returns the program with some of its requests left out, doubled, followed by an
+// additional one of another size, or swapped with their successor. rate is the share of
+// requests that are disturbed, from 0 to 1; each of the four ways is equally likely. A
+// request is changed together with its free. Resident and initial requests stay as they
+// are. The same seed gives the same program.
 func (p *Program) Disturb(rate float64, seed uint64) *Program {
 	d := disturber{rng: rand.New(rand.NewPCG(seed, 0)), spans: p.spans()}
 	d.requests = append(d.requests, p.Requests...)
@@ -29,7 +30,7 @@ func (p *Program) Disturb(rate float64, seed uint64) *Program {
 	return order(requests, spans)
 }
 
-// spans is the inverse of order.
+// spans is when each request lives: the inverse of order.
 func (p *Program) spans() []span {
 	spans := make([]span, len(p.Requests))
 	for i := range spans {
@@ -51,19 +52,20 @@ func (p *Program) spans() []span {
 	return spans
 }
 
+// disturber collects the requests of a disturbed program.
 type disturber struct {
 	rng      *rand.Rand
 	requests []Request
 	spans    []span
-	dropped  []bool
+	dropped  []bool // by request of the original program
 }
 
-// disturb changes request i of the first n.
+// disturb disturbs request i. n is the number of requests of the original program.
 func (d *disturber) disturb(i, n int) {
 	switch d.rng.IntN(4) {
 	case 0:
 		d.dropped[i] = true
-	case 1: // one of another size, as long as this one lives
+	case 1: // one more, of another size, that lives as long
 		extra := d.requests[i]
 		extra.Requested = d.requests[d.rng.IntN(n)].Requested
 		d.add(extra, d.spans[i])
@@ -76,7 +78,7 @@ func (d *disturber) disturb(i, n int) {
 	}
 }
 
-// add injects a request that lives right after another.
+// add injects a request that is made, and freed, right after one that lives in s.
 func (d *disturber) add(q Request, s span) {
 	q.Original, q.Event, q.Pending = false, trace.Time(-1), false
 	s.start.sub++

@@ -5,54 +5,54 @@ import (
 	"slices"
 )
 
-// judge decides whether each request is given memory that nobody uses. It keeps
-// the last owner of every byte. A request may have bytes whose last owner
+// judge decides whether each request is given memory that nothing uses any more. It keeps
+// the last owner of every byte. A request may have bytes if their last owner
 //
 //   - has been freed by the program, and
-//   - ran on the same stream, or on one that the request's stream has waited for
-//     since, by an event recorded at that free or later, and
-//   - if its free was delayed by another stream: either the recording says that
-//     the delay is over, or the request's stream has waited for that stream,
-//     likewise.
+//   - ran on the same stream, or on one that the request's stream has waited for since, by
+//     an event recorded at that free or later, and
+//   - if its free was delayed by another stream, either the recording says that the delay
+//     is over, or the request's stream has waited for that stream in the same way.
 //
-// Where the host has waited for the device since the free, nobody uses them.
-// What owned the bytes earlier was waited for by the last owner.
+// If the host has waited for the device since the free, the bytes are free without that.
+// Owners before the last one need no check, because the last owner waited for them.
 type judge struct {
-	side     uint64
-	owners   []owner
-	index    map[int]int // request to owner
-	pages    map[uint64][]piece
-	recorded map[uint64]mark           // event to what it covers
-	waited   map[uint64]map[uint64]int // stream to stream to step that it has waited for
-	settled  int                       // step of the last time the host waited for the device, -1 before
-	overlaps int
-	first    string
-	waits    int
+	side     uint64                    // the stream that delays frees
+	owners   []owner                   // in the order of their allocations
+	index    map[int]int               // by request: its owner
+	pages    map[uint64][]piece        // by page: the owned pieces of it, ascending
+	recorded map[uint64]mark           // by event: what it covers
+	waited   map[uint64]map[uint64]int // by stream and other stream: the step up to which it has waited
+	settled  int                       // step at which the host last waited for the device, -1 before
+	overlaps int                       // number of requests that were given memory in use
+	first    string                    // describes the first of them
+	waits    int                       // number of stream-ordered waits
 }
 
 // owner is a request as the judge sees it.
 type owner struct {
 	request   int
 	stream    uint64
-	low, high uint64 // bytes
+	low, high uint64 // its bytes are [low, high)
 	freed     int    // step of its free, -1 before
-	pending   bool   // its free is delayed
+	pending   bool   // its free is delayed, or will be
 }
 
-// mark is an event: it covers what the stream did up to a step.
+// mark is what an event covers: the work of a stream up to a step.
 type mark struct {
 	stream uint64
 	step   int
 }
 
-// piece is a range of bytes within a page and the owner that had it last.
+// piece is a range of bytes [low, high) within a page, and its last owner.
 type piece struct {
 	low, high uint64
 	owner     int
 }
 
-// pageBytes is how many bytes the judge looks at together. Any power of two
-// would do.
+// pageBytes is the number of bytes whose pieces are in one list. A larger page makes
+// lists longer, a smaller one makes a large request touch more of them. The results are
+// the same.
 const pageBytes = 1 << 21
 
 func newJudge(side uint64) *judge {
@@ -62,7 +62,7 @@ func newJudge(side uint64) *judge {
 	}
 }
 
-// operation notes what was asked of the device during a step.
+// operation records what the allocator asked of the device during a step.
 func (j *judge) operation(step int, o Operation) {
 	if o.Host {
 		j.settled = step
@@ -85,6 +85,7 @@ func (j *judge) operation(step int, o Operation) {
 	}
 }
 
+// alloc makes a request the owner of the bytes that it was given, and judges that.
 func (j *judge) alloc(request int, q *Request, address uint64) {
 	o := owner{request: request, stream: q.Stream, low: address, high: address + uint64(Aligned(q.Requested)), freed: -1, pending: q.Pending}
 	k := len(j.owners)
@@ -105,8 +106,8 @@ func (j *judge) alloc(request int, q *Request, address uint64) {
 	}
 }
 
-// own makes p.owner the last owner of p's bytes, and returns an owner that did
-// not allow that, or -1.
+// own makes p.owner the last owner of p's bytes. It returns an owner before that does not
+// allow it, -1 if all do.
 func (j *judge) own(page uint64, p piece) int {
 	list := j.pages[page]
 	bad := -1
@@ -140,7 +141,7 @@ func (j *judge) own(page uint64, p piece) int {
 	return bad
 }
 
-// allows says whether the last owner of some bytes lets another have them.
+// allows says whether next may have bytes of their last owner.
 func (j *judge) allows(last, next *owner) bool {
 	if last.freed < 0 {
 		return false
@@ -154,16 +155,19 @@ func (j *judge) allows(last, next *owner) bool {
 	return !last.pending || j.hasWaited(next.stream, j.side, last.freed)
 }
 
+// hasWaited says whether a stream has waited for the work of another up to a step.
 func (j *judge) hasWaited(stream, on uint64, step int) bool {
 	to, ok := j.waited[stream][on]
 	return ok && to >= step
 }
 
+// free records that the program has freed a request.
 func (j *judge) free(step, request int) { j.owners[j.index[request]].freed = step }
 
 // complete ends the delay of a request's free.
 func (j *judge) complete(request int) { j.owners[j.index[request]].pending = false }
 
+// explain describes an overlap.
 func (j *judge) explain(o, last *owner) string {
 	why := "which is live"
 	if last.freed >= 0 {

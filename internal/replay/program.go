@@ -1,6 +1,6 @@
-// Package replay drives an allocator with the requests of a recording and judges
-// what it hands out. It knows the allocator as an interface only: the judge
-// shares nothing with what it judges.
+// Package replay drives an allocator with the requests of a recording and judges the
+// memory that it hands out. It knows the allocator only as an interface: the judge shares
+// nothing with what it judges.
 package replay
 
 import (
@@ -14,52 +14,52 @@ import (
 // Request is one buffer that the program allocates and, unless it is resident,
 // frees.
 type Request struct {
-	Event     trace.Time // of the allocation in the recording; -1 of an initial or an injected one
-	Requested trace.Bytes
+	Event     trace.Time  // of the allocation in the recording; -1 of an initial or an injected one
+	Requested trace.Bytes // at least 1
 	Stream    uint64
-	// Pending is set where the recorded allocator held the buffer after the
-	// program had freed it, because another stream still used it. The recording
-	// does not say which.
+	// Pending is set if the recorded allocator held the buffer after the program had
+	// freed it, because another stream still used it. The recording does not say which.
 	Pending  bool
-	Original bool // in the recording, not injected
+	Original bool // from the recording, not injected
 }
 
-// kind is what a step does. Frees come before allocations at the same instant.
+// kind is what a step does. At the same instant, steps are in the order of their kinds.
 type kind uint8
 
 const (
-	stepFree     kind = iota // the program lets go
-	stepComplete             // what delayed the free is done
+	stepFree     kind = iota // the program frees the request
+	stepComplete             // the other stream is done with it
 	stepAlloc
 )
 
-// step is one act of the program on a request.
+// step is one act on a request at an instant.
 type step struct {
 	at      instant
 	kind    kind
 	request int32
 }
 
-// instant orders steps: an event, and a place among what is injected there.
+// instant orders steps: by event, and by sub for what is injected at an event.
 type instant struct {
 	event trace.Time
 	sub   int32
 }
 
-// Program is what a device's program asked of its allocator, in order.
+// Program is the requests of a device's program and their steps in order.
 type Program struct {
 	Requests []Request
 	steps    []step
 }
 
-// span is when a request lives: to the program, and to the streams it is used
-// on. Equal ends mean that nothing delays its free.
+// span is when a request lives: end is the program's free, completed the time from which
+// no stream uses it. The two are equal if nothing delays the free.
 type span struct{ start, end, completed instant }
 
 // never is after the last event.
 const never = trace.Time(1) << 62
 
-// NewProgram is the program of a recorded device.
+// NewProgram is the program of a recorded device, with a request for each buffer in
+// order.
 func NewProgram(tl *lifespan.Timeline) *Program {
 	requests := make([]Request, len(tl.Buffers))
 	spans := make([]span, len(tl.Buffers))
@@ -79,9 +79,8 @@ func NewProgram(tl *lifespan.Timeline) *Program {
 	return order(requests, spans)
 }
 
-// markPending finds the delayed frees: something is allocated between the end
-// that the program asked for and the completed one. Where nothing is, nobody
-// can tell the two apart.
+// markPending finds the delayed frees: those with an allocation between the requested and
+// the completed end. Without one nothing depends on the difference.
 func markPending(requests []Request, spans []span) {
 	starts := make([]trace.Time, len(spans))
 	for i := range spans {
@@ -98,7 +97,7 @@ func markPending(requests []Request, spans []span) {
 	}
 }
 
-// order makes the program of these requests.
+// order makes the program of requests that live in the given spans.
 func order(requests []Request, spans []span) *Program {
 	p := &Program{Requests: requests}
 	for i, s := range spans {

@@ -9,11 +9,10 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// scripted is an allocator that does as it is told: the k-th allocation gets the
-// k-th address, after these operations.
+// scripted is an allocator with fixed answers: the k-th allocation gets the k-th address.
 type scripted struct {
 	addresses  []uint64
-	operations map[int][]Operation // by the number of calls of Malloc and Free before
+	operations map[int][]Operation // by the number of earlier calls of Malloc and Free
 	calls      int
 	now        []Operation
 	recorded   int
@@ -44,8 +43,9 @@ func (s *scripted) Operations(into []Operation) []Operation {
 	return into
 }
 
-// job: a lives in events [0,2), its free completes at 6; b, of another stream,
-// lives from 3 to 8; c, of a's stream, from 4; d, of a's stream, from 7.
+// job has four buffers: a lives in events [0, 2) and its free completes at 6; b, on
+// another stream, lives from 3 to 8; c, on a's stream, from 4; d, on a's stream, from
+// 7.
 func job() *lifespan.Timeline {
 	const size = 1 << 20
 	return &lifespan.Timeline{Events: 10, Buffers: []lifespan.Buffer{
@@ -56,8 +56,8 @@ func job() *lifespan.Timeline {
 	}}
 }
 
-// TestJudge gives the buffers of job addresses, and waits, and demands the
-// verdict. Calls are: a, free of a, b, c, d, free of b.
+// TestJudge gives the buffers of job addresses and waits, and checks the verdict. The
+// calls are: a, free of a, b, c, d, free of b.
 func TestJudge(t *testing.T) {
 	const mib = 1 << 20
 	p := NewProgram(job())
@@ -116,8 +116,8 @@ func TestAllocatorErrorsEndTheRun(t *testing.T) {
 	}
 }
 
-// TestDisturb has the same seed give the same program, every request allocated
-// once and freed after that, and about the rate of changes that was asked for.
+// TestDisturb: the same seed gives the same program, every request is allocated once and
+// freed after that, and about the given share of requests is changed.
 func TestDisturb(t *testing.T) {
 	tl := &lifespan.Timeline{Events: 20_000}
 	for i := range trace.Time(10_000) {

@@ -6,42 +6,48 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Allocator is what is driven. Sizes are bytes, addresses lie in one flat
-// space.
+// Allocator is an allocator that a program can be run against. Sizes are bytes. Addresses
+// lie in one flat space.
 type Allocator interface {
+	// Malloc returns the address for a request. source says how it was served, in numbers
+	// of the allocator's own.
 	Malloc(size, stream uint64) (address uint64, source int, err error)
+	// Free frees the block at an address, which was allocated on the given stream.
 	Free(address, stream uint64) error
+	// RecordStream says that a stream uses the block at an address besides its own
+	// stream.
 	RecordStream(address, stream uint64) error
 	// Operations appends what the allocator asked of the device since the last
 	// call.
 	Operations(into []Operation) []Operation
 }
 
-// Operation is an event recorded on a stream, a stream made to wait for an
-// event, as it was recorded last, or the host waiting for all streams.
+// Operation is one of three: an event recorded on a stream; a stream made to wait for
+// the last recording of an event, if Wait is set; or the host waiting for all streams,
+// if Host is set.
 type Operation struct {
 	Stream, Event uint64
 	Wait          bool
-	Host          bool // then nothing else counts
+	Host          bool // the other fields have no meaning then
 }
 
-// Placement is where a request was served.
+// Placement is how a request was served.
 type Placement struct {
-	Request int
+	Request int // index into Program.Requests
 	Address uint64
-	Source  int
+	Source  int // as Malloc returned it
 }
 
-// Result is what a run gave.
+// Result is the outcome of a run.
 type Result struct {
-	Placements []Placement // in the order of the requests being made
+	Placements []Placement // in the order of the allocations
 	Overlaps   int         // requests that were given memory in use
-	First      string      // the first overlap, "" without one
-	Waits      int
+	First      string      // describes the first overlap, "" if there is none
+	Waits      int         // number of times that a stream was made to wait
 }
 
-// side is the stream on which pending buffers are used besides their own. It
-// must not be a stream of the recording.
+// side is the stream that uses pending buffers besides their own stream. It is not a
+// stream of the recording.
 func side(requests []Request) uint64 {
 	taken := map[uint64]bool{}
 	for i := range requests {
@@ -54,8 +60,8 @@ func side(requests []Request) uint64 {
 	return s
 }
 
-// Run drives the allocator through the program. An error is one of the
-// allocator's; what it hands out is judged, not trusted.
+// Run drives the allocator through the program and judges every address that it hands
+// out. An error is one of the allocator's, with the entry at which it occurred.
 func Run(p *Program, a Allocator) (*Result, error) {
 	r := newRunner(p, a)
 	r.judge = newJudge(r.side)
@@ -66,8 +72,8 @@ func Run(p *Program, a Allocator) (*Result, error) {
 	return &r.result, nil
 }
 
-// Drive drives the allocator through the program as Run does, and judges nothing:
-// for figures that the allocator itself keeps. It does not ask for Operations.
+// Drive drives the allocator through the program as Run does, but judges nothing and does
+// not call Operations. It is for figures that the allocator itself keeps.
 func Drive(p *Program, a Allocator) error { return newRunner(p, a).run() }
 
 type runner struct {
@@ -75,7 +81,7 @@ type runner struct {
 	allocator Allocator
 	side      uint64
 	address   []uint64 // of each request
-	judge     *judge   // nil: nothing is judged
+	judge     *judge   // nil if nothing is judged
 	result    Result
 	pending   []Operation
 }
@@ -153,5 +159,5 @@ func (r *runner) operations(at int) {
 	}
 }
 
-// Aligned is the size that a request is accounted with.
-func Aligned(n trace.Bytes) trace.Bytes { return max(512, (n+511)/512*512) }
+// Aligned is the size that a request of n bytes is accounted with, in bytes.
+func Aligned(n trace.Bytes) trace.Bytes { return trace.RoundUp(n) }

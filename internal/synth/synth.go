@@ -1,40 +1,43 @@
-// Package synth makes up the allocations of pipeline-parallel training, so that
-// tests and benchmarks have problems of any size and shape. What comes out is a
-// list of live ranges and sizes; nothing of it is taken from a recording.
+// Package synth makes up the allocations of pipeline-parallel training, so that tests and
+// benchmarks have problems of any size and shape. The result is a list of live ranges and
+// sizes. No figure is taken from a recording.
 //
-// A rank runs iterations of 1F1B over units of one micro-batch and one model
-// chunk: some forwards ahead, then one backward after each forward, then the
-// backwards that are left. With more than one chunk the schedule is interleaved:
-// chunks take turns every Stages micro-batches.
+// A rank runs iterations of the 1F1B schedule (Narayanan et al., PipeDream, 2019) over
+// units of one micro-batch and one model chunk: some forwards ahead, then one backward
+// after each forward, then the backwards that are left. With more than one chunk the
+// schedule is interleaved (Narayanan et al., Efficient Large-Scale Language Model
+// Training on GPU Clusters Using Megatron-LM, 2021): chunks take turns every Stages
+// micro-batches.
 package synth
 
 import "math/rand/v2"
 
-// Buffer is one allocation of Size bytes, live in [Start, End). Every
-// allocation and every free is one tick.
+// Buffer is one allocation of Size bytes, live in [Start, End). Every allocation and
+// every free takes one tick of time.
 type Buffer struct {
 	Start, End, Size int64
 }
 
-// Pipeline describes a trace. The zero value of each field but the first five
-// leaves the feature out.
+// Pipeline describes a trace. The first five fields are required. A zero in any other
+// field leaves its feature out.
 type Pipeline struct {
-	Layers       int // of the rank, all chunks together
-	Chunks       int // model chunks per rank; above 1 the schedule is interleaved
-	Stages       int // of the pipeline; the rank warms up with as many forwards
+	Layers       int // number of layers of the rank, all chunks together
+	Chunks       int // number of model chunks per rank; above 1 the schedule is interleaved
+	Stages       int // number of pipeline stages; the rank warms up with as many forwards per chunk
 	MicroBatches int
 	Iterations   int
-	PerLayer     int     // activations a layer keeps until its backward
-	Jitter       float64 // share by which each size varies, 0 for none
-	Drift        float64 // share by which a micro-batch is larger or smaller than another
-	Recompute    bool    // a layer keeps its input only, its backward makes the rest again
-	Varied       bool    // sizes drawn from the seed, and not 1 to 4 MiB in turn
-	Optimizer    int     // temporaries of one optimizer step
+	PerLayer     int     // number of activations that a layer keeps until its backward
+	Jitter       float64 // each size varies by up to half this share, up and down
+	Drift        float64 // sizes of two micro-batches differ by up to this share
+	Recompute    bool    // a layer keeps only its input, and its backward makes the rest again
+	Varied       bool    // sizes are drawn with the seed instead of 1 to 4 MiB in turn
+	Optimizer    int     // number of temporaries of one optimizer step
 }
 
-// Generate returns the buffers of spec in the order of their starts: weights
-// that stay; per forward the kept activations and a temporary for each layer;
-// per backward a gradient for each activation, two of them live at once.
+// Generate returns the buffers of spec in the order of their starts: weights that stay;
+// for each forward and layer the kept activations and a temporary; for each backward a
+// gradient per activation, two of them live at once. The same seed gives the same
+// buffers.
 func Generate(spec Pipeline, seed uint64) []Buffer {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 1)), spec: spec, kept: map[unit][]int{}}
 	g.chooseSizes()
@@ -58,10 +61,10 @@ type generator struct {
 	spec    Pipeline
 	buffers []Buffer
 	now     int64
-	kept    map[unit][]int // buffers that wait for their backward
+	kept    map[unit][]int // by unit: the activations that wait for its backward
 	sizes   []int64        // of the activations of a layer
-	temp    int64          // the temporary of a layer's forward, and a gradient
-	scale   []float64      // of each micro-batch of the iteration
+	temp    int64          // the size of a layer's temporary and of a gradient
+	scale   []float64      // of the sizes of each micro-batch of the iteration
 }
 
 // unit is one pass of a micro-batch through a chunk.
@@ -110,8 +113,8 @@ func (g *generator) iteration() {
 	}
 }
 
-// unit is the micro-batch and chunk of the u-th pass: backwards take the chunks
-// from the last one.
+// unit is the micro-batch and the chunk of the u-th forward, or of the u-th backward if
+// back is set. Backwards take the chunks in the opposite order.
 func (g *generator) unit(u int, back bool) unit {
 	block := g.spec.Stages * g.spec.Chunks
 	chunk := u % block / g.spec.Stages
@@ -134,7 +137,7 @@ func (g *generator) forward(u unit) {
 	}
 }
 
-// layer makes the activations of one layer.
+// layer allocates the activations of one layer.
 func (g *generator) layer(u unit) []int {
 	var made []int
 	for _, size := range g.sizes {

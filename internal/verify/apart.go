@@ -7,28 +7,25 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// apart proves a certificate over the streams one by one: no byte is ever used
-// by two of them, and the lower bound is the sum of what each needs at most.
+// apart proves a certificate of kind BoundApart: no byte is ever used by two streams, and
+// the lower bound is the sum of the max loads of the streams.
 func (j *judge) apart() {
-	c, arena := &j.d.Certificate, j.d.ArenaBytes
+	c := &j.d.Certificate
 	if i, k, shared := j.sharedByStreams(); shared {
 		j.violated(RuleApart, min(i, k), max(i, k), "%s and %s share bytes on two streams", j.slot(min(i, k)), j.slot(max(i, k)))
 	}
 	sum, at := j.streamLoads()
-	switch {
-	case c.LowerBound != sum || c.At != at:
+	if c.LowerBound != sum || c.At != at {
 		j.violated(RuleCertificate, none, none, "lower bound of %d B at %d, but the streams apart need %d B, the largest of them at %d", c.LowerBound, c.At, sum, at)
-	case c.LowerBound > arena:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
-	case c.Gap != arena-c.LowerBound:
-		j.violated(RuleCertificate, none, none, "gap of %d B, expected %d B: the arena of %d B less the lower bound of %d B", c.Gap, arena-c.LowerBound, arena, c.LowerBound)
+		return
 	}
+	j.gap()
 }
 
-// sharedByStreams finds two slots of different streams that have a byte in
-// common, whenever they live. Going up through the offsets, a slot shares a byte
-// with one of another stream exactly if the one of these that reaches highest
-// reaches above its offset.
+// sharedByStreams finds two slots of different streams that have a byte in common,
+// whenever they are live. It visits the slots by offset. A slot shares a byte with an
+// earlier one of another stream exactly if the highest end of those is above its
+// offset.
 func (j *judge) sharedByStreams() (i, k int, shared bool) {
 	slots := j.d.Slots
 	byOffset := make([]int, 0, len(slots))
@@ -46,7 +43,7 @@ func (j *judge) sharedByStreams() (i, k int, shared bool) {
 		}
 		return slots[i].Offset + slots[i].Size
 	}
-	highest, other := none, none // other: the highest of the streams that are not that of highest
+	highest, other := none, none // other: the highest end on another stream than that of highest
 	for _, i := range byOffset {
 		foreign := highest
 		if highest != none && slots[highest].Stream == slots[i].Stream {
@@ -68,9 +65,9 @@ func (j *judge) sharedByStreams() (i, k int, shared bool) {
 	return none, none, false
 }
 
-// streamLoads is the sum over the streams of the most bytes that each needs at
-// once in any phase, and the first time at which the stream that needs most does,
-// the first stream among equals.
+// streamLoads is the sum of the max loads of the streams over all phases, and the first
+// plan time at which the stream with the largest max load has it, the first stream among
+// equals.
 func (j *judge) streamLoads() (sum, at uint64) {
 	needs := j.needs()
 	residents := make([]uint64, len(j.d.Streams))
@@ -89,7 +86,7 @@ func (j *judge) streamLoads() (sum, at uint64) {
 		for s, own := range j.byStream(st, needs) {
 			load, when := maxLoad(own)
 			if st.body {
-				load = plus(load, residents[s]) // elsewhere they have starts
+				load = plus(load, residents[s]) // in the prologue they have starts
 			}
 			if st.interlude {
 				load = plus(load, kept[s])
@@ -108,7 +105,7 @@ func (j *judge) streamLoads() (sum, at uint64) {
 	return sum, at
 }
 
-// byStream is when the slots of a phase are live, stream by stream.
+// byStream is the live ranges of the slots of a phase, by stream.
 func (j *judge) byStream(st *stage, needs []uint64) [][]interval {
 	all := make([][]interval, len(j.d.Streams))
 	for i := st.first; i < st.end; i++ {

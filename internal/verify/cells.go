@@ -7,10 +7,11 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// cells checks the seam: what is live when any phase ends, residents apart, lies
-// in the same cells, each at one offset and of one size. Every body fills them,
-// but for interludes, which leave them filled. So every body may follow every phase. (That nothing else is live then is for timesIn; that the
-// cells do not overlap, for reuses.)
+// cells checks the seam: every cell has one offset and one size, and every body fills
+// every cell, except interludes, which leave them filled. So what is live at the end of
+// every phase, besides residents, lies in the same cells, and any body may follow any
+// phase. timesIn checks that nothing else is live then, and reuses that cells do not
+// overlap.
 func (j *judge) cells() {
 	first := map[uint32]int{} // the first slot of each cell
 	for p := range j.stages {
@@ -40,14 +41,14 @@ func (j *judge) cells() {
 		for p := range j.stages {
 			st := &j.stages[p]
 			if _, fills := st.left[cell]; st.body && !st.interlude && !fills {
-				j.violated(RuleCell, first[cell], none, "%s ends with cell %d empty, which slot %d is in", st.name, cell, first[cell])
+				j.violated(RuleCell, first[cell], none, "%s does not fill cell %d, which slot %d is in", st.name, cell, first[cell])
 			}
 		}
 	}
 }
 
-// keptCells are the cells, each as the slot of the first body that fills it: what is
-// live throughout an interlude beside its own slots and residents.
+// keptCells has a slot for each cell: the one of the first body that fills it. Their
+// bytes are live throughout an interlude.
 func (j *judge) keptCells() (slots []int) {
 	if len(j.stages) < 2 {
 		return nil // mode recorded
@@ -59,8 +60,8 @@ func (j *judge) keptCells() (slots []int) {
 	return slots
 }
 
-// needs is what every slot takes in the account: what its request does, in a
-// cell what the largest request of its slots does, 0 of a stray.
+// needs is the number of bytes that each slot counts with: its request rounded up, in a
+// cell the largest of the cell's slots, and 0 for a stray.
 func (j *judge) needs() []uint64 {
 	all, cells := make([]uint64, len(j.d.Slots)), map[uint32]uint64{}
 	for i := range all {

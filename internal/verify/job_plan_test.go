@@ -9,9 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// randomPeriodic is a recording and the periodic plan of it, both right: slots
-// lie where a search over all of them finds room, and bounds and waits are those
-// of naive references.
+// randomPeriodic is a recording and a periodic plan of it, both right. A search over all
+// slots finds each slot's offset; bounds and waits are those of naive references.
 func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 	j := newJob(r)
 	d := &planfile.Device{
@@ -34,9 +33,9 @@ func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 	return &planfile.Plan{Producer: "random", Devices: []planfile.Device{*d}}, &trace.Trace{Name: "job", Devices: []trace.Device{j.d}}
 }
 
-// entering are the slots of the cells that are not always freed before the body
-// begins. Of one that no pass began with nothing is known but that it is freed
-// before it is filled.
+// entering are the entering slots of the body: those of cells that are not always freed
+// before its first allocation. Of a cell that no pass began with, only one thing is
+// known: it is freed before it is filled.
 func (b *jobBody) entering(j *job, x int) (all []*jobSlot) {
 	for cell, s := range b.enters {
 		if s.Occurrences == 0 {
@@ -51,7 +50,7 @@ func (b *jobBody) entering(j *job, x int) (all []*jobSlot) {
 	return all
 }
 
-// phase adds one, its slots without places.
+// phase adds a phase to d. Its slots have no places yet.
 func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots []*jobSlot) {
 	p := planfile.Phase{Kind: kind, Occurrences: 1, Length: j.cut, FirstSlot: uint64(len(d.Slots)), SlotCount: uint64(len(entering) + len(slots))}
 	if kind != planfile.PhasePrologue {
@@ -82,10 +81,11 @@ func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots
 	d.Phases = append(d.Phases, p)
 }
 
-// bar is where a place is taken: a phase, and the times of it.
+// bar is a stretch of time in which a place is taken: a phase, and [start, end) in it.
 type bar struct{ phase, start, end uint64 }
 
-// barsOf are those of slot i, which are not those of its cell but in interludes.
+// barsOf are the bars of slot i. The first body's leaving slot of a cell also has the
+// bars of the cell in interludes.
 func barsOf(d *planfile.Device, i int) (bars []bar) {
 	s := &d.Slots[i]
 	for p := range d.Phases {
@@ -103,7 +103,7 @@ func barsOf(d *planfile.Device, i int) (bars []bar) {
 	return bars
 }
 
-// placeAll gives slots places in random order, and those of a cell one.
+// placeAll gives slots places in random order. The slots of a cell get the same place.
 func placeAll(r *rand.Rand, d *planfile.Device) {
 	groups := map[uint32][]int{}
 	for i, s := range d.Slots {
@@ -153,7 +153,7 @@ func barsMeet(a, b []bar) bool {
 	return false
 }
 
-// naiveFigures fills in makespans and bounds, asking every slot at every time.
+// naiveFigures fills in makespans and bounds. It looks at all slots at every time.
 func naiveFigures(d *planfile.Device) {
 	base := uint64(0)
 	for p := range d.Phases {
@@ -196,8 +196,8 @@ func naiveLoadIn(d *planfile.Device, phase int, t uint64) (load uint64) {
 	return load
 }
 
-// naivePeriodicWaits plays the prologue and two passes of each body with an
-// owner for every unit of the arena.
+// naivePeriodicWaits is the reference for the waits of a periodic plan: it plays the
+// prologue and two passes of each body with an owner for every unit of the arena.
 func naivePeriodicWaits(d *planfile.Device) (waits []planfile.Wait) {
 	type owner struct{ slot, pass int }
 	found := map[planfile.Wait]bool{}

@@ -8,11 +8,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// job makes a random recording of a program that repeats, and from what it does
-// rather than from its events the slots of a periodic plan.
+// job makes a random recording of a program that repeats, and the slots of a periodic
+// plan. The slots are made from what the program does, not from its events.
 //
-// It goes by steps: those of the prologue, then those of each pass. Step k of a
-// pass first frees what is due and then allocates slot k, where the pass has it.
+// It runs in steps: those of the prologue, then those of each pass. Step k of a pass
+// first frees what is due and then allocates slot k if the pass has it.
 type job struct {
 	r        *rand.Rand
 	end      planfile.EndKind
@@ -23,9 +23,9 @@ type job struct {
 	passes   []planfile.Pass
 
 	due        map[[2]int][]jobFree // by pass, -1 for the prologue, and step
-	pass       int                  // in which it is
-	time       uint64               // of the body: behind the last allocation
-	buffers    uint64               // so far, each with an address of its own
+	pass       int                  // the current one
+	time       uint64               // in the body: after the last allocation
+	buffers    uint64               // number so far; each has its own address
 	cut, until uint64
 	live, peak [2]uint64 // bytes to the requested and to the completed ends
 	strays     uint64    // bytes in this pass
@@ -34,31 +34,31 @@ type job struct {
 
 // jobBody is what its passes have in common.
 type jobBody struct {
-	interlude bool       // without cells, which stay as they are
+	interlude bool       // has no slots in cells
 	slots     []*jobSlot // its allocations
 	enters    []*jobSlot // by cell
-	frees     []int      // cell k is freed before slot frees[k], at the latest
+	frees     []int      // cell k is freed before slot frees[k]
 }
 
-// jobSlot is a slot and how its buffers behave.
+// jobSlot is a slot and the rules by which its buffers are made.
 type jobSlot struct {
 	planfile.Slot
 	handle   uint64
 	largest  uint64
 	optional bool
-	latest   int // ordinary: the last step of an end
+	latest   int // if ordinary: the last step at which it may be freed
 }
 
-// jobFree is one of a buffer's two ends to come.
+// jobFree is a free that is due: one of the two ends of a buffer.
 type jobFree struct {
 	action trace.Action
 	event  trace.Event
 	from   int      // the pass that allocated it
-	slot   *jobSlot // where it is
-	enters *jobSlot // where it is in the next pass, if it crosses
+	slot   *jobSlot // the buffer's slot
+	enters *jobSlot // its entering slot in the next pass, nil if it does not cross
 }
 
-const steps = 12 // of the prologue
+const steps = 12 // number of steps of the prologue
 
 func newJob(r *rand.Rand) *job {
 	j := &job{r: r, end: planfile.EndKind(1 + r.IntN(2)), due: map[[2]int][]jobFree{}, pass: -1}
@@ -79,7 +79,7 @@ func newJob(r *rand.Rand) *job {
 	return j
 }
 
-// body makes one with so many cells.
+// body makes a body with the given number of cells.
 func (j *job) body(cells int) jobBody {
 	r := j.r
 	length := cells + 1 + r.IntN(9)
@@ -102,7 +102,7 @@ func (j *job) body(cells int) jobBody {
 	for cell, k := range places {
 		s, enters := b.slots[k], &jobSlot{handle: 7}
 		s.Flags, s.Cell = planfile.SlotLeaving, uint32(cell)
-		s.handle = 7 // what enters is on one stream, whichever body left it
+		s.handle = 7 // all slots of cells are on one stream
 		enters.Flags, enters.Cell = planfile.SlotEntering, uint32(cell)
 		b.frees, b.enters = append(b.frees, r.IntN(k+1)), append(b.enters, enters)
 	}
@@ -112,14 +112,15 @@ func (j *job) body(cells int) jobBody {
 func (j *job) bodyOf(pass int) *jobBody { return &j.bodies[j.sequence[pass]] }
 func (j *job) length(pass int) int      { return len(j.bodyOf(pass).slots) }
 
-// heir is the pass that finds what a pass leaves in cells.
+// heir is the pass that finds what a pass leaves in cells: the next one without
+// interludes.
 func (j *job) heir(pass int) int {
 	for pass++; pass < len(j.sequence) && j.bodyOf(pass).interlude; pass++ {
 	}
 	return pass
 }
 
-// run goes through the whole program.
+// run runs the whole program.
 func (j *job) run() {
 	for range j.r.IntN(3) {
 		j.prologueSlot(0, planfile.SlotInitial)
@@ -139,7 +140,7 @@ func (j *job) run() {
 	}
 	j.other()
 	j.until = uint64(len(j.d.Events)) - 1
-	for range 8 { // more than any free is late
+	for range 8 { // more passes than any free is late by
 		j.pass++
 		for step := range 100 {
 			j.free(step)
@@ -176,7 +177,7 @@ func (j *job) onePass() {
 
 func (j *job) other() { j.d.Events = append(j.d.Events, trace.Event{}) }
 
-// prologueSlot allocates a buffer at a step, or has it live before.
+// prologueSlot allocates a buffer at a step of the prologue, or makes it an initial one.
 func (j *job) prologueSlot(step int, flags planfile.SlotFlags) {
 	s := &jobSlot{handle: uint64(j.r.IntN(3)), largest: j.r.Uint64N(2500)}
 	s.Start, s.Cell, s.Flags = uint64(len(j.d.Events)), planfile.NoCell, flags
@@ -269,9 +270,9 @@ func (s *jobSlot) takes(size uint64) {
 	s.Occurrences++
 }
 
-// ends says when a buffer is freed: the end that the plan is made for comes in a
-// step of a pass, the other one before (perhaps in its own pass at step own) or
-// after.
+// ends schedules the two ends of a buffer. The end that the plan is made for comes at the
+// given step of a pass. The other one comes before, perhaps at step own of the pass that
+// allocated it, or after.
 func (j *job) ends(f jobFree, own, pass, step int) {
 	if j.end == planfile.EndCompleted {
 		if pass == f.from || j.r.IntN(2) == 0 {
@@ -322,7 +323,7 @@ func (j *job) free(step int) {
 	}
 }
 
-// told is the time as one pass tells it, in another.
+// told is the current time in pass now, translated into the time of another pass.
 func (j *job) told(pass, now int) uint64 {
 	passes := len(j.sequence)
 	if pass < 0 {
@@ -344,7 +345,7 @@ func (j *job) told(pass, now int) uint64 {
 	case j.heir(pass) == passes:
 		return length // nothing but interludes follows
 	case now == pass+1:
-		return length + min(length, j.time) // of another body, any time will do
+		return length + min(length, j.time) // if the body is another one, any time will do
 	}
 	return 2 * length
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// loads checks the certificate and the peaks. They count what a program's
-// requests need, not what the plan gives them, so that a plan cannot prove
-// itself good by being wasteful.
+// loads checks the certificate and the peaks. They count the requests of the program, not
+// the sizes of the slots, so that a wasteful plan cannot claim a large lower bound.
 func (j *judge) loads() {
 	d := j.d
 	j.certificate(&d.Certificate)
@@ -19,11 +18,10 @@ func (j *judge) loads() {
 	j.peak("active", d.PeakActive, func(s *planfile.Slot) uint64 { return s.CompletedEnd })
 }
 
-// certificate re-derives the load at the instant where the lower bound binds, or
-// tries all layouts of the witness. The load at any instant is a lower bound,
-// whether or not it is the largest.
+// certificate proves the lower bound again: from the load at the time that it names, or
+// by trying all layouts of the witness. The load at any time is a lower bound, even if it
+// is not the largest.
 func (j *judge) certificate(c *planfile.Certificate) {
-	arena := j.d.ArenaBytes
 	switch c.Kind {
 	case planfile.BoundLoad:
 		j.loadAt(c)
@@ -36,6 +34,13 @@ func (j *judge) certificate(c *planfile.Certificate) {
 		j.violated(RuleCertificate, none, none, "bound of kind %d, expected 1 (load), 2 (witness) or 3 (streams apart)", c.Kind)
 		return
 	}
+	j.gap()
+}
+
+// gap checks that the lower bound is not above the arena, and that the gap is the
+// difference of the two.
+func (j *judge) gap() {
+	c, arena := &j.d.Certificate, j.d.ArenaBytes
 	switch {
 	case c.LowerBound > arena:
 		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
@@ -44,6 +49,7 @@ func (j *judge) certificate(c *planfile.Certificate) {
 	}
 }
 
+// loadAt checks that the lower bound is the load at the time that the certificate names.
 func (j *judge) loadAt(c *planfile.Certificate) {
 	load := uint64(0)
 	for i := range j.d.Slots {
@@ -56,6 +62,7 @@ func (j *judge) loadAt(c *planfile.Certificate) {
 	}
 }
 
+// peak checks a peak of the plan against its slots, live until the given end.
 func (j *judge) peak(name string, claimed uint64, end func(*planfile.Slot) uint64) {
 	all := make([]interval, len(j.d.Slots))
 	for i := range all {
@@ -65,6 +72,7 @@ func (j *judge) peak(name string, claimed uint64, end func(*planfile.Slot) uint6
 	j.peakOf(name, claimed, all)
 }
 
+// peakOf checks a peak against the max load of intervals, which are by start.
 func (j *judge) peakOf(name string, claimed uint64, all []interval) {
 	load, at := maxLoad(all)
 	if load != claimed {
@@ -72,11 +80,11 @@ func (j *judge) peakOf(name string, claimed uint64, all []interval) {
 	}
 }
 
-// interval is so many bytes in [start, end).
+// interval is a live range [start, end) of size bytes.
 type interval struct{ start, end, size uint64 }
 
-// maxLoad is the most bytes needed at once by intervals that are by start, and
-// the first time where they are.
+// maxLoad is the max load of intervals, which are by start, and the first time that has
+// it.
 func maxLoad(all []interval) (most, at uint64) {
 	ends := slices.Clone(all)
 	slices.SortFunc(ends, func(a, b interval) int { return cmp.Compare(a.end, b.end) })
@@ -89,13 +97,13 @@ func maxLoad(all []interval) (most, at uint64) {
 			most, at = load, i.start
 		}
 		if most == math.MaxUint64 {
-			break // as large as can be said, and load is no longer exact
+			break // it cannot grow further, and load is no longer exact
 		}
 	}
 	return most, at
 }
 
-// plus adds without wrapping around: a sum that is too large is the largest.
+// plus is a + b, or the largest uint64 if the sum is larger.
 func plus(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {

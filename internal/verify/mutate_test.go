@@ -35,7 +35,7 @@ func leaves(path string, v reflect.Value) (all []leaf) {
 	return all
 }
 
-// change adds or subtracts something, or flips a bit.
+// change adds or subtracts a number, or flips a bit.
 func (l leaf) change(r *rand.Rand) {
 	bits := l.value.Type().Bits()
 	v := uint64(0)
@@ -62,16 +62,16 @@ func (l leaf) change(r *rand.Rand) {
 	}
 }
 
-// caught says whether a plan is refused as a file, alone, or beside its
-// recording. Whatever the plan, no judge of it falls over.
+// caught says whether a plan is refused by the format, by Plan or by AgainstTrace. None
+// of them may panic, whatever the plan.
 func caught(p *planfile.Plan, t *trace.Trace) bool {
 	_, err := planfile.Encode(p)
 	alone, beside := Plan(p, nil), AgainstTrace(p, t)
 	return err != nil || len(alone) > 0 || len(beside) > 0
 }
 
-// harmless says whether a change of one number leaves a plan right: it is not
-// proven at all, or a naive look at what it means finds nothing wrong.
+// harmless says whether a plan is still right after a change of one number: the number is
+// not proven at all, or a naive check of it finds nothing wrong.
 func harmless(path string, d *planfile.Device, t *trace.Trace) bool {
 	name := path[strings.LastIndex(path, ".")+1:]
 	i := -1
@@ -109,8 +109,8 @@ func pending(d *planfile.Device) bool {
 	return slices.ContainsFunc(d.Slots, func(s planfile.Slot) bool { return s.RequestedEnd != s.CompletedEnd })
 }
 
-// naiveRight says whether no two slots meet, and figures and waits are those of
-// the naive references.
+// naiveRight says whether no two slots overlap, and figures and waits are those of the
+// naive references.
 func naiveRight(d *planfile.Device) bool {
 	if anyMeet(d) {
 		return false
@@ -128,8 +128,8 @@ func naiveRight(d *planfile.Device) bool {
 	return slices.Equal(naivePeriodicWaits(d), d.Waits)
 }
 
-// anyMeet says whether two slots share bytes at a time of a phase. Those of one
-// cell follow one another in it.
+// anyMeet says whether two slots share bytes at some time of a phase. The slots of a cell
+// follow one another, so they do not.
 func anyMeet(d *planfile.Device) bool {
 	for i := range d.Slots {
 		for k := range i {
@@ -142,8 +142,7 @@ func anyMeet(d *planfile.Device) bool {
 	return false
 }
 
-// TestMutations changes one number of a right plan: what is no longer right is
-// caught.
+// TestMutations changes one number of a right plan. A plan that is wrong then is caught.
 func TestMutations(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	changed, let := map[string]int{}, map[string]int{}
@@ -185,7 +184,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// pick takes a number at random, of any kind of record as likely as of others.
+// pick takes a number at random. Each kind of record is equally likely.
 func pick(r *rand.Rand, d *planfile.Device) leaf {
 	v := reflect.ValueOf(d).Elem()
 	for {

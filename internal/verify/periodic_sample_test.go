@@ -5,9 +5,9 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// periodicSample is a small periodic plan that is right: two bodies, a cell that
-// the prologue fills, an optional slot, one of two sizes, a stray, and waits of
-// every kind in one pass and over the seam.
+// periodicSample is a small periodic plan that is right: two bodies, a cell that the
+// prologue fills, an optional slot, one of two sizes, a stray, and waits of every kind
+// within a pass and over the seam.
 func periodicSample() *planfile.Plan {
 	d := planfile.Device{
 		Rank: -1, Mode: planfile.ModePeriodic, End: planfile.EndRequested,
@@ -61,8 +61,8 @@ func periodicSample() *planfile.Plan {
 	return &planfile.Plan{Producer: "test", Devices: []planfile.Device{d}}
 }
 
-// periodicRecording is what the sample was made from. Buffers have their
-// slot.
+// periodicRecording is the recording of periodicSample. The list has the slot of each
+// buffer.
 func periodicRecording() *trace.Trace {
 	d := trace.Device{
 		Initial: []trace.Segment{{Address: 0x1000, Size: 4096, Blocks: []trace.Block{{Address: 0x1000, Size: 4096, Requested: 1000, State: trace.BlockAllocated}}}},

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// TestRandomPeriodic: right plans pass, as files as well.
+// TestRandomPeriodic: right plans pass, and are the same after Encode and Decode.
 func TestRandomPeriodic(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	for n := range 1500 {
@@ -128,7 +128,7 @@ func wait(i int, f func(w *planfile.Wait)) func(*planfile.Device) {
 	return func(d *planfile.Device) { f(&d.Waits[i]) }
 }
 
-// periodicTraceRules break what the sample says of its recording.
+// periodicTraceRules make the sample differ from its recording in one respect at a time.
 var periodicTraceRules = []struct {
 	name   string
 	change func(d *planfile.Device)
@@ -177,8 +177,7 @@ var periodicTraceRules = []struct {
 	}},
 }
 
-// TestPeriodicRules compares what is said of each broken rule, by Plan and by
-// AgainstTrace.
+// TestPeriodicRules compares the messages for each broken rule with the golden file.
 func TestPeriodicRules(t *testing.T) {
 	var got strings.Builder
 	for _, c := range periodicRules {
@@ -210,8 +209,8 @@ func TestPeriodicRules(t *testing.T) {
 	}
 }
 
-// TestUnseenCell: a body that no recorded pass began with the cell filled has to
-// say how long it lets the cell live.
+// TestUnseenCell: a body needs an entering slot for a cell that no recorded pass of it
+// began with.
 func TestUnseenCell(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	for found := 0; found < 20; {
@@ -235,8 +234,7 @@ func TestUnseenCell(t *testing.T) {
 	}
 }
 
-// TestPeriodicOverlaps moves places of right plans and compares with the
-// question asked of every pair.
+// TestPeriodicOverlaps moves slots of right plans and compares with a check of all pairs.
 func TestPeriodicOverlaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
 	meet := 0

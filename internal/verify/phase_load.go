@@ -6,10 +6,10 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// phaseLoads checks that the lower bound of every phase is its largest load, at
-// the time where it is said to be, and that the certificate is the worst of
-// them. A phase's load is on a circle: what a pass begins with is what every
-// pass ends with.
+// phaseLoads checks that the lower bound of every phase is its largest load and that its
+// load at BoundAt is the same, and that the certificate is that of the phase with the
+// largest bound. The load of a body includes its entering slots, so each pass begins with
+// what every pass ends with.
 func (j *judge) phaseLoads() {
 	needs := j.needs()
 	residents, worst := uint64(0), uint64(0)
@@ -22,7 +22,7 @@ func (j *judge) phaseLoads() {
 		st, claimed := &j.stages[p], &j.d.Phases[p]
 		always := residents
 		if !st.body {
-			always = 0 // there they have starts
+			always = 0 // in the prologue they have starts
 		}
 		if st.interlude {
 			for _, i := range j.keptCells() {
@@ -31,7 +31,7 @@ func (j *judge) phaseLoads() {
 		}
 		most, first, there := j.loadOf(st, needs, always, claimed.BoundAt)
 		if claimed.LowerBound != most {
-			j.violated(RuleCertificate, none, none, "lower bound of %s of %d B, but the most that is live is %d B, at %d", st.name, claimed.LowerBound, most, first)
+			j.violated(RuleCertificate, none, none, "lower bound of %s of %d B, but its largest load is %d B, at %d", st.name, claimed.LowerBound, most, first)
 		} else if there != most || claimed.BoundAt >= st.length {
 			j.violated(RuleCertificate, none, none, "lower bound of %s of %d B at %d, but %d B are live there", st.name, claimed.LowerBound, claimed.BoundAt, there)
 		}
@@ -40,9 +40,9 @@ func (j *judge) phaseLoads() {
 	j.worstPhase(worst)
 }
 
-// worstPhase checks the certificate, knowing the largest load.
+// worstPhase checks the certificate against worst, the largest load of all phases.
 func (j *judge) worstPhase(worst uint64) {
-	c, arena := &j.d.Certificate, j.d.ArenaBytes
+	c := &j.d.Certificate
 	at := slices.IndexFunc(j.stages, func(st stage) bool { return c.At >= st.base && c.At < st.base+st.length })
 	switch {
 	case c.Kind == planfile.BoundApart:
@@ -52,16 +52,14 @@ func (j *judge) worstPhase(worst uint64) {
 	case c.LowerBound != worst:
 		j.violated(RuleCertificate, none, none, "lower bound of %d B, but the largest of the phases is %d B", c.LowerBound, worst)
 	case at < 0 || j.d.Phases[at].LowerBound != worst || c.At != j.stages[at].base+j.d.Phases[at].BoundAt:
-		j.violated(RuleCertificate, none, none, "lower bound at %d of plan time, where no phase has its bound of %d B", c.At, worst)
-	case c.LowerBound > arena:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B above the arena of %d B", c.LowerBound, arena)
-	case c.Gap != arena-c.LowerBound:
-		j.violated(RuleCertificate, none, none, "gap of %d B, expected %d B: the arena of %d B less the lower bound of %d B", c.Gap, arena-c.LowerBound, arena, c.LowerBound)
+		j.violated(RuleCertificate, none, none, "lower bound at plan time %d, but no phase has its bound of %d B there", c.At, worst)
+	default:
+		j.gap()
 	}
 }
 
-// loadOf is the most bytes needed at once in a phase beside what always is, the
-// first time where they are, and the bytes needed at another time.
+// loadOf is the max load of a phase, the first time that has it, and the load at time at.
+// always is a number of bytes that are live throughout the phase besides its slots.
 func (j *judge) loadOf(st *stage, needs []uint64, always, at uint64) (most, first, there uint64) {
 	there = always
 	var all []interval
@@ -79,11 +77,12 @@ func (j *judge) loadOf(st *stage, needs []uint64, always, at uint64) (most, firs
 	return plus(always, most), first, there
 }
 
-// endIn is where the live range of slot i ends within its phase.
+// endIn is the end of slot i's live range within its phase.
 func (j *judge) endIn(st *stage, i int) uint64 { return min(j.d.SlotEnd(i), st.length) }
 
-// strays checks the stray bytes as far as the plan tells: between what they are
-// with every stray at its least and at its largest. AgainstTrace knows better.
+// strays checks the stray bytes as far as the plan alone allows: they lie between the
+// sums of the least and of the largest requests of the strays. AgainstTrace checks them
+// exactly.
 func (j *judge) strays() {
 	low, high := uint64(0), uint64(0)
 	for i := range j.d.Passes {

@@ -8,29 +8,30 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// play gives slots their bytes in the order in which a run would, and looks at
-// who had them before. An owner is a slot in one pass: slot + pass × slots.
+// play gives slots their bytes in the order in which a run would and looks at the owners
+// before. An owner is a slot in one pass, as the number slot + pass × number of slots.
 type play struct {
 	*judge
 	o    *owners
 	st   *stage
 	pass int
-	// until is, by cell, where what lies in it when the pass begins ends: the
-	// end of the entering slot, 0 where the body has none, never in an interlude.
+	// until is, by cell, the end of what lies in it when the pass begins: the end of the
+	// entering slot, 0 if the body has none, the largest uint64 in an interlude.
 	until    map[uint32]uint64
-	had      []piece // room for take
-	kept     []reuse // and for ended
+	had      []piece // buffer for the results of take
+	kept     []reuse // buffer for the results of ended
 	progress func(slots int)
-	done     int
+	done     int // slots played so far
 }
 
-// reuses proves that no address has two live owners, and that the waits are
-// those that reuse needs. It plays the prologue and after it two passes of each
-// body: the first finds what the prologue left, the second what a pass leaves,
-// and that is all that any later pass finds, whatever body came before, since
-// all leave the same cells. Of any two slots that overlap in time and address at
-// least one such pair is found: the later of the two meets the earlier one
-// itself, or one that met it.
+// reuses proves that no address has two live owners, and that the waits are exactly
+// those that reuse needs. It plays the prologue and after it two passes of each body.
+// The first pass finds what the prologue left, and the second what a pass leaves. No
+// later pass finds anything else, also after another body, since all phases leave the
+// same cells.
+//
+// If any two slots overlap in time and address, an overlap is found: the later of the two
+// takes bytes from the earlier one, or from a slot that took them from it.
 func (j *judge) reuses(progress func(slots int)) {
 	waits := j.d.Waits
 	p := &play{judge: j, o: newOwners(j.d), st: &j.stages[0], progress: progress}
@@ -50,8 +51,8 @@ func (j *judge) reuses(progress func(slots int)) {
 	j.compare(len(j.d.Slots), nil, waits)
 }
 
-// fill gives every cell its bytes before an interlude: the prologue may have left
-// some empty, and other bodies have not.
+// fill gives every cell its bytes before an interlude. After the prologue some may be
+// empty, but after any body all are full.
 func (p *play) fill() {
 	for _, i := range p.keptCells() {
 		s := &p.d.Slots[i]
@@ -60,8 +61,8 @@ func (p *play) fill() {
 	}
 }
 
-// body plays two passes and gives the reuses of both: those from the prologue,
-// those from the pass before, and those within a pass, which are the same.
+// body plays two passes and visits each slot with its reuses: those from the prologue,
+// those from the pass before, and those within a pass, which are the same in both.
 func (p *play) body(visit func(i int, reused []reuse)) {
 	type found struct {
 		later int
@@ -86,8 +87,9 @@ func (p *play) body(visit func(i int, reused []reuse)) {
 	})
 }
 
-// compare takes the waits of slot i off the list, and compares. The slots come
-// in order; waits that are not for them have nothing to wait for.
+// compare compares the reuses of slot i with its waits, and returns the list without
+// them. The slots come in order. Waits of slots in between, which are not played, are
+// wrong.
 func (j *judge) compare(i int, reused []reuse, listed []planfile.Wait) []planfile.Wait {
 	n := 0
 	for n < len(listed) && int(listed[n].Later) <= i {
@@ -106,7 +108,7 @@ func (j *judge) compare(i int, reused []reuse, listed []planfile.Wait) []planfil
 
 // run plays one pass of the stage.
 func (p *play) run(visit func(i int, reused []reuse)) {
-	const report = 1 << 16
+	const report = 1 << 16 // slots between two calls of progress, so that the calls cost nothing
 	for i := p.st.first + p.st.entering; i < p.st.end; i++ {
 		s := &p.d.Slots[i]
 		if s.Flags&planfile.SlotStray == 0 {
@@ -119,8 +121,8 @@ func (p *play) run(visit func(i int, reused []reuse)) {
 	}
 }
 
-// ended reports the owners that still live when slot i starts and returns the
-// others, from whom it may take over, each once.
+// ended reports as overlaps the owners that are still live when slot i starts, and
+// returns the others, each once: slot i takes over from them.
 func (p *play) ended(i int, had []piece) []reuse {
 	n := len(p.d.Slots)
 	kept := p.kept[:0]
@@ -133,7 +135,7 @@ func (p *play) ended(i int, had []piece) []reuse {
 		earlier, over := h.owner%n, h.owner/n != p.pass
 		if !p.live(earlier, over, start) {
 			kept = append(kept, reuse{earlier, over, h.from, h.to})
-		} else if over || p.pass < 2 { // a second pass finds the same in itself again
+		} else if over || p.pass < 2 { // what lies within a pass was reported in the first one
 			before := ""
 			if over {
 				before = ", of the phase before,"
@@ -146,9 +148,9 @@ func (p *play) ended(i int, had []piece) []reuse {
 	return kept
 }
 
-// live says whether a slot is live at a time of the pass: one of this pass, or
-// of one before. Of those residents are live for ever, and what left its phase
-// in a cell is until the body frees it.
+// live says whether slot i is live at a time of the pass. over says that it belongs to
+// a phase before. Of those, residents are live for ever, and a leaving slot is live
+// until the body frees what lies in its cell.
 func (p *play) live(i int, over bool, at uint64) bool {
 	s := &p.d.Slots[i]
 	switch {

@@ -5,13 +5,16 @@ import (
 	"slices"
 )
 
-// positions is a set of integers below a fixed number, with the nearest member
-// at or before, and after, any of them: one bit each, and above each 64 words
-// one word that says which of them are not empty.
+// positions is a set of integers below a fixed number that finds the nearest member at
+// or before any of them, and the nearest after it. It is a tree of bit sets: level 0
+// has a bit for each integer, and each level above has a bit for each word of the one
+// below, set if that word is not 0. An operation takes a step per level, so log64(n)
+// steps.
 type positions struct {
 	levels [][]uint64 // levels[0] has the members
 }
 
+// newPositions is the empty set of integers from 0 to n-1.
 func newPositions(n int) *positions {
 	p := &positions{}
 	for words := (n + 63) / 64; ; words = (words + 63) / 64 {
@@ -47,7 +50,7 @@ func (p *positions) remove(i int) {
 	}
 }
 
-// at is the largest member up to i, -1 if there is none.
+// at is the largest member that is at most i, -1 if there is none.
 func (p *positions) at(i int) int {
 	for h := 0; ; h++ {
 		level := p.levels[h]
@@ -57,11 +60,11 @@ func (p *positions) at(i int) int {
 		if i >>= 6; i == 0 {
 			return -1
 		}
-		i-- // to the words before; the highest level has but one
+		i-- // to the words before
 	}
 }
 
-// last is the largest member under position i of level h.
+// last is the largest member below bit i of level h, which is set.
 func (p *positions) last(h, i int) int {
 	for h--; h >= 0; h-- {
 		i = i<<6 + 63 - bits.LeadingZeros64(p.levels[h][i])
@@ -69,7 +72,7 @@ func (p *positions) last(h, i int) int {
 	return i
 }
 
-// after is the smallest member above i, or n, an integer above all members.
+// after is the smallest member above i, or n if there is none.
 func (p *positions) after(i, n int) int {
 	for h, level := range p.levels {
 		if i++; i>>6 >= len(level) {
@@ -83,7 +86,7 @@ func (p *positions) after(i, n int) int {
 	return n
 }
 
-// first is the smallest member under position i of level h.
+// first is the smallest member below bit i of level h, which is set.
 func (p *positions) first(h, i int) int {
 	for h--; h >= 0; h-- {
 		i = i<<6 + bits.TrailingZeros64(p.levels[h][i])

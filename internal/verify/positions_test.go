@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPositions compares with a sorted slice, around the sizes where a level is
+// TestPositions compares with a sorted slice, for sizes around those at which a level is
 // added.
 func TestPositions(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))

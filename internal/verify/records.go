@@ -2,11 +2,12 @@ package verify
 
 import "github.com/stplan/stplan/internal/planfile"
 
-// largest bounds every size and time, so that no sum of two of them overflows.
+// largest is the largest size in bytes, and the largest time, that a plan may have: no
+// sum of two of them overflows.
 const largest = 1 << 62
 
-// records checks the device's own figures and each slot and wait alone. It
-// says whether they are in order, without which nothing else can be judged.
+// records checks the device's own figures, and each slot and each wait by itself. It
+// returns whether all are right. If not, nothing else can be judged.
 func (j *judge) records() bool {
 	before := j.found
 	j.device()
@@ -38,17 +39,17 @@ func (j *judge) records() bool {
 	return j.found == before
 }
 
-// device checks the device record as far as slots are judged by it.
+// device checks the fields of the device record that slots are judged by.
 func (j *judge) device() {
 	d := j.d
 	if d.Mode != planfile.ModeRecorded && d.Mode != planfile.ModePeriodic {
-		j.violated(RuleDevices, none, none, "%s cannot be judged, expected recorded or periodic", d.Mode)
+		j.violated(RuleDevices, none, none, "%s, expected recorded or periodic", d.Mode)
 	}
 	if d.End != planfile.EndRequested && d.End != planfile.EndCompleted {
-		j.violated(RuleDevices, none, none, "%s cannot be judged, expected requested or completed", d.End)
+		j.violated(RuleDevices, none, none, "%s, expected requested or completed", d.End)
 	}
 	if a := d.Alignment; a < unit || a&(a-1) != 0 {
-		j.violated(RuleAlignment, none, none, "unit of %d B, expected a power of two from %d B", a, unit)
+		j.violated(RuleAlignment, none, none, "alignment of %d B, expected a power of two, at least %d B", a, unit)
 	} else if d.ArenaBytes%a != 0 {
 		j.violated(RuleAlignment, none, none, "arena of %d B, expected a multiple of %d B", d.ArenaBytes, a)
 	}
@@ -59,17 +60,18 @@ func (j *judge) device() {
 		j.violated(RuleTimes, none, none, "%d events, expected at most 2^62", d.Events)
 	}
 	if d.SteadyStart > d.Events {
-		j.violated(RuleTimes, none, none, "steady from event %d of %d", d.SteadyStart, d.Events)
+		j.violated(RuleTimes, none, none, "steady from event %d on, expected at most %d", d.SteadyStart, d.Events)
 	}
 }
 
+// times checks the times of slot i of a recorded plan.
 func (j *judge) times(i int) {
 	s, events := &j.d.Slots[i], j.d.Events
 	switch {
 	case s.Start >= s.RequestedEnd:
 		j.violated(RuleTimes, i, none, "slot %d: empty live range: starts at %d and is freed at %d", i, s.Start, s.RequestedEnd)
 	case s.RequestedEnd > s.CompletedEnd:
-		j.violated(RuleTimes, i, none, "slot %d: freed at %d, but reusable at %d already", i, s.RequestedEnd, s.CompletedEnd)
+		j.violated(RuleTimes, i, none, "slot %d: freed at %d, but reusable before that, at %d", i, s.RequestedEnd, s.CompletedEnd)
 	case s.CompletedEnd > events:
 		j.violated(RuleTimes, i, none, "slot %d: reusable at %d, after the last of %d events", i, s.CompletedEnd, events)
 	case s.Flags&planfile.SlotInitial != 0 && s.Start != 0:
@@ -79,6 +81,7 @@ func (j *judge) times(i int) {
 	}
 }
 
+// place checks the stream, offset and size of slot i.
 func (j *judge) place(i int) {
 	s, a := &j.d.Slots[i], j.d.Alignment
 	if uint64(s.Stream) >= uint64(len(j.d.Streams)) {
@@ -100,8 +103,8 @@ func (j *judge) place(i int) {
 	}
 }
 
-// follows checks that slots are by start. One event allocates one buffer, so
-// only slots that were live before may share a start.
+// follows checks that slot i is in order: slots are by start. One event allocates one
+// buffer, so only slots that were live before the recording may share a start.
 func (j *judge) follows(i int) {
 	if i == 0 {
 		return
@@ -115,11 +118,12 @@ func (j *judge) follows(i int) {
 	}
 }
 
+// waitFollows checks that wait i names two slots and is in order.
 func (j *judge) waitFollows(i int) {
 	w := j.d.Waits[i]
 	seam := j.d.Mode == planfile.ModePeriodic && w.Kind&planfile.WaitSeam != 0
 	if n := int64(len(j.d.Slots)); int64(w.Later) >= n || int64(w.Earlier) >= n || w.Earlier >= w.Later && !seam {
-		j.violated(RuleOrder, none, none, "wait %d: slot %d for slot %d, expected a slot for one before it, of %d", i, w.Later, w.Earlier, len(j.d.Slots))
+		j.violated(RuleOrder, none, none, "wait %d: slot %d waits for slot %d, expected a slot before it, and both below %d", i, w.Later, w.Earlier, len(j.d.Slots))
 		return
 	}
 	if i > 0 && !ascend(j.d.Waits[i-1], w) {

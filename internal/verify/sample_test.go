@@ -7,8 +7,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// sample is a small plan that is right: a pending reuse, two cross-stream ones,
-// and a lower bound that the arena meets.
+// sample is a small plan that is right: it has a pending reuse, two cross-stream ones,
+// and an arena as large as the lower bound.
 //
 //	offset   0        5   6    8  9      12          20
 //	4096  ┌──────────────────┐
@@ -42,7 +42,7 @@ func sample() *planfile.Plan {
 	return p
 }
 
-// once fills in what slots have that occurred once and cross no seam.
+// once fills in the fields of slots that occurred once and cross no seam.
 func once(slots []planfile.Slot) {
 	for i := range slots {
 		s := &slots[i]
@@ -50,9 +50,8 @@ func once(slots []planfile.Slot) {
 	}
 }
 
-// random is a plan of up to n slots that is right. Slots lie where a search
-// over all placed ones finds room; figures and waits are those of the naive
-// references.
+// random is a random plan of up to n slots that is right. A search over all placed slots
+// finds each slot's offset; figures and waits are those of the naive references.
 func random(r *rand.Rand, n int) *planfile.Plan {
 	d := planfile.Device{Mode: planfile.ModeRecorded, End: planfile.EndKind(1 + r.IntN(2)), Rank: -1, Alignment: 512 << r.IntN(2), Streams: []uint64{7, 8, 9}}
 	d.Events = uint64(2 * n)
@@ -87,7 +86,7 @@ func random(r *rand.Rand, n int) *planfile.Plan {
 	c := &d.Certificate
 	c.Kind = planfile.BoundLoad
 	c.LowerBound, c.At = naivePeak(&d, d.End)
-	if r.IntN(4) == 0 { // a weaker bound is one as well
+	if r.IntN(4) == 0 { // a weaker lower bound is right as well
 		c.At = r.Uint64N(d.Events)
 		c.LowerBound = naiveLoad(&d, d.End, c.At)
 	}
@@ -134,7 +133,8 @@ func naivePeak(d *planfile.Device, end planfile.EndKind) (most, at uint64) {
 	return most, at
 }
 
-// naiveWaits asks for every slot and unit of its memory who had it last.
+// naiveWaits is the reference for the waits of a recorded plan: it keeps the last owner
+// of every unit of the arena.
 func naiveWaits(d *planfile.Device) (waits []planfile.Wait) {
 	last := make([]int, d.ArenaBytes/512) // slot index + 1
 	for i := range d.Slots {
@@ -163,8 +163,8 @@ func naiveWaits(d *planfile.Device) (waits []planfile.Wait) {
 	return waits
 }
 
-// large is a plan of n slots that is right. They reuse 64 lanes of the arena,
-// each so many units of 512 B wide, up to 64 of them a slot, from two streams.
+// large is a plan of n slots that is right. The slots reuse 64 lanes of the arena, on two
+// streams. A lane is the given number of units of 512 B wide, a slot up to 64 of them.
 func large(n int, lane uint64) *planfile.Plan {
 	r := rand.New(rand.NewPCG(4, 4))
 	const lanes = 64

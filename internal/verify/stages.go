@@ -8,17 +8,16 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// stage is a phase as it is judged. A recorded plan has one, which nothing
-// follows.
+// stage is a phase as it is judged. A recorded plan has one, which is not a body.
 type stage struct {
-	name       string
+	name       string // for messages
 	body       bool
-	interlude  bool   // a body that leaves every cell as it finds it
-	first, end int    // its slots
-	entering   int    // how many of them enter
+	interlude  bool   // a body that leaves every cell filled
+	first, end int    // its slots are [first, end)
+	entering   int    // the number of them that enter, which come first
 	length     uint64 // its times are [0, length)
-	carry      uint64 // how far behind its end a completed end may be told
-	base       uint64 // where it begins in plan time
+	carry      uint64 // a completed end is at most this much after length
+	base       uint64 // the plan time at which it begins
 
 	left, entered map[uint32]int // by cell: the slots that leave and enter the phase
 }
@@ -29,7 +28,7 @@ func (j *judge) stageOf(i int) *stage {
 	return &j.stages[k]
 }
 
-// divide takes the phases apart, and says whether they cover the slots.
+// divide makes the stages, and returns whether they divide the slots.
 func (j *judge) divide() bool {
 	d := j.d
 	if d.Mode == planfile.ModeRecorded {
@@ -60,10 +59,10 @@ func (j *judge) divide() bool {
 			j.violated(RulePhase, none, none, "phase %d is a %s, expected a %s", p, ph.Kind, want)
 			return false
 		case ph.Length == 0 || ph.Length > d.Events:
-			j.violated(RulePhase, none, none, "%s has the length %d, expected 1 to the %d events", st.name, ph.Length, d.Events)
+			j.violated(RulePhase, none, none, "%s has the length %d, expected 1 to %d, the number of events", st.name, ph.Length, d.Events)
 			return false
 		case ph.FirstSlot != uint64(next) || ph.SlotCount > uint64(len(d.Slots)-next):
-			j.violated(RulePhase, none, none, "%s has %d slots from %d on, expected them from %d on, of %d", st.name, ph.SlotCount, ph.FirstSlot, next, len(d.Slots))
+			j.violated(RulePhase, none, none, "%s has %d slots from %d on, expected them from %d on, below %d", st.name, ph.SlotCount, ph.FirstSlot, next, len(d.Slots))
 			return false
 		}
 		next += int(ph.SlotCount)
@@ -79,6 +78,7 @@ func (j *judge) divide() bool {
 	return j.lengths()
 }
 
+// countEntering is the number of entering slots before the first other one.
 func countEntering(slots []planfile.Slot) int {
 	k := slices.IndexFunc(slots, func(s planfile.Slot) bool { return s.Flags&planfile.SlotEntering == 0 })
 	if k < 0 {
@@ -87,23 +87,23 @@ func countEntering(slots []planfile.Slot) int {
 	return k
 }
 
-// lengths checks what the lengths of the phases have to be.
+// lengths checks the lengths of the phases.
 func (j *judge) lengths() bool {
 	if p := &j.d.Phases[0]; p.Length != j.d.SteadyStart || p.Occurrences != 1 {
-		j.violated(RulePhase, none, none, "the prologue has the length %d and %d passes, expected %d, the steady start, and 1", p.Length, p.Occurrences, j.d.SteadyStart)
+		j.violated(RulePhase, none, none, "the prologue has the length %d and %d passes, expected the length %d, the steady start, and 1 pass", p.Length, p.Occurrences, j.d.SteadyStart)
 		return false
 	}
 	for p := range j.stages[1:] {
 		st := &j.stages[p+1]
 		if n := uint64(st.end - st.first - st.entering); n != st.length {
-			j.violated(RulePhase, none, none, "%s has the length %d and %d slots that do not enter, expected as many", st.name, st.length, n)
+			j.violated(RulePhase, none, none, "%s has the length %d, expected %d, the number of its slots that do not enter", st.name, st.length, n)
 			return false
 		}
 	}
 	return true
 }
 
-// kindOf checks that slot i is of a kind that its phase has.
+// kindOf checks that slot i is of a kind that its phase may have.
 func (j *judge) kindOf(st *stage, i int) {
 	s := &j.d.Slots[i]
 	allowed := planfile.SlotResident | planfile.SlotInitial | planfile.SlotLeaving
@@ -117,18 +117,20 @@ func (j *judge) kindOf(st *stage, i int) {
 	crosses := s.Flags&(planfile.SlotEntering|planfile.SlotLeaving) != 0
 	switch {
 	case s.Flags&^allowed != 0 || exclusive&(exclusive-1) != 0:
-		j.violated(RulePhase, i, none, "slot %d: flags %#x are not those of a slot of %s", i, uint32(s.Flags), st.name)
+		j.violated(RulePhase, i, none, "slot %d: flags %#x, which a slot of %s cannot have", i, uint32(s.Flags), st.name)
 	case crosses == (s.Cell == planfile.NoCell):
-		j.violated(RuleCell, i, none, "slot %d: cell %#x, expected one exactly of slots that enter or leave", i, s.Cell)
-	case s.Least > s.Requested || !st.body && s.Least != s.Requested:
-		j.violated(RuleSize, i, none, "slot %d: a least request of %d B, of at most %d B", i, s.Least, s.Requested)
+		j.violated(RuleCell, i, none, "slot %d: cell %#x, expected a cell if and only if the slot enters or leaves", i, s.Cell)
+	case s.Least > s.Requested:
+		j.violated(RuleSize, i, none, "slot %d: least request of %d B, above the largest of %d B", i, s.Least, s.Requested)
+	case !st.body && s.Least != s.Requested:
+		j.violated(RuleSize, i, none, "slot %d: least request of %d B in the prologue, expected its request of %d B", i, s.Least, s.Requested)
 	case !st.body && s.Occurrences != 1:
 		j.violated(RulePass, i, none, "slot %d: %d occurrences in the prologue, expected 1", i, s.Occurrences)
 	}
 }
 
-// timesIn checks the times of slot i of a periodic plan. Nothing is live at the
-// end of a phase but what leaves it, residents and strays.
+// timesIn checks the times of slot i of a periodic plan. Only leaving slots, residents
+// and strays may be live at the end of a phase.
 func (j *judge) timesIn(st *stage, i int) {
 	s, end := &j.d.Slots[i], j.d.SlotEnd(i)
 	bad := func(format string, args ...any) {
@@ -138,24 +140,24 @@ func (j *judge) timesIn(st *stage, i int) {
 	case s.Start >= end:
 		bad("empty live range: starts at %d and ends at %d", s.Start, end)
 	case s.RequestedEnd > s.CompletedEnd:
-		bad("freed at %d, but reusable at %d already", s.RequestedEnd, s.CompletedEnd)
+		bad("freed at %d, but reusable before that, at %d", s.RequestedEnd, s.CompletedEnd)
 	case s.RequestedEnd > st.length:
-		bad("freed at %d, of %d", s.RequestedEnd, st.length)
+		bad("freed at %d, after the end of the phase at %d", s.RequestedEnd, st.length)
 	case s.CompletedEnd > st.length+st.carry:
-		bad("reusable at %d, after %d", s.CompletedEnd, st.length+st.carry)
+		bad("reusable at %d, expected at most %d", s.CompletedEnd, st.length+st.carry)
 	case s.Flags&(planfile.SlotInitial|planfile.SlotEntering) != 0 && s.Start != 0:
-		bad("live before, but starts at %d", s.Start)
+		bad("live before the phase, but starts at %d", s.Start)
 	case s.Flags&planfile.SlotResident != 0 && (s.RequestedEnd != st.length || s.CompletedEnd != st.length):
-		bad("never freed, but ends at %d and %d, of %d", s.RequestedEnd, s.CompletedEnd, st.length)
+		bad("never freed, but ends at %d and %d, expected %d", s.RequestedEnd, s.CompletedEnd, st.length)
 	case s.Flags&planfile.SlotLeaving != 0 && end < st.length:
-		bad("ends at %d, expected it to be live at %d", end, st.length)
+		bad("leaves the phase, but ends at %d, before the end of the phase at %d", end, st.length)
 	case s.Flags&(planfile.SlotLeaving|planfile.SlotStray) == 0 && end > st.length:
 		bad("ends at %d, but does not leave the phase, which ends at %d", end, st.length)
 	}
 }
 
-// followsIn checks that the slots of a body are its entering ones, by cell, and
-// then its allocations, each of which is an instant of the body's time.
+// followsIn checks that slot i of a body is in order: entering slots come first, by cell,
+// and the k-th allocation after them starts at time k, from 0.
 func (j *judge) followsIn(st *stage, i int) {
 	s, k := &j.d.Slots[i], i-st.first
 	switch enters := s.Flags&planfile.SlotEntering != 0; {
@@ -164,6 +166,6 @@ func (j *judge) followsIn(st *stage, i int) {
 	case enters && k > 0 && s.Cell <= j.d.Slots[i-1].Cell:
 		j.violated(RuleOrder, i-1, i, "slot %d enters %s in cell %d, slot %d before it in cell %d", i, st.name, s.Cell, i-1, j.d.Slots[i-1].Cell)
 	case !enters && s.Start != uint64(k-st.entering):
-		j.violated(RuleOrder, i, none, "slot %d of %s starts at %d, expected %d: the allocations before it", i, st.name, s.Start, k-st.entering)
+		j.violated(RuleOrder, i, none, "slot %d of %s starts at %d, expected %d, the number of allocations before it", i, st.name, s.Start, k-st.entering)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// owners remembers for every byte of the arena who had it last. Only the
-// offsets where slots begin or end matter: the cuts. A piece of the arena
-// with one owner runs from one member of starts to the next.
+// owners has the last owner of every byte of the arena. Only the offsets at which slots
+// begin or end matter: the cuts. A piece of the arena with one owner runs from one member
+// of starts to the next.
 //
-// Every take-over adds two pieces at most and removes those it covers, so n of
-// them cost O(n log n), the sorting of the cuts included.
+// A call of take adds at most two pieces and removes those it covers, so n calls cost
+// O(n log n), including the sorting of the cuts.
 type owners struct {
-	cuts   []uint64 // offsets, ascending
-	starts *positions
-	owner  []int // owner[k]: of the piece that starts at cut k, none if nobody's
+	cuts   []uint64   // offsets, ascending
+	starts *positions // the cuts at which pieces start, as indices of cuts
+	owner  []int      // by index of the cut that its piece starts at; none without an owner
 }
 
 func newOwners(d *planfile.Device) *owners {
@@ -41,8 +41,8 @@ func (o *owners) clone() *owners {
 	return &owners{o.cuts, o.starts.clone(), slices.Clone(o.owner)}
 }
 
-// take gives [offset, offset+size) to a new owner, and appends to had the pieces
-// that had another one before.
+// take gives [offset, offset+size) to a new owner. It appends to had the pieces that had
+// an owner before.
 func (o *owners) take(owner int, offset, size uint64, had []piece) []piece {
 	low, _ := slices.BinarySearch(o.cuts, offset)
 	high, _ := slices.BinarySearch(o.cuts, offset+size)

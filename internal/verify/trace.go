@@ -9,14 +9,16 @@ import (
 )
 
 // AgainstTrace checks that a plan belongs to a recording and serves each of its
-// buffers: the same events, and one slot for every allocation and for every
-// block that was live before, with its live range, request and stream. Of a
-// periodic plan: so for the prologue, and for every pass that each of its
-// allocations is one of the slots it had, none smaller or shorter than recorded,
-// and that what crosses a seam is resident, in a cell or a stray. How many
-// iterations there are, and where they begin, is not proved. A nil result is the proof,
-// together with that of Plan. At most 100 violations of a rule and device are
-// listed.
+// buffers: it is of the same events, and has a slot for every allocation and for every
+// block that was live before, with its live range, request and stream.
+//
+// Of a periodic plan it checks that for the prologue. For every pass it checks that each
+// allocation is one of the slots that the pass had, that no slot is smaller or shorter
+// than recorded, and that what crosses a seam is resident, in a cell or a stray. It does
+// not prove how many iterations there are or where they begin.
+//
+// A nil result, together with a nil result of Plan, is the proof. At most 100 violations
+// of a rule and device are listed.
 func AgainstTrace(p *planfile.Plan, t *trace.Trace) []Violation {
 	var r results
 	planned := map[uint32]bool{}
@@ -39,6 +41,7 @@ func AgainstTrace(p *planfile.Plan, t *trace.Trace) []Violation {
 	return r.list
 }
 
+// recordedDevice is the device of a trace with the given ordinal, nil if there is none.
 func recordedDevice(t *trace.Trace, ordinal uint32) *trace.Device {
 	for i := range t.Devices {
 		if t.Devices[i].Ordinal == int(ordinal) {
@@ -58,13 +61,14 @@ type comparison struct {
 	recorded *trace.Device
 }
 
+// compare checks the device against its recording.
 func (c *comparison) compare() {
 	if found := c.recorded.Fingerprint(); found != c.d.Fingerprint {
 		c.violated(RuleFingerprint, none, none, "the plan was made from another trace: of events %x…, this trace has %x…", c.d.Fingerprint[:8], found[:8])
 		return
 	}
 	if n := uint64(len(c.recorded.Events)); n != c.d.Events {
-		c.violated(RuleEvents, none, none, "the plan is of %d events, the trace has %d", c.d.Events, n)
+		c.violated(RuleEvents, none, none, "the plan is of %d events, but the trace has %d", c.d.Events, n)
 	}
 	if peak := peakReserved(c.recorded); peak != trace.Bytes(c.d.RecordedPeakReserved) {
 		c.violated(RuleReserved, none, none, "recorded peak reserved of %d B, but the trace's is %d B", c.d.RecordedPeakReserved, peak)
@@ -81,8 +85,8 @@ func (c *comparison) compare() {
 	}
 }
 
-// pair pairs slots [i, end) with buffers, both by start. Those that were live
-// before are by address, and told apart by nothing but their place.
+// pair pairs slots [i, end) with buffers, both by start, and calls compare for each pair.
+// Slots and buffers that were live before are by address, and paired in that order.
 func (c *comparison) pair(i, end int, want []buffer, compare func(i int, b *buffer)) {
 	slots := c.d.Slots
 	for k := range want {
@@ -102,8 +106,8 @@ func (c *comparison) pair(i, end int, want []buffer, compare func(i int, b *buff
 	}
 }
 
-// slotKey is what pairs a slot with a buffer's key: the event that allocated
-// it, or that there was none.
+// slotKey is the key of the buffer that a slot is for: the event that allocated it, or
+// keyInitial.
 func slotKey(s *planfile.Slot) int64 {
 	if s.Flags&planfile.SlotInitial != 0 {
 		return keyInitial
@@ -111,8 +115,9 @@ func slotKey(s *planfile.Slot) int64 {
 	return int64(s.Start)
 }
 
+// surplus reports slot i, which no buffer is for.
 func (c *comparison) surplus(i int) {
-	c.violated(RuleBuffer, i, none, "slot %d starts at event %d, where the trace has no buffer for it", i, c.d.Slots[i].Start)
+	c.violated(RuleBuffer, i, none, "slot %d starts at event %d, but the trace has no buffer for it", i, c.d.Slots[i].Start)
 }
 
 // slotOf compares slot i with the buffer it is for.
@@ -132,6 +137,7 @@ func (c *comparison) slotOf(i int, b *buffer) {
 	}
 }
 
+// differs reports that slot i plans something else than was recorded of buffer b.
 func (c *comparison) differs(i int, b *buffer, what string, planned, recorded any) {
 	c.violated(RuleBuffer, i, none, "slot %d, for %s: %s %v, in the trace %v", i, b.name(), what, planned, recorded)
 }

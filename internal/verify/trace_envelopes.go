@@ -7,8 +7,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// enter goes through what lies in the cells when a pass begins: its body has a
-// slot for it, unless it is freed before the first allocation.
+// enter checks what lies in the cells when a pass begins: its body has an entering slot
+// for it, unless it is freed before the first allocation.
 func (p *passage) enter(pass int) {
 	st, content := p.stageOfPass(pass), p.enters[pass]
 	for _, cell := range slices.Sorted(maps.Keys(content)) {
@@ -25,8 +25,9 @@ func (p *passage) enter(pass int) {
 	}
 }
 
-// unseen finds cells that a body may begin with, though no pass did, and has no
-// slot for: nothing shows that it frees them before its first allocation.
+// unseen finds cells for which a body has no entering slot although no pass of it began
+// with the cell filled. Nothing shows that the body frees them before its first
+// allocation.
 func (p *passage) unseen() {
 	for k := range p.stages[1:] {
 		st := &p.stages[k+1]
@@ -39,7 +40,7 @@ func (p *passage) unseen() {
 	}
 }
 
-// envelopes compares every slot with what the passes show of it.
+// envelopes compares every slot with the buffers that it had in the passes.
 func (p *passage) envelopes() {
 	for i := range p.d.Slots {
 		s, o := &p.d.Slots[i], &p.seen[i]
@@ -53,7 +54,7 @@ func (p *passage) envelopes() {
 			bad("requested bytes", s.Requested, o.most)
 		case s.Least != o.least:
 			bad("least requested bytes", s.Least, o.least)
-		case o.occurrences == 0: // entered by no pass, so without known ends
+		case o.occurrences == 0: // no pass entered by it, so its ends are not known
 		case s.RequestedEnd != o.requestedEnd:
 			bad("requested end", s.RequestedEnd, o.requestedEnd)
 		case s.CompletedEnd < o.completed || s.CompletedEnd > o.completedMost:
@@ -62,7 +63,7 @@ func (p *passage) envelopes() {
 	}
 }
 
-// strayBytes checks what the strays of a pass take at most.
+// strayBytes checks the largest sum of the strays of a pass.
 func (p *passage) strayBytes() {
 	most := uint64(0)
 	for pass := range p.d.Passes {
@@ -79,7 +80,7 @@ func (p *passage) strayBytes() {
 	}
 }
 
-// peaks checks the peaks, which are those of the whole recording.
+// peaks checks the peaks of a periodic plan, which are those of the whole recording.
 func (p *passage) peaks() {
 	requested, completed := intervals(p.buffers)
 	p.peakOf("allocated", p.d.PeakAllocated, requested)

@@ -11,13 +11,13 @@ import (
 type passage struct {
 	*comparison
 	buffers []buffer
-	first   []int // the first buffer of each pass, and of what comes after the last
-	ordinal []int // of each buffer from first[0] on: which allocation slot of its body
-	seen    []observed
+	first   []int      // the first buffer of each pass, and of what comes after the last
+	ordinal []int      // by buffer from first[0] on: its allocation slot of its body, from 0
+	seen    []observed // by slot
 	// enters has, for each pass, what lies in the cells when it begins.
 	enters []map[uint32]*buffer
-	// shown has the cells that a pass found filled and its body has no entering
-	// slot for.
+	// shown has the cells that some pass found filled and its body has no entering slot
+	// for.
 	shown map[phaseCell]bool
 }
 
@@ -31,8 +31,8 @@ type observed struct {
 	occurrences  uint32
 	most, least  uint64
 	requestedEnd uint64
-	// The completed end is told exactly, or as a range where another body came
-	// next, whose times the plan does not relate to those of this one.
+	// The completed end is known exactly, or as a range if another body came next, since
+	// the plan does not relate its times to those of this body.
 	completed, completedMost uint64
 }
 
@@ -43,7 +43,7 @@ func (p *passage) after() int { return len(p.d.Passes) }
 func (c *comparison) periodic(buffers []buffer) {
 	records := &judge{d: c.d, results: &results{}}
 	if !records.records() {
-		c.violated(RuleTrace, none, none, "not compared with the trace, since the plan does not hold alone: %s", records.list[0].Message)
+		c.violated(RuleTrace, none, none, "not compared with the trace, because the plan is wrong by itself: %s", records.list[0].Message)
 		return
 	}
 	c.stages = records.stages
@@ -68,28 +68,29 @@ func (c *comparison) periodic(buffers []buffer) {
 	p.strayBytes()
 }
 
-// bufferAt is the first buffer that an event from t on allocates.
+// bufferAt is the index of the first buffer that is allocated at event t or later.
 func (p *passage) bufferAt(t uint64) int {
 	return sort.Search(len(p.buffers), func(i int) bool { return p.buffers[i].key() >= int64(t) })
 }
 
-// place says which slot each allocation of the passes is: the i-th the i-th of
-// those that the pass had.
+// place fills in the slot of each allocation of the passes: the i-th allocation is the
+// slot of the i-th presence bit. It returns whether every pass has as many bits as
+// allocations.
 func (p *passage) place() bool {
 	before := p.found
 	for i := range p.d.Passes {
 		pass := &p.d.Passes[i]
 		eachBit(pass.Present, func(k int) { p.ordinal = append(p.ordinal, k) })
 		if planned, recorded := len(p.ordinal), p.first[i+1]-p.first[0]; planned != recorded {
-			p.violated(RulePass, none, none, "pass %d, of %s, has %d of its slots, but the trace %d allocations", i, p.stages[pass.Phase].name,
-				planned-(p.first[i]-p.first[0]), p.first[i+1]-p.first[i])
+			p.violated(RulePass, none, none, "pass %d has %d slots of %s, but %d allocations in the trace", i,
+				planned-(p.first[i]-p.first[0]), p.stages[pass.Phase].name, p.first[i+1]-p.first[i])
 			break
 		}
 	}
 	return p.found == before
 }
 
-// heir is the pass that finds what pass i leaves in cells: the next that is no
+// heir is the pass that finds what pass i leaves in cells: the next one that is not an
 // interlude.
 func (p *passage) heir(i int) int {
 	for i++; i < p.after() && p.stageOfPass(i).interlude; i++ {
@@ -97,8 +98,8 @@ func (p *passage) heir(i int) int {
 	return i
 }
 
-// passOf is the pass that a time lies in: behind its first event, up to the first
-// of the next. What the recording does not see end ends behind the last.
+// passOf is the pass that a time lies in: after its first event, up to the first event of
+// the next one. A free that the recording does not show lies after the last pass.
 func (p *passage) passOf(t int64) int {
 	if t > int64(p.d.SteadyEnd) || t >= int64(p.d.Events) {
 		return p.after()
@@ -106,8 +107,8 @@ func (p *passage) passOf(t int64) int {
 	return sort.Search(len(p.d.Passes), func(i int) bool { return int64(p.d.Passes[i].FirstEvent) >= t }) - 1
 }
 
-// within is a time of the recording in a pass, in the time of its body: behind
-// the last allocation before it.
+// within translates a time of the recording that lies in a pass into the time of its
+// body: the time after the last allocation before it.
 func (p *passage) within(pass int, t int64) uint64 {
 	last := p.bufferAt(uint64(t)) - 1
 	if last < p.first[pass] {
@@ -116,8 +117,8 @@ func (p *passage) within(pass int, t int64) uint64 {
 	return uint64(p.ordinal[last-p.first[0]] + 1)
 }
 
-// timeIn is a time of the recording as pass i tells it, or the prologue, which
-// is -1: from the least to the most it may be.
+// timeIn translates a time of the recording into the time of pass i, or of the prologue
+// if i is -1. The result is the range that the plan may have.
 func (p *passage) timeIn(i int, t int64) (least, most uint64) {
 	st, of := &p.stages[0], p.passOf(t)
 	if i >= 0 {
@@ -134,7 +135,7 @@ func (p *passage) timeIn(i int, t int64) (least, most uint64) {
 	case of == p.after() && i == of-1:
 		return st.length, st.length
 	case i >= 0 && p.heir(i) > i+1 && of <= p.heir(i):
-		return st.length, st.length + st.carry // how long an interlude takes is not told in the body's time
+		return st.length, st.length + st.carry // an interlude has no place in the body's time
 	case of > i+1:
 		return st.length + st.carry, st.length + st.carry
 	case i >= 0 && p.d.Passes[i].Phase != p.d.Passes[of].Phase:
@@ -146,7 +147,7 @@ func (p *passage) timeIn(i int, t int64) (least, most uint64) {
 
 func (p *passage) stageOfPass(i int) *stage { return &p.stages[p.d.Passes[i].Phase] }
 
-// end is the end of a buffer's live range that the plan is made for.
+// end is the end of a buffer's live range, of the kind that the plan is made for.
 func (p *passage) end(b *buffer) int64 {
 	if p.d.End == planfile.EndCompleted {
 		return b.completedEnd
@@ -154,7 +155,7 @@ func (p *passage) end(b *buffer) int64 {
 	return b.requestedEnd
 }
 
-// observe takes one more buffer into what is seen of slot i in a pass.
+// observe adds a buffer to what is seen of slot i in a pass.
 func (p *passage) observe(i, pass int, b *buffer) {
 	o, s := &p.seen[i], &p.d.Slots[i]
 	if size := uint64(b.requested); o.occurrences == 0 || size < o.least {
@@ -195,7 +196,7 @@ func (p *passage) prologueSlot(i int, b *buffer) {
 	}
 }
 
-// allocate goes through the allocations of a pass.
+// allocate checks the allocations of a pass.
 func (p *passage) allocate(pass int) {
 	st := p.stageOfPass(pass)
 	for k := p.first[pass]; k < p.first[pass+1]; k++ {
@@ -205,7 +206,7 @@ func (p *passage) allocate(pass int) {
 		s, freed := &p.d.Slots[i], p.passOf(p.end(b))
 		switch {
 		case freed == pass || p.heir(pass) == p.after() || s.Flags&planfile.SlotStray != 0:
-			// What outlives the last body may die as it should.
+			// What outlives the last body may still be freed in time.
 		case s.Flags&planfile.SlotLeaving == 0:
 			p.differs(i, b, "ordinary, freed", fmt.Sprintf("in pass %d", pass), at(p.end(b)))
 		case freed > p.heir(pass):

@@ -24,7 +24,7 @@ func event(action trace.Action, addr uint64, size trace.Bytes, stream uint64) tr
 	return trace.Event{Action: action, Addr: addr, Size: size, Stream: stream}
 }
 
-// recording is one that the sample plan could have been made from.
+// recording is a recording that the sample plan could have been made from.
 func recording() *trace.Trace {
 	d := trace.Device{
 		Initial: []trace.Segment{{Address: 0x1000, Size: 4096, Blocks: []trace.Block{
@@ -97,25 +97,25 @@ func TestAgainstTraceRules(t *testing.T) {
 		}, ""},
 		{"fingerprint", plan(func(d *planfile.Device) { d.Fingerprint = [32]byte{1, 2} }),
 			"device 0: fingerprint: the plan was made from another trace: of events 0102000000000000…, this trace has 83c3eadb61a8b27f…"},
-		{"events", plan(func(d *planfile.Device) { d.Events = 21 }), "device 0: events: the plan is of 21 events, the trace has 20"},
+		{"events", plan(func(d *planfile.Device) { d.Events = 21 }), "device 0: events: the plan is of 21 events, but the trace has 20"},
 		{"reserved", plan(func(d *planfile.Device) { d.RecordedPeakReserved-- }), "device 0: reserved: recorded peak reserved of 16383 B, but the trace's is 16384 B"},
 
 		{"two live", events(func(d *trace.Device) { d.Events[8].Addr = 0x1600 }),
-			"device 0: trace: event 8 allocates at 0x1600, which the block at 0x1600, live before the recording still holds"},
+			"device 0: trace: event 8: alloc at 0x1600, still held by the block at 0x1600, live before the recording"},
 		{"free of nothing", events(func(d *trace.Device) { d.Events[10].Addr = 0x77 }),
-			"device 0: trace: event 10, free_requested, is of 0x77, where nothing lives"},
+			"device 0: trace: event 10: free_requested of 0x77, but nothing is live there"},
 		{"second free", events(func(d *trace.Device) { d.Events[11].Action = requested }),
-			"device 0: trace: event 11 frees 0x8400 a second time, held by the allocation at event 8"},
+			"device 0: trace: event 11: second free_requested of 0x8400, held by the allocation at event 8"},
 
 		{"no slot", plan(func(d *planfile.Device) { d.Slots = slices.Delete(d.Slots, 3, 4) }), "device 0: buffer: no slot for the 2500 B of the allocation at event 8"},
 		{"no last slot", plan(func(d *planfile.Device) { d.Slots = d.Slots[:4] }), "device 0: buffer: no slot for the 0 B of the allocation at event 12"},
 		{"no initial slot", plan(func(d *planfile.Device) { d.Slots = slices.Delete(d.Slots, 1, 2) }), "device 0: buffer: no slot for the 2048 B of the block at 0x1600, live before the recording"},
 		{"slot for nothing", plan(func(d *planfile.Device) {
 			d.Slots = slices.Insert(d.Slots, 3, planfile.Slot{Start: 7, RequestedEnd: 8, CompletedEnd: 8, Size: 512})
-		}), "device 0: buffer: slot 3 starts at event 7, where the trace has no buffer for it"},
+		}), "device 0: buffer: slot 3 starts at event 7, but the trace has no buffer for it"},
 		{"last slot for nothing", plan(func(d *planfile.Device) {
 			d.Slots = append(d.Slots, planfile.Slot{Start: 19, RequestedEnd: 20, CompletedEnd: 20, Size: 512})
-		}), "device 0: buffer: slot 5 starts at event 19, where the trace has no buffer for it"},
+		}), "device 0: buffer: slot 5 starts at event 19, but the trace has no buffer for it"},
 		{"requested end", slot(3, func(s *planfile.Slot) { s.RequestedEnd = 9 }), "device 0: buffer: slot 3, for the allocation at event 8: requested end 9, in the trace 10"},
 		{"completed end", slot(3, func(s *planfile.Slot) { s.CompletedEnd = 10 }), "device 0: buffer: slot 3, for the allocation at event 8: completed end 10, in the trace 11"},
 		{"requested", slot(3, func(s *planfile.Slot) { s.Requested = 2560 }), "device 0: buffer: slot 3, for the allocation at event 8: requested bytes 2560, in the trace 2500"},
@@ -133,8 +133,8 @@ func TestAgainstTraceRules(t *testing.T) {
 	}
 }
 
-// TestPendingWithoutCompletions: where completions are not recorded, a block
-// whose free was pending at the start is as good as freed.
+// TestPendingWithoutCompletions: if completions are not recorded, a block with a pending
+// free at the start counts as freed.
 func TestPendingWithoutCompletions(t *testing.T) {
 	w := newWalk(&trace.Device{
 		Initial: []trace.Segment{{Address: 0x1000, Size: 512, Blocks: []trace.Block{{Address: 0x1000, Size: 512, Requested: 9, State: trace.BlockPendingFree}}}},
@@ -152,8 +152,8 @@ func TestPendingWithoutCompletions(t *testing.T) {
 	}
 }
 
-// program makes a random recording and, from what it does rather than from its
-// events, the plan that serves it: one slot after the other, nothing reused.
+// program makes a random recording and a plan that serves it without reuse: one slot
+// after the other. The plan is made from what the program does, not from its events.
 type program struct {
 	r                    *rand.Rand
 	d                    trace.Device
@@ -174,7 +174,7 @@ func newProgram(r *rand.Rand) *program {
 	return g
 }
 
-// address of slot i: each has its own, so that what lives where is plain.
+// address is the address of slot i. Each slot has its own.
 func address(i int) uint64 { return 1<<20 + uint64(i)<<12 }
 
 func (g *program) open(s planfile.Slot, state trace.BlockState) {
@@ -186,7 +186,7 @@ func (g *program) open(s planfile.Slot, state trace.BlockState) {
 	}
 	s.Stream = uint32(k)
 	s.Requested = g.r.Uint64N(3000)
-	s.Size = (max(s.Requested, 1) + 511) / 512 * 512
+	s.Size = inUnits(s.Requested)
 	s.Offset = g.p.ArenaBytes
 	g.p.ArenaBytes += s.Size
 	g.state[len(g.p.Slots)] = state
@@ -288,8 +288,8 @@ func randomProgram(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 	return g.finish()
 }
 
-// TestRandomPrograms: the plan of a program passes against its recording, and
-// with any one slot changed it does not.
+// TestRandomPrograms: the plan of a program passes against its recording, but not if any
+// slot is changed.
 func TestRandomPrograms(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for range 3000 {
@@ -335,8 +335,8 @@ func spoil(r *rand.Rand, d *planfile.Device, i int) (what string) {
 	return "slot in its place"
 }
 
-// TestSharedTraces compares the walk, the peaks and the reserved bytes with
-// what is known of recordings of real jobs.
+// TestSharedTraces compares the walk, the peaks and the reserved bytes of recordings of
+// real jobs with known figures.
 func TestSharedTraces(t *testing.T) {
 	const folder = "../../../shared/traces"
 	text, err := os.ReadFile(filepath.Join(folder, "MANIFEST.json"))

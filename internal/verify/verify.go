@@ -1,6 +1,6 @@
-// Package verify proves a plan without the code that made it: from the plan's
-// own records, and against the recording where there is one. It shares nothing
-// with the packer, only the plan format and the events.
+// Package verify proves a plan without the code that made it: from the plan's own
+// records, and against the recording if it is given. It shares nothing with the packer
+// but the plan format and the events.
 package verify
 
 import (
@@ -8,13 +8,14 @@ import (
 	"math/bits"
 
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
 )
 
-// The rules. Plan judges all but the last five, AgainstTrace those; peaks of a
-// periodic plan, which are the recording's, are AgainstTrace's as well.
+// The rules. Plan checks all but the last five, which AgainstTrace checks. AgainstTrace
+// also checks the peaks of a periodic plan, because those are of the whole recording.
 const (
-	RuleDevices     = "devices"     // at least one, ascending, of a kind that can be judged
-	RulePhase       = "phase"       // the phases divide the slots, each having what it may have
+	RuleDevices     = "devices"     // at least one device, by ordinal, of a known mode and end
+	RulePhase       = "phase"       // the phases divide the slots, and each slot is of a kind that its phase may have
 	RuleCell        = "cell"        // what is live at the end of every phase is what every body begins with
 	RulePass        = "pass"        // recorded passes in order, with the slots they had
 	RuleOrder       = "order"       // slots by start, waits by later and earlier slot
@@ -25,28 +26,29 @@ const (
 	RuleStream      = "stream"      // every slot on one of the device's streams
 	RuleOverlap     = "overlap"     // no address has two live owners
 	RuleWait        = "wait"        // exactly the reuses that need a wait are listed, with their kinds
-	RuleMakespan    = "makespan"    // some slot reaches the end of the arena, and of what its phase uses of it
-	RuleApart       = "apart"       // no byte is used by two streams, where the bound presumes it
-	RuleCertificate = "certificate" // the lower bounds are loads of the plan, and the gap is the gap
-	RuleStray       = "stray"       // stray bytes are what strays of one pass take
+	RuleMakespan    = "makespan"    // the slots end where the arena does, those of each phase at its makespan
+	RuleApart       = "apart"       // no byte is used by two streams, if the bound is of that kind
+	RuleCertificate = "certificate" // the lower bounds are proven, and the gap is that to the arena
+	RuleStray       = "stray"       // stray bytes are the largest sum of the strays of a pass
 	RulePeak        = "peak"        // the peaks are those of the slots, or of the recording
 
 	RuleTrace       = "trace"       // the recording makes sense and has the plan's devices
 	RuleFingerprint = "fingerprint" // the plan was made from these events
-	RuleEvents      = "events"      // as many events as the plan says
+	RuleEvents      = "events"      // the recording has the number of events that the plan claims
 	RuleBuffer      = "buffer"      // one slot for each buffer of the recording, and as recorded
 	RuleReserved    = "reserved"    // the recorded peak reserved is that of the recording
 )
 
-// limit is how many violations of one rule are listed for one device. A plan
-// that is wrong throughout need not take more memory to judge than a good one.
+// limit is the largest number of violations of one rule that are listed for one device.
+// It keeps a plan that is wrong throughout from taking more memory than a good one.
 const limit = 100
 
-// unit is what a program's requests are rounded up to in every account, bytes.
-const unit = 512
+// unit is the number of bytes that every account rounds a request up to. Only the
+// number is shared with the code that makes plans: needed does its own rounding.
+const unit = uint64(trace.Granularity)
 
-// Violation is a rule that does not hold. Device is an ordinal. First and
-// Second are slot indices where two slots, or one, are to blame, otherwise -1.
+// Violation is a rule that does not hold. Device is an ordinal. First and Second are the
+// indices of the slots that are to blame, -1 if there are fewer than two.
 type Violation struct {
 	Rule    string `json:"rule"`
 	Device  uint32 `json:"device"`
@@ -55,15 +57,16 @@ type Violation struct {
 	Message string `json:"message"`
 }
 
-// none stands for a slot where a violation has fewer than two.
+// none is the index of a slot that a violation does not have, and the owner of bytes that
+// nobody has had yet.
 const none = -1
 
-// Plan checks that a plan is right in itself: a nil result is the proof. At
-// most 100 violations of a rule and device are listed. Pairs of slots are
-// judged only where each slot alone is in order.
+// Plan checks that a plan is right by itself. A nil result is the proof. At most 100
+// violations of a rule and device are listed. Pairs of slots are judged only if every
+// slot of the device is right by itself.
 //
-// progress, if not nil, is told the slots done and all slots from time to time.
-// The work is O(n log n) in the slots and waits.
+// If progress is not nil, it is called now and then with the number of slots done and of
+// all slots. The work is O(n log n) in the slots and waits.
 func Plan(p *planfile.Plan, progress func(done, total int64)) []Violation {
 	var r results
 	var done, total int64
@@ -100,7 +103,7 @@ func Plan(p *planfile.Plan, progress func(done, total int64)) []Violation {
 type results struct {
 	list  []Violation
 	seen  map[ruleOfDevice]int
-	found int // the unlisted ones included
+	found int // including those that are not listed
 }
 
 type ruleOfDevice struct {
@@ -135,7 +138,7 @@ func (r *results) devices(p *planfile.Plan) {
 // judge checks one device.
 type judge struct {
 	d      *planfile.Device
-	stages []stage // once the phases are known to divide the slots
+	stages []stage // the phases, set by divide
 	*results
 }
 
@@ -143,7 +146,7 @@ func (j *judge) violated(rule string, first, second int, format string, args ...
 	j.add(rule, j.d.Ordinal, first, second, format, args...)
 }
 
-// slot describes a buffer for people: which, when, how large, where.
+// slot describes slot i for messages.
 func (j *judge) slot(i int) string {
 	s, of := &j.d.Slots[i], ""
 	if j.d.Mode == planfile.ModePeriodic {
@@ -153,13 +156,14 @@ func (j *judge) slot(i int) string {
 		i, of, s.Start, j.d.SlotEnd(i), s.Size, s.Offset, j.d.Streams[s.Stream])
 }
 
-// needed is what a request takes in every account: a whole number of units.
+// needed is the number of bytes that a request counts with: a whole number of units, at
+// least one.
 func needed(requested uint64) uint64 {
 	return max(unit, (requested+unit-1)/unit*unit)
 }
 
-// makespan checks that the arena is no larger than its slots, and what each
-// phase is said to use of it: its slots and the residents.
+// makespan checks that the arena ends with its last slot, and that the makespan of each
+// phase is the end of its slots, the residents and, in an interlude, the cells.
 func (j *judge) makespan() {
 	top, residents := uint64(0), uint64(0)
 	for i := range j.d.Slots {

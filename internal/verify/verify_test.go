@@ -11,8 +11,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// texts are the messages of violations, and a check that each names its rule,
-// device and slots consistently.
+// texts are the messages of violations. It checks that each begins with its device and
+// rule.
 func texts(t *testing.T, violations []Violation) []string {
 	t.Helper()
 	var all []string
@@ -23,6 +23,14 @@ func texts(t *testing.T, violations []Violation) []string {
 		all = append(all, v.Message)
 	}
 	return all
+}
+
+// demand compares what Plan says of a plan with the messages it should give.
+func demand(t *testing.T, p *planfile.Plan, want ...string) {
+	t.Helper()
+	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
+		t.Errorf("violations\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 func TestPlanAcceptsSample(t *testing.T) {
@@ -53,13 +61,13 @@ func TestPlanRules(t *testing.T) {
 			p.Devices = append(p.Devices, p.Devices[0])
 			p.Devices[0].Ordinal = 1
 		}, "device 0: devices: listed after device 1"},
-		{"mode", device(func(d *planfile.Device) { d.Mode = 7 }), "device 0: devices: mode 7 cannot be judged, expected recorded or periodic"},
+		{"mode", device(func(d *planfile.Device) { d.Mode = 7 }), "device 0: devices: mode 7, expected recorded or periodic"},
 		{"no phases", device(func(d *planfile.Device) { d.Mode = planfile.ModePeriodic }), "device 0: phase: 0 phases, expected a prologue and a body at least"},
 		{"phases", device(func(d *planfile.Device) { d.Phases = make([]planfile.Phase, 2) }), "device 0: phase: 2 phases and 0 passes, expected none in mode recorded"},
-		{"end", device(func(d *planfile.Device) { d.End = 3 }), "device 0: devices: end 3 cannot be judged, expected requested or completed"},
+		{"end", device(func(d *planfile.Device) { d.End = 3 }), "device 0: devices: end 3, expected requested or completed"},
 
-		{"alignment 0", device(func(d *planfile.Device) { d.Alignment = 0 }), "device 0: alignment: unit of 0 B, expected a power of two from 512 B"},
-		{"alignment 768", device(func(d *planfile.Device) { d.Alignment = 768 }), "device 0: alignment: unit of 768 B, expected a power of two from 512 B"},
+		{"alignment 0", device(func(d *planfile.Device) { d.Alignment = 0 }), "device 0: alignment: alignment of 0 B, expected a power of two, at least 512 B"},
+		{"alignment 768", device(func(d *planfile.Device) { d.Alignment = 768 }), "device 0: alignment: alignment of 768 B, expected a power of two, at least 512 B"},
 		{"arena", device(func(d *planfile.Device) { d.ArenaBytes = 4100 }), "device 0: alignment: arena of 4100 B, expected a multiple of 512 B"},
 		{"offset", slot(2, func(s *planfile.Slot) { s.Offset = 3070 }), "device 0: alignment: slot 2: offset 3070, expected a multiple of 512"},
 		{"size", slot(2, func(s *planfile.Slot) { s.Size = 1025 }), "device 0: alignment: slot 2: size 1025 B, expected a multiple of 512 B"},
@@ -69,9 +77,9 @@ func TestPlanRules(t *testing.T) {
 		{"beyond by wrapping", slot(2, func(s *planfile.Slot) { s.Offset = 1<<64 - 1024 }), "device 0: bounds: slot 2: 1024 B at offset 18446744073709550592, beyond the arena of 4096 B"},
 
 		{"events huge", device(func(d *planfile.Device) { d.Events = 1 << 63 }), "device 0: times: 9223372036854775808 events, expected at most 2^62"},
-		{"steady", device(func(d *planfile.Device) { d.SteadyStart = 21 }), "device 0: times: steady from event 21 of 20"},
+		{"steady", device(func(d *planfile.Device) { d.SteadyStart = 21 }), "device 0: times: steady from event 21 on, expected at most 20"},
 		{"empty", slot(2, func(s *planfile.Slot) { s.RequestedEnd = 3 }), "device 0: times: slot 2: empty live range: starts at 3 and is freed at 3"},
-		{"ends", slot(2, func(s *planfile.Slot) { s.CompletedEnd = 5 }), "device 0: times: slot 2: freed at 6, but reusable at 5 already"},
+		{"ends", slot(2, func(s *planfile.Slot) { s.CompletedEnd = 5 }), "device 0: times: slot 2: freed at 6, but reusable before that, at 5"},
 		{"late", slot(2, func(s *planfile.Slot) { s.CompletedEnd = 21 }), "device 0: times: slot 2: reusable at 21, after the last of 20 events"},
 		{"initial", slot(2, func(s *planfile.Slot) { s.Flags = planfile.SlotInitial }), "device 0: times: slot 2: live before the recording, but starts at 3"},
 		{"resident", slot(4, func(s *planfile.Slot) { s.RequestedEnd = 19 }), "device 0: times: slot 4: never freed, but ends at 19 of 20 events"},
@@ -83,8 +91,8 @@ func TestPlanRules(t *testing.T) {
 
 		{"order", slot(3, func(s *planfile.Slot) { s.Start = 2 }), "device 0: order: slot 3 starts at 2, slot 2 before it at 3"},
 		{"one event", slot(3, func(s *planfile.Slot) { s.Start = 3 }), "device 0: order: slots 2 and 3 both start at event 3"},
-		{"wait of none", device(func(d *planfile.Device) { d.Waits[2].Later = 5 }), "device 0: order: wait 2: slot 5 for slot 3, expected a slot for one before it, of 5"},
-		{"wait for itself", device(func(d *planfile.Device) { d.Waits[2].Earlier = 4 }), "device 0: order: wait 2: slot 4 for slot 4, expected a slot for one before it, of 5"},
+		{"wait of none", device(func(d *planfile.Device) { d.Waits[2].Later = 5 }), "device 0: order: wait 2: slot 5 waits for slot 3, expected a slot before it, and both below 5"},
+		{"wait for itself", device(func(d *planfile.Device) { d.Waits[2].Earlier = 4 }), "device 0: order: wait 2: slot 4 waits for slot 4, expected a slot before it, and both below 5"},
 		{"wait twice", device(func(d *planfile.Device) { d.Waits[1].Earlier = 1 }), "device 0: order: wait 1: slots 3 and 1, after slots 3 and 1"},
 
 		{"overlap", slot(2, func(s *planfile.Slot) { s.Offset, s.Size = 2560, 1536 }),
@@ -120,8 +128,8 @@ func TestPlanRules(t *testing.T) {
 	}
 }
 
-// TestWasteProvesNothing: doubling every size doubles the plan and its load in
-// plan bytes, but not what the program needs, so the bound does not hold.
+// TestWasteProvesNothing: a plan with all sizes doubled cannot claim twice the lower
+// bound, because the requests of the program are still the same.
 func TestWasteProvesNothing(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
@@ -131,14 +139,11 @@ func TestWasteProvesNothing(t *testing.T) {
 	}
 	d.ArenaBytes *= 2
 	d.Certificate.LowerBound *= 2
-	want := []string{"device 0: certificate: lower bound of 8192 B at event 3, but 4096 B are live there"}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	demand(t, p, "device 0: certificate: lower bound of 8192 B at event 3, but 4096 B are live there")
 }
 
-// TestBoundAboveArena: more is live than the arena holds, which only slots that
-// overlap can be.
+// TestBoundAboveArena: more bytes are live than the arena has. That is only possible if
+// slots overlap.
 func TestBoundAboveArena(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
@@ -147,29 +152,22 @@ func TestBoundAboveArena(t *testing.T) {
 	d.Slots[2].Offset = 0
 	d.ArenaBytes = 3072
 	d.PeakActive = 4096
-	want := []string{
+	demand(t, p,
 		"device 0: overlap: slot 0 (live [0, 20), 1024 B at offset 0, stream 0x0) and slot 2 (live [3, 6), 1024 B at offset 0, stream 0x7f00) are both live at 3 and share bytes [0, 1024)",
 		"device 0: certificate: lower bound of 4096 B above the arena of 3072 B",
-	}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	)
 }
 
-// TestCompletedEnd: what is right with requested ends is an overlap with
-// completed ones, and nothing can be pending.
+// TestCompletedEnd: a reuse that is right with requested ends is an overlap with
+// completed ends, and no wait can be pending.
 func TestCompletedEnd(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
 	d.End = planfile.EndCompleted
-	got := texts(t, Plan(p, nil))
-	want := []string{
+	demand(t, p,
 		"device 0: overlap: slot 1 (live [0, 9), 2048 B at offset 1024, stream 0x0) and slot 3 (live [8, 11), 2560 B at offset 1024, stream 0x0) are both live at 8 and share bytes [1024, 3072)",
 		"device 0: wait: slot 3 (live [8, 11), 2560 B at offset 1024, stream 0x0) waits for slot 1 (live [0, 9), 2048 B at offset 1024, stream 0x0), but is not the next owner of any of its bytes",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("violations\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	)
 }
 
 // TestSecondDevice: a violation names its device, and each device is judged.
@@ -181,17 +179,14 @@ func TestSecondDevice(t *testing.T) {
 	}
 	p.Devices[1].PeakActive++
 	p.Devices[2].PeakActive--
-	want := []string{
+	demand(t, p,
 		"device 1: peak: peak active of 5633 B, but the most that is live is 5632 B, at event 8",
 		"device 2: peak: peak active of 5631 B, but the most that is live is 5632 B, at event 8",
-	}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	)
 }
 
-// TestLimit: what is beyond the limit is not listed, but not forgotten either.
-// Both devices have slots on no stream, which cannot be judged as pairs.
+// TestLimit: violations beyond the limit are not listed, but they count: pairs of slots
+// are not judged. Both devices have slots on a stream that does not exist.
 func TestLimit(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
@@ -210,8 +205,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestOverflowingLoad: sizes whose sum is beyond 64 bits, in slots that overlap
-// after their requested end.
+// TestOverflowingLoad: slots that overlap after their requested end, with sizes that
+// add up to more than 64 bits.
 func TestOverflowingLoad(t *testing.T) {
 	p := sample()
 	d := &p.Devices[0]
@@ -225,10 +220,7 @@ func TestOverflowingLoad(t *testing.T) {
 			d.Waits = append(d.Waits, planfile.Wait{Later: uint32(i), Earlier: uint32(i - 1), Kind: planfile.WaitPending})
 		}
 	}
-	want := []string{"device 0: peak: peak active of 5632 B, but the most that is live is 18446744073709551615 B, at event 3"}
-	if got := texts(t, Plan(p, nil)); !slices.Equal(got, want) {
-		t.Errorf("violations %q, expected %q", got, want)
-	}
+	demand(t, p, "device 0: peak: peak active of 5632 B, but the most that is live is 18446744073709551615 B, at event 3")
 }
 
 func TestRandomPlansPass(t *testing.T) {
@@ -241,8 +233,8 @@ func TestRandomPlansPass(t *testing.T) {
 	}
 }
 
-// TestOverlapDifferential moves slots of right plans and compares with the
-// question asked of every pair.
+// TestOverlapDifferential moves slots of right plans and compares with a check of all
+// pairs.
 func TestOverlapDifferential(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	broken := 0
@@ -281,8 +273,8 @@ func TestOverlapDifferential(t *testing.T) {
 	}
 }
 
-// TestWaitDifferential changes the waits of right plans and expects exactly the
-// changed ones to be found.
+// TestWaitDifferential changes waits of right plans. Exactly the changed ones have to be
+// found.
 func TestWaitDifferential(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	changes := 0
@@ -311,7 +303,7 @@ func TestWaitDifferential(t *testing.T) {
 	}
 }
 
-// changeWaits drops, alters and adds waits, and says which pairs it touched.
+// changeWaits drops, alters and adds waits, and returns the pairs that it changed.
 func changeWaits(r *rand.Rand, d *planfile.Device) map[[2]int]bool {
 	touched := map[[2]int]bool{}
 	kind := map[[2]int]planfile.WaitKind{}
@@ -337,7 +329,7 @@ func changeWaits(r *rand.Rand, d *planfile.Device) map[[2]int]bool {
 	return touched
 }
 
-// TestLarge: a plan with many cuts passes, and progress is told of it.
+// TestLarge: a plan with many cuts passes, and progress is called.
 func TestLarge(t *testing.T) {
 	const n = 1<<17 + 5
 	p := large(n, 1024)

@@ -6,16 +6,16 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// reuse is a slot whose bytes [from, to) another one takes over. over says that
-// it is of the phase before.
+// reuse is a slot whose bytes [from, to) another slot takes over. over says that the slot
+// belongs to the phase before.
 type reuse struct {
 	earlier  int
 	over     bool
 	from, to uint64
 }
 
-// waits compares the reuses of slot i, by earlier owner, with the waits that
-// are listed for it, in the same order.
+// waits compares the reuses of slot i with the waits that are listed for it. Both are by
+// earlier slot.
 func (j *judge) waits(i int, reused []reuse, listed []planfile.Wait) {
 	for len(reused) > 0 || len(listed) > 0 {
 		switch {
@@ -40,8 +40,8 @@ func (j *judge) waits(i int, reused []reuse, listed []planfile.Wait) {
 	}
 }
 
-// kind says what kind of wait slot later needs to take over from another: 0 if
-// the order of their stream is enough.
+// kind is the kind of wait that slot later needs for a reuse, 0 if the order of their
+// stream is enough.
 func (j *judge) kind(r reuse, later int) (kind planfile.WaitKind) {
 	e, l := &j.d.Slots[r.earlier], &j.d.Slots[later]
 	if j.d.Streams[e.Stream] != j.d.Streams[l.Stream] {
@@ -61,6 +61,7 @@ func (j *judge) kind(r reuse, later int) (kind planfile.WaitKind) {
 	return kind
 }
 
+// kinds names a kind of wait in messages.
 func kinds(k planfile.WaitKind) string {
 	var names []string
 	if k&planfile.WaitCrossStream != 0 {

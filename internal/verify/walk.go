@@ -8,17 +8,17 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// buffer is one allocation of a recording, as its events tell it.
+// buffer is one allocation of a recording, or a block that was live before it.
 type buffer struct {
-	start, requestedEnd, completedEnd int64 // unseen until its event comes
+	start, requestedEnd, completedEnd int64 // unseen until the walk reaches the event
 	requested                         trace.Bytes
 	stream, addr                      uint64
 	initial, resident                 bool
 }
 
 const (
-	unseen     int64 = -1
-	keyInitial int64 = -1
+	unseen     int64 = -1 // an end that the walk has not reached
+	keyInitial int64 = -1 // the key of a buffer that was live before the recording
 )
 
 // key is the event that allocated the buffer, keyInitial if none did.
@@ -29,6 +29,7 @@ func (b *buffer) key() int64 {
 	return b.start
 }
 
+// name describes the buffer in messages.
 func (b *buffer) name() string {
 	if b.initial {
 		return fmt.Sprintf("the block at %#x, live before the recording", b.addr)
@@ -38,19 +39,21 @@ func (b *buffer) name() string {
 
 // walk goes through a recording once and finds its buffers:
 //
-//   - A buffer starts at its alloc. What was live before starts at 0, by
-//     address, and an end of 0 becomes 1.
-//   - It is requested to end at its free_requested, or its free_completed where
-//     no request was recorded.
-//   - It ends for good at its free_completed. Where the recording has no such
-//     event at all, that is when it was requested to; where it has some but not
-//     this one, the number of events.
+//   - A buffer starts at its alloc. What was live before the recording starts at 0, by
+//     address. An end of 0 becomes 1.
+//   - Its requested end is its free_requested, or its free_completed if no request was
+//     recorded.
+//   - Its completed end is its free_completed. If the recording has no such event at all,
+//     it is the requested end. If the recording has some, but not for this buffer, it is
+//     the number of events.
 //   - What is never freed ends at the number of events.
+//
+// The rules are those of lifespan.Build, written a second time on purpose.
 type walk struct {
 	d         *trace.Device
 	completes bool // the recording has free_completed
 	buffers   []buffer
-	held      map[uint64]int // the buffer at an address that is not reusable yet
+	held      map[uint64]int // by address: the buffer that still has it
 }
 
 func newWalk(d *trace.Device) *walk {
@@ -60,7 +63,7 @@ func newWalk(d *trace.Device) *walk {
 	}
 }
 
-// all walks the whole recording, and says what makes no sense in it.
+// all walks the whole recording. problem says what makes no sense in it.
 func (w *walk) all() (problem string) {
 	w.before()
 	for i := range w.d.Events {
@@ -105,7 +108,7 @@ func (w *walk) before() {
 
 func (w *walk) alloc(at int64, e *trace.Event) (problem string) {
 	if i, ok := w.held[e.Addr]; ok {
-		return fmt.Sprintf("event %d allocates at %#x, which %s still holds", at, e.Addr, w.buffers[i].name())
+		return fmt.Sprintf("event %d: alloc at %#x, still held by %s", at, e.Addr, w.buffers[i].name())
 	}
 	w.held[e.Addr] = len(w.buffers)
 	w.buffers = append(w.buffers, buffer{start: at, requestedEnd: unseen, completedEnd: unseen,
@@ -116,7 +119,7 @@ func (w *walk) alloc(at int64, e *trace.Event) (problem string) {
 func (w *walk) free(at int64, e *trace.Event) (problem string) {
 	i, ok := w.held[e.Addr]
 	if !ok {
-		return fmt.Sprintf("event %d, %s, is of %#x, where nothing lives", at, e.Action, e.Addr)
+		return fmt.Sprintf("event %d: %s of %#x, but nothing is live there", at, e.Action, e.Addr)
 	}
 	b := &w.buffers[i]
 	if e.Action == trace.ActionFreeCompleted {
@@ -125,7 +128,7 @@ func (w *walk) free(at int64, e *trace.Event) (problem string) {
 		return ""
 	}
 	if b.requestedEnd != unseen {
-		return fmt.Sprintf("event %d frees %#x a second time, held by %s", at, e.Addr, b.name())
+		return fmt.Sprintf("event %d: second free_requested of %#x, held by %s", at, e.Addr, b.name())
 	}
 	b.requestedEnd = max(1, at)
 	if !w.completes {

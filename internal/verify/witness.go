@@ -2,12 +2,13 @@ package verify
 
 import "github.com/stplan/stplan/internal/planfile"
 
-// trials bounds the work of proving a witness: so many partial layouts. A
-// witness that takes more proves nothing here.
+// trials is the largest number of partial layouts that the proof of a witness may try, so
+// that a hostile plan cannot keep verify busy for ever. A bound that takes more counts as
+// not proven.
 const trials = 1 << 22
 
-// witness proves a lower bound above the load: it tries every layout of the few
-// slots that are said to need so many bytes.
+// witness proves a lower bound above the load: it tries all layouts of the slots of the
+// witness, and none may end below the lower bound.
 func (j *judge) witness(c *planfile.Certificate) {
 	if n := len(c.Witness); n == 0 || n > planfile.MaxWitness {
 		j.violated(RuleCertificate, none, none, "a witness of %d slots, expected 1 to %d", n, planfile.MaxWitness)
@@ -16,7 +17,7 @@ func (j *judge) witness(c *planfile.Certificate) {
 	all := make([]interval, len(c.Witness))
 	for i, k := range c.Witness {
 		if int(k) >= len(j.d.Slots) || i > 0 && k <= c.Witness[i-1] {
-			j.violated(RuleCertificate, none, none, "slot %d in the witness, expected ascending ones of %d", k, len(j.d.Slots))
+			j.violated(RuleCertificate, none, none, "slot %d in the witness, expected ascending indices below %d", k, len(j.d.Slots))
 			return
 		}
 		s := &j.d.Slots[k]
@@ -24,7 +25,7 @@ func (j *judge) witness(c *planfile.Certificate) {
 	}
 	switch fit, decided := fitBelow(all, c.LowerBound, trials); {
 	case !decided:
-		j.violated(RuleCertificate, none, none, "lower bound of %d B not proven: %d partial layouts of its witness are not all", c.LowerBound, trials)
+		j.violated(RuleCertificate, none, none, "lower bound of %d B not proven: its witness has more than %d partial layouts", c.LowerBound, trials)
 	case fit:
 		j.violated(RuleCertificate, none, none, "lower bound of %d B, but its witness of %d slots takes fewer", c.LowerBound, len(all))
 	}
@@ -37,31 +38,31 @@ type trial struct {
 	left   int // partial layouts that may still be tried
 }
 
-// layer is a partial layout: what is placed, and of the rest the lowest offset
-// above all placed ones that it shares an instant with.
+// layer is a partial layout.
 type layer struct {
-	placed uint32
+	placed uint32 // bit i is set if interval i is placed
+	// lowest is, for each interval that is not placed, the lowest offset above all placed
+	// ones that it shares a time with.
 	lowest [planfile.MaxWitness]uint64
 }
 
-// fitBelow says whether the intervals have a layout that ends below the height.
-// decided is false where more than the given number of partial layouts would have
-// to be tried.
+// fitBelow says whether the intervals have a layout that ends below the height. decided
+// is false if more than limit partial layouts would have to be tried.
 //
-// Take a layout with the least sum of offsets, and its intervals by offset, then
-// by number. Each lies on the bottom or on an earlier one, for it could sink
-// otherwise. So it is enough to place them in that order, each at its lowest
-// offset, never below the one before; and never as high as the top that an
-// interval which is still left would have in its own lowest place, for that one
-// would come later, higher, and could sink.
+// It does not try all layouts. Take a layout with the least sum of offsets, and its
+// intervals by offset, then by number. Each lies at 0 or on top of an earlier one,
+// because it could sink otherwise. So it is enough to place intervals in that order,
+// each at its lowest offset and not below the one placed before. Nor is an interval
+// placed as high as the top that another one that is left would have at its own lowest
+// offset: that one would then come later, lie higher, and could sink.
 func fitBelow(all []interval, height uint64, limit int) (fit, decided bool) {
 	t := trial{all: all, height: height, left: limit}
 	fit = t.extend(layer{}, 0, 0)
 	return fit, fit || t.left > 0
 }
 
-// extend tries every next interval at from or above, at from itself only those
-// numbered first or more.
+// extend says whether the partial layout can be completed. The next interval lies at
+// offset from or above, and at from itself its number is first or more.
 func (t *trial) extend(l layer, from uint64, first int) bool {
 	if t.left--; t.left <= 0 {
 		return false
@@ -90,8 +91,8 @@ func (t *trial) extend(l layer, from uint64, first int) bool {
 	return false
 }
 
-// raise puts everything left that shares an instant with b above top, and says
-// whether each instant still holds what is left of it.
+// raise moves everything left that shares a time with b above top. It returns whether at
+// every time what is left there still fits below the height.
 func (t *trial) raise(l *layer, b interval, top uint64) bool {
 	if top >= t.height {
 		return false

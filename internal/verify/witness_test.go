@@ -8,13 +8,13 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// aboveLoad is eleven buffers that need five units though no more than four are
-// live at once, as start, end and units.
+// aboveLoad is eleven buffers that need five units although at most four are live at
+// once. Each has a start, an end and a size in units.
 var aboveLoad = []interval{
 	{0, 5, 2}, {0, 2, 2}, {2, 7, 2}, {5, 8, 1}, {5, 10, 1}, {7, 10, 1}, {7, 12, 1}, {8, 9, 1}, {9, 12, 1}, {10, 14, 2}, {12, 16, 2},
 }
 
-// fitsAnyhow tries every offset of every interval.
+// fitsAnyhow is the reference for fitBelow: it tries every offset of every interval.
 func fitsAnyhow(all []interval, height uint64) bool {
 	offsets := make([]uint64, len(all))
 	var descend func(i int) bool
@@ -38,8 +38,7 @@ func fitsAnyhow(all []interval, height uint64) bool {
 	return descend(0)
 }
 
-// TestFitBelow agrees with trying every offset, on random intervals at their load
-// and one below and above it.
+// TestFitBelow compares with trying every offset, on random intervals and heights.
 func TestFitBelow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	seen := map[bool]int{}
@@ -70,8 +69,8 @@ func TestFitBelow(t *testing.T) {
 	}
 }
 
-// witnessed is a plan of the known case in five units of 512 B, each start and
-// end an event of its own.
+// witnessed is a plan of aboveLoad in five units of 512 B. Each start is an event of its
+// own.
 func witnessed() *planfile.Plan {
 	d := planfile.Device{
 		Mode: planfile.ModeRecorded, End: planfile.EndRequested, Rank: -1, Events: 16 * 32, Alignment: 512, ArenaBytes: 5 * 512,
@@ -90,8 +89,8 @@ func witnessed() *planfile.Plan {
 	return &planfile.Plan{Producer: "test", Devices: []planfile.Device{d}}
 }
 
-// TestWitness: a bound above the load is proven from its witness, and a witness
-// that needs less is none.
+// TestWitness: a bound above the load is proven from its witness, and a witness that
+// needs fewer bytes is refused.
 func TestWitness(t *testing.T) {
 	p := witnessed()
 	for _, v := range Plan(p, nil) {
