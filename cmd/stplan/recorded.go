@@ -79,7 +79,7 @@ func early(r recordReport) string {
 	if r.Why == "" {
 		return ""
 	}
-	return " (the job went no further: " + r.Why + ")"
+	return " (stopped before the last step: " + r.Why + ")"
 }
 
 // problem says why there is no trace.

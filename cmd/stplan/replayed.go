@@ -25,11 +25,11 @@ func account(r *report.Replayed, p *replay.Program, result *replay.Result, c cud
 			continue
 		}
 		r.Allocations++
-		all += replay.Aligned(q.Requested)
+		all += trace.RoundUp(q.Requested)
 		switch cuda.Source(at.Source) {
 		case cuda.FromPlan:
 			r.PlannedAllocations++
-			planned += replay.Aligned(q.Requested)
+			planned += trace.RoundUp(q.Requested)
 		case cuda.FromGap:
 			r.FromGaps++
 		case cuda.FromGrow:

@@ -26,7 +26,7 @@ const mib trace.Bytes = 1 << 20
 // names are in parentheses.
 const (
 	// minBlock is the unit of block sizes (kMinBlockSize).
-	minBlock = 512
+	minBlock = trace.Granularity
 	// smallMax is the largest block of a small pool (kSmallSize).
 	smallMax = 1 * mib
 	// smallSegment is the segment of a small pool, and the page of an expandable

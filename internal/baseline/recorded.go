@@ -85,7 +85,7 @@ func (a *account) start(s *trace.Segment) {
 		if b.State == trace.BlockInactive {
 			continue
 		}
-		c := counted{aligned(b.Requested), b.State == trace.BlockPendingFree}
+		c := counted{trace.RoundUp(b.Requested), b.State == trace.BlockPendingFree}
 		a.allocated.now += c.size
 		a.active.now += c.size
 		if c.freed {
@@ -109,7 +109,7 @@ func (a *account) begun() {
 func (a *account) see(e *trace.Event) {
 	switch e.Action {
 	case trace.ActionAlloc:
-		c := counted{size: aligned(e.Size)}
+		c := counted{size: trace.RoundUp(e.Size)}
 		a.live[e.Addr] = c
 		a.allocated.add(c.size)
 		a.active.add(c.size)
@@ -138,6 +138,3 @@ func (a *account) complete(addr uint64) {
 	a.active.add(-a.live[addr].size)
 	delete(a.live, addr)
 }
-
-// aligned rounds a requested size up to 512 B, at least 512 B.
-func aligned(requested trace.Bytes) trace.Bytes { return align(max(requested, 1), minBlock) }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
 )
 
 // alignment is the granularity of PyTorch's own allocator and so of every plan,
 // in bytes.
-const alignment = 512
+const alignment = packing.Bytes(trace.Granularity)
 
 // line is a draft as a packing problem: its phases one after the other, in plan
 // time. Residents live to the end of the line. A cell is one buffer, live from

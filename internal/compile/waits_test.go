@@ -108,7 +108,7 @@ func (j *periodicJob) place(t *testing.T) {
 
 // device is the draft as a plan file has it, without bounds.
 func (d *draft) device() *planfile.Device {
-	dev := &planfile.Device{Mode: planfile.ModePeriodic, End: planfile.EndRequested, Rank: -1, Alignment: alignment, Streams: d.streams.handles}
+	dev := &planfile.Device{Mode: planfile.ModePeriodic, End: planfile.EndRequested, Rank: -1, Alignment: uint64(alignment), Streams: d.streams.handles}
 	if d.end == lifespan.EndCompleted {
 		dev.End = planfile.EndCompleted
 	}

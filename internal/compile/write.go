@@ -15,7 +15,7 @@ func (c *compiler) write(d *draft, pl packing.Placement) *planfile.Device {
 		End:                  planfile.EndRequested,
 		Fingerprint:          c.device.Fingerprint(),
 		Events:               uint64(c.timeline.Events),
-		Alignment:            alignment,
+		Alignment:            uint64(alignment),
 		ArenaBytes:           uint64(pl.Makespan),
 		PeakAllocated:        uint64(c.timeline.PeakAllocated.Bytes),
 		PeakActive:           uint64(c.timeline.PeakActive.Bytes),

@@ -3,6 +3,8 @@ package replay
 import (
 	"fmt"
 	"slices"
+
+	"github.com/stplan/stplan/internal/trace"
 )
 
 // judge decides whether each request is given memory that nothing uses any more. It keeps
@@ -87,7 +89,7 @@ func (j *judge) operation(step int, o Operation) {
 
 // alloc makes a request the owner of the bytes that it was given, and judges that.
 func (j *judge) alloc(request int, q *Request, address uint64) {
-	o := owner{request: request, stream: q.Stream, low: address, high: address + uint64(Aligned(q.Requested)), freed: -1, pending: q.Pending}
+	o := owner{request: request, stream: q.Stream, low: address, high: address + uint64(trace.RoundUp(q.Requested)), freed: -1, pending: q.Pending}
 	k := len(j.owners)
 	j.owners = append(j.owners, o)
 	j.index[request] = k

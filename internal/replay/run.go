@@ -1,10 +1,6 @@
 package replay
 
-import (
-	"fmt"
-
-	"github.com/stplan/stplan/internal/trace"
-)
+import "fmt"
 
 // Allocator is an allocator that a program can be run against. Sizes are bytes. Addresses
 // lie in one flat space.
@@ -158,6 +154,3 @@ func (r *runner) operations(at int) {
 		r.judge.operation(at, o)
 	}
 }
-
-// Aligned is the size that a request of n bytes is accounted with, in bytes.
-func Aligned(n trace.Bytes) trace.Bytes { return trace.RoundUp(n) }

@@ -24,13 +24,13 @@ optimizer.step()
 @pytest.mark.parametrize(
     "end, code, why",
     [
-        ("", 0, "it ended"),
-        ("sys.exit(7)", 7, "it ended"),
-        ("1 / 0", 1, "it died of ZeroDivisionError"),
-        ("torch.empty(1 << 40)", 1, "it died of OutOfMemoryError"),
-        ("os._exit(5)", 5, "it called os._exit"),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, "it was terminated (SIGTERM)"),
-        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "it died of KeyboardInterrupt"),
+        ("", 0, "the process ended"),
+        ("sys.exit(7)", 7, "the process ended"),
+        ("1 / 0", 1, "the process died of ZeroDivisionError"),
+        ("torch.empty(1 << 40)", 1, "the process died of OutOfMemoryError"),
+        ("os._exit(5)", 5, "the process called os._exit"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, "the process was terminated (SIGTERM)"),
+        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "the process died of KeyboardInterrupt"),
     ],
 )
 def test_the_trace_is_written_before_the_end(job: Job, end: str, code: int, why: str) -> None:
@@ -40,7 +40,7 @@ def test_the_trace_is_written_before_the_end(job: Job, end: str, code: int, why:
     assert steps_in(snapshot) == 2
     (report,) = job.said()
     assert (report["state"], report["steps"], report["why"]) == ("written", 2, why)
-    assert f"2 steps, 3 allocations; the job went no further: {why}" in done.stderr
+    assert f"2 steps, 3 allocations; stopped before the last step: {why}" in done.stderr
 
 
 def test_the_scripts_own_handler_stays(job: Job) -> None:

@@ -29,7 +29,7 @@ def test_the_requested_number_of_steps_is_recorded(job: Job, asked: int, made: i
     (report,) = job.said()
     assert (report["state"], report["steps"]) == ("written", recorded)
     assert report["allocations"] == recorded + 1
-    assert report["why"] == ("it ended" if made < asked else "")
+    assert report["why"] == ("the process ended" if made < asked else "")
 
 
 def test_recording_is_off_after_the_last_step(job: Job) -> None:

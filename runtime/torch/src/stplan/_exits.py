@@ -15,7 +15,7 @@ import threading
 from types import FrameType
 from typing import Callable, Iterator, Optional
 
-ENDED = "it ended"
+ENDED = "the process ended"
 """The reason why a recording stops if the process ends normally."""
 
 
@@ -70,16 +70,16 @@ class Exits:
         # The interpreter sets last_type when it prints an exception that was not caught.
         error = getattr(sys, "last_type", None)
         with _undisturbed():
-            self._settle(ENDED if error is None else f"it died of {error.__name__}")
+            self._settle(ENDED if error is None else f"the process died of {error.__name__}")
 
     def _at_quick_exit(self, status: int) -> None:
         with _undisturbed():
-            self._settle("it called os._exit")
+            self._settle("the process called os._exit")
         self._exit(status)
 
     def _at_sigterm(self, number: int, frame: Optional[FrameType]) -> None:
         with _undisturbed():
-            settled = self._settle("it was terminated (SIGTERM)")
+            settled = self._settle("the process was terminated (SIGTERM)")
         if settled:
             self.terminate()
         else:

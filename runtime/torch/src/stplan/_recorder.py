@@ -166,7 +166,7 @@ class Recorder:
     def _tell(self, allocations: int, why: str) -> None:
         if self._settings.quiet:
             return
-        early = f"; the job went no further: {why}" if why else ""
+        early = f"; stopped before the last step: {why}" if why else ""
         done = f"{_counted(self._counter.steps, 'step')}, {_counted(allocations, 'allocation')}"
         say(f"{self._output.path}: {done}{early}")
 
