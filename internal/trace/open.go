@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
 // planMagic opens a plan, which is easily given for a trace.
@@ -54,7 +56,7 @@ func ReadFile(path string, opt Options) (*Trace, error) {
 // first. After an error one read of r may still be under way.
 func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
-	head, err := b.Peek(len(parquetMagic))
+	head, err := b.Peek(len(parquet.Magic))
 	if err == nil && strings.HasPrefix(planMagic, string(head)) {
 		head, err = b.Peek(len(planMagic))
 	}
@@ -76,7 +78,7 @@ func form(head []byte, name string) (isParquet bool, err error) {
 	if strings.HasPrefix(string(head), planMagic) {
 		return false, &InputError{Name: name, Problem: "this is a plan; expected a trace: a memory snapshot or a Parquet file"}
 	}
-	return strings.HasPrefix(string(head), parquetMagic), nil
+	return strings.HasPrefix(string(head), parquet.Magic), nil
 }
 
 // cannotRead says that a file could not be read, without a second time its name.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
 // A Parquet trace is known by its first bytes, in a file and in a stream.
@@ -132,7 +134,7 @@ func TestRoundTripWithoutEvents(t *testing.T) {
 // The bytes do not depend on the number of cores, nor on how tables are
 // numbered, and what is read does not either.
 func TestDeterminism(t *testing.T) {
-	tr := randomTrace(1, rowGroupRows)
+	tr := randomTrace(1, parquet.GroupRows)
 	var data [2][]byte
 	var read [2]*Trace
 	for i, procs := range []int{1, 8} {
@@ -180,7 +182,7 @@ func TestWriteErrors(t *testing.T) {
 }
 
 func TestWriteProgress(t *testing.T) {
-	tr := randomTrace(1, rowGroupRows)
+	tr := randomTrace(1, parquet.GroupRows)
 	var calls [][2]int64
 	if err := WriteParquet(io.Discard, tr, Options{Progress: func(done, total int64) { calls = append(calls, [2]int64{done, total}) }}); err != nil {
 		t.Fatal(err)
@@ -189,7 +191,7 @@ func TestWriteProgress(t *testing.T) {
 	for _, d := range tr.Devices {
 		rows += int64(len(d.Events) + len(d.Annotations))
 	}
-	if n := len(calls); n < 2 || calls[n-1] != [2]int64{rows, rows} || calls[0][0] != rowGroupRows {
+	if n := len(calls); n < 2 || calls[n-1] != [2]int64{rows, rows} || calls[0][0] != parquet.GroupRows {
 		t.Errorf("progress %v for %d rows", calls, rows)
 	}
 }

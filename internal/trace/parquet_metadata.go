@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
 // fileMeta is what the file's metadata holds beside the rows; docs/trace.md
@@ -79,6 +81,13 @@ func encodeMeta(t *Trace, stacks *stackRenderer) ([][2]string, error) {
 		if err := add(keyNotes, t.Notes); err != nil {
 			return nil, err
 		}
+	}
+	size := 0
+	for _, m := range out {
+		size += len(m[1])
+	}
+	if size > parquet.MaxMetadata {
+		return nil, fmt.Errorf("segments and notes take %d B of metadata, more than a trace can hold (%d B)", size, parquet.MaxMetadata)
 	}
 	return out, nil
 }

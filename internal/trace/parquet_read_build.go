@@ -3,8 +3,6 @@ package trace
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 )
 
 // build makes a trace of the decoded rows.
@@ -63,12 +61,12 @@ type traceBuilder struct {
 
 // group renumbers one row group.
 func (b *traceBuilder) group(g *rowGroup) *InputError {
-	rows := b.p.rows[g.first : g.first+g.count]
+	rows := b.p.rows[g.First : g.First+g.Rows]
 	for _, r := range g.devices {
 		if n := len(b.runs); n > 0 && b.runs[n-1].ordinal == r.ordinal {
 			continue
 		} else if n > 0 && b.runs[n-1].ordinal > r.ordinal {
-			return b.p.fail(rowName(r.first), colDevice, "device %d after device %d; rows must be sorted by device, in recorded order within one", r.ordinal, b.runs[n-1].ordinal)
+			return rowError(r.first, colDevice, "device %d after device %d; rows must be sorted by device, in recorded order within one", r.ordinal, b.runs[n-1].ordinal)
 		}
 		b.runs = append(b.runs, r)
 	}
@@ -112,7 +110,7 @@ func (b *traceBuilder) renumber(g *rowGroup, column string, add func(string) (in
 	for i, text := range table.texts {
 		var err error
 		if out[i], err = add(text); err != nil {
-			return nil, b.p.fail(rowName(g.first+table.rows[i]), column, "%v", err)
+			return nil, rowError(g.First+table.first[i], column, "%v", err)
 		}
 	}
 	return out, nil
@@ -145,15 +143,6 @@ func (b *traceBuilder) addPool(text string) (int32, error) {
 	return int32(i), nil
 }
 
-// parsePool is the inverse of PoolID.text.
-func parsePool(text string) (PoolID, bool) {
-	first, second, ok := strings.Cut(text, ",")
-	a, err1 := strconv.ParseInt(first, 10, 64)
-	c, err2 := strconv.ParseInt(second, 10, 64)
-	p := PoolID{a, c}
-	return p, ok && err1 == nil && err2 == nil && p.text() == text
-}
-
 // annotationNames gathers the names of a row group's annotations.
 func (b *traceBuilder) annotationNames(g *rowGroup, rows []Event) *InputError {
 	next := 0
@@ -162,7 +151,7 @@ func (b *traceBuilder) annotationNames(g *rowGroup, rows []Event) *InputError {
 			continue
 		}
 		if len(g.names) == 0 || g.names[next] == None {
-			return b.p.fail(rowName(g.first+i), colName, "an annotation without a name")
+			return rowError(g.First+i, colName, "an annotation without a name")
 		}
 		b.names = append(b.names, g.text[colName].texts[g.names[next]])
 		next++

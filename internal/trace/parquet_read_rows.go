@@ -3,147 +3,96 @@ package trace
 import (
 	"fmt"
 	"math"
-	"runtime"
-	"slices"
 	"sync"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// decode reads every row group into p.rows. Of several errors the one of the
-// first row group counts, whichever was met first.
+// rowGroup is what is known of a row group once its columns are in the reader's
+// rows.
+type rowGroup struct {
+	parquet.RowGroup
+	devices []deviceRun
+	names   []int32 // of each annotation, in row order: an index into its column's texts, or None
+	text    map[string]groupTexts
+}
+
+// deviceRun says that the rows from first on, up to the next run, are a device's.
+type deviceRun struct {
+	first   int // row of the file
+	ordinal int64
+}
+
+// groupTexts are the distinct texts of a column of a row group, by first
+// appearance. Text i is first in row first[i], counted from the group's first row.
+type groupTexts struct {
+	texts []string
+	first []int
+}
+
+// decode reads every row group into p.rows.
 func (p *parquetReader) decode() error {
-	dec, err := newPageDecoder()
-	if err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
-	}
-	defer dec.Close()
-	errs := make([]error, len(p.groups))
-	scratch := sync.Pool{New: func() any { return &groupScratch{pageScratch: pageScratch{zstd: dec}} }}
-	progress := p.newProgress()
-	var work errgroup.Group
-	work.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range p.groups {
-		work.Go(func() error {
-			s := scratch.Get().(*groupScratch)
-			defer scratch.Put(s)
-			errs[i] = p.decodeGroup(&p.groups[i], s)
-			progress(&p.groups[i])
-			return errs[i]
-		})
-	}
-	if work.Wait() == nil {
-		return nil
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newProgress returns what to call after each row group.
-func (p *parquetReader) newProgress() func(*rowGroup) {
 	var mu sync.Mutex
-	done := int64(0)
-	return func(g *rowGroup) {
-		if p.opt.Progress == nil {
-			return
+	done := int64(0) // bytes of the file
+	return p.file.Each(len(p.groups), func(i int, d *parquet.Decoder) error {
+		g := &p.groups[i]
+		err := p.decodeGroup(g, d)
+		if p.opt.Progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			done += g.Bytes()
+			p.opt.Progress(done, p.size)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		for i := range g.chunks {
-			done += g.chunks[i].length
-		}
-		p.opt.Progress(done, p.size)
-	}
+		return err
+	})
 }
 
-// groupScratch is what one goroutine needs to decode row groups.
-type groupScratch struct {
-	pageScratch
-	ints  []int64
-	texts []int32
-	index []uint32
-}
-
-func (p *parquetReader) decodeGroup(g *rowGroup, s *groupScratch) error {
+func (p *parquetReader) decodeGroup(g *rowGroup, d *parquet.Decoder) error {
 	g.text = map[string]groupTexts{}
-	rows := p.rows[g.first : g.first+g.count]
+	rows := p.rows[g.First : g.First+g.Rows]
 	for i := range rows {
 		rows[i].Stack, rows[i].UserMetadata, rows[i].CompileContext, rows[i].Pool = None, None, None, int16(None)
 	}
 	for i := range p.columns {
-		if err := p.decodeColumn(g, &p.columns[i], &g.chunks[i], rows, s); err != nil {
+		if err := g.decodeColumn(i, &p.columns[i], rows, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *parquetReader) decodeColumn(g *rowGroup, in *inColumn, c *columnChunk, rows []Event, s *groupScratch) error {
-	data, err := p.readAt(c.offset, c.length)
+// decodeColumn reads column i, which is c, into the rows.
+func (g *rowGroup) decodeColumn(i int, c *parquet.Column, rows []Event, d *parquet.Decoder) error {
+	if c.Kind == parquet.Text {
+		texts, err := d.Texts(&g.RowGroup, i)
+		if err != nil {
+			return err
+		}
+		return g.storeText(c.Name, rows, &texts)
+	}
+	var ignored func(row int) bool
+	if c.Name == colAddr || c.Name == colSize || c.Name == colStream {
+		ignored = func(row int) bool { return rows[row].Action >= rowAnnotationStart }
+	}
+	values, err := d.Ints(&g.RowGroup, i, ignored)
 	if err != nil {
 		return err
 	}
-	c.data = data
-	defer func() { c.data, c.ignored = nil, nil }()
-	if in.ofEvents() {
-		c.ignored = func(row int) bool { return rows[row].Action >= rowAnnotationStart }
-	}
-	var at int64
-	var bad *rowProblem
-	if in.kind == kindText {
-		v := textPages{table: textTable{byText: map[string]int32{}}, out: slices.Grow(s.texts[:0], g.count), index: s.index}
-		if at, err = c.decode(&v, &s.pageScratch); err == nil {
-			bad = g.storeText(in.name, rows, &v)
-		}
-		s.texts, s.index = v.out, v.index
-	} else {
-		v := intColumn{width: in.width, signed: in.signed, out: slices.Grow(s.ints[:0], g.count), index: s.index}
-		if at, err = c.decode(&v, &s.pageScratch); err == nil {
-			bad = g.storeInts(in, rows, v.out)
-		}
-		s.ints, s.index = v.out, v.index
-	}
-	if err != nil && bad == nil {
-		var ok bool
-		if bad, ok = err.(*rowProblem); !ok {
-			return p.fail(fmt.Sprintf("byte %d", at), c.column, "%v", err)
-		}
-	}
-	if bad != nil {
-		return p.fail(rowName(g.first+bad.row), c.column, "%s", bad.problem)
-	}
-	return nil
-}
-
-// ofEvents says that a column is ignored in the rows of annotations.
-func (in *inColumn) ofEvents() bool {
-	return in.name == colAddr || in.name == colSize || in.name == colStream
+	return g.storeInts(c.Name, rows, values)
 }
 
 func rowName(row int) string { return fmt.Sprintf("row %d", row) }
 
-// storeInts puts an integer column's values into the rows.
-func (g *rowGroup) storeInts(in *inColumn, rows []Event, values []int64) *rowProblem {
-	if in.ofEvents() {
-		for i := range values {
-			if rows[i].Action >= rowAnnotationStart {
-				values[i] = 0
-			}
-		}
-	}
-	if in.kind == kindUnsigned {
-		if bad := noNegative(in, values); bad != nil {
-			return bad
-		}
-	} else if bad := fitsSigned(in, values); bad != nil {
-		return bad
-	}
-	switch in.name {
+// rowError blames a row of the file.
+func rowError(row int, column, format string, args ...any) *InputError {
+	return &InputError{Where: rowName(row), Column: column, Problem: fmt.Sprintf(format, args...)}
+}
+
+// storeInts puts an integer column's values into the rows. Those of annotations
+// may get any address, size and stream: only their action and time are used.
+func (g *rowGroup) storeInts(name string, rows []Event, values []int64) error {
+	switch name {
 	case colDevice:
 		return g.storeDevices(values)
 	case colAddr:
@@ -166,85 +115,59 @@ func (g *rowGroup) storeInts(in *inColumn, rows []Event, values []int64) *rowPro
 	return nil
 }
 
-// noNegative refuses negative numbers of a signed column that holds addresses.
-func noNegative(in *inColumn, values []int64) *rowProblem {
-	for i, v := range values {
-		if v < 0 && in.signed {
-			return &rowProblem{i, fmt.Sprintf("expected 0 or more, found %d", v)}
-		}
-	}
-	return nil
-}
-
-// fitsSigned refuses numbers of an unsigned column beyond 63 bits.
-func fitsSigned(in *inColumn, values []int64) *rowProblem {
-	for i, v := range values {
-		if v < 0 && !in.signed {
-			return &rowProblem{i, fmt.Sprintf("expected at most %d, found %d", int64(math.MaxInt64), uint64(v))}
-		}
-	}
-	return nil
-}
-
-func (g *rowGroup) storeDevices(values []int64) *rowProblem {
+func (g *rowGroup) storeDevices(values []int64) error {
 	for i, v := range values {
 		if len(g.devices) > 0 && g.devices[len(g.devices)-1].ordinal == v {
 			continue
 		}
 		if v < 0 || v > maxOrdinal {
-			return &rowProblem{i, fmt.Sprintf("device %d, expected 0 to %d", v, maxOrdinal)}
+			return rowError(g.First+i, colDevice, "device %d, expected 0 to %d", v, maxOrdinal)
 		}
-		g.devices = append(g.devices, deviceRun{g.first + i, v})
+		g.devices = append(g.devices, deviceRun{g.First + i, v})
 	}
 	return nil
 }
 
-// storeText puts a text column's values, numbered within the row group, into
+// storeText puts a text column's values, as indices into the group's texts, into
 // the rows.
-func (g *rowGroup) storeText(name string, rows []Event, v *textPages) *rowProblem {
-	table := groupTexts{texts: v.table.texts}
-	for i, n := range v.out {
-		if int(n) < len(table.rows) {
-			continue
-		}
-		// Numbers are given by first appearance, so this is n's first row.
-		table.rows = append(table.rows, i)
-		if text := table.texts[n]; !utf8.ValidString(text) {
-			return &rowProblem{i, notUTF8(text)}
+func (g *rowGroup) storeText(name string, rows []Event, t *parquet.Texts) error {
+	for i, text := range t.Texts {
+		if !utf8.ValidString(text) {
+			return rowError(g.First+t.First[i], name, "%s", notUTF8(text))
 		}
 	}
-	g.text[name] = table
+	g.text[name] = groupTexts{t.Texts, t.First}
 	switch name {
 	case colAction:
-		storeActions(rows, v)
+		storeActions(rows, t)
 	case colName:
-		for i, n := range v.out {
+		for i, n := range t.Rows {
 			if rows[i].Action >= rowAnnotationStart {
 				g.names = append(g.names, n)
 			}
 		}
 	case colStack:
-		for i, n := range v.out {
+		for i, n := range t.Rows {
 			rows[i].Stack = n
 		}
 	case colUserMetadata:
-		for i, n := range v.out {
+		for i, n := range t.Rows {
 			rows[i].UserMetadata = n
 		}
 	case colCompileContext:
-		for i, n := range v.out {
+		for i, n := range t.Rows {
 			rows[i].CompileContext = n
 		}
 	case colPool:
-		return g.storePools(rows, v)
+		return g.storePools(rows, t)
 	}
 	return nil
 }
 
-// storeActions turns names into actions; one that is unknown is ActionOther.
-func storeActions(rows []Event, v *textPages) {
-	actions := make([]Action, len(v.table.texts))
-	for i, text := range v.table.texts {
+// storeActions turns names into actions. An unknown name is ActionOther.
+func storeActions(rows []Event, t *parquet.Texts) {
+	actions := make([]Action, len(t.Texts))
+	for i, text := range t.Texts {
 		switch text {
 		case annotationStart:
 			actions[i] = rowAnnotationStart
@@ -254,17 +177,17 @@ func storeActions(rows []Event, v *textPages) {
 			actions[i] = ParseAction(text)
 		}
 	}
-	for i, n := range v.out {
+	for i, n := range t.Rows {
 		rows[i].Action = actions[n]
 	}
 }
 
-func (g *rowGroup) storePools(rows []Event, v *textPages) *rowProblem {
+func (g *rowGroup) storePools(rows []Event, t *parquet.Texts) error {
 	const most = math.MaxInt16 + 1
-	if first := g.text[colPool].rows; len(first) > most {
-		return &rowProblem{first[most], fmt.Sprintf("more than %d pools", most)}
+	if len(t.First) > most {
+		return rowError(g.First+t.First[most], colPool, "more than %d pools", most)
 	}
-	for i, n := range v.out {
+	for i, n := range t.Rows {
 		rows[i].Pool = int16(n)
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
 // canonical renumbers a trace's tables by first appearance, in the order of
@@ -119,7 +121,7 @@ func TestRoundTripRandom(t *testing.T) {
 
 // A trace of several row groups, so that tables are merged across them.
 func TestRoundTripRowGroups(t *testing.T) {
-	checkRoundTrip(t, randomTrace(1, rowGroupRows))
+	checkRoundTrip(t, randomTrace(1, parquet.GroupRows))
 }
 
 // randomText has the characters that text forms must survive.

@@ -1,50 +1,92 @@
 package trace
 
-import (
-	"fmt"
+import "github.com/stplan/stplan/internal/trace/parquet"
 
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/schema"
-)
+// outColumn is a column that is written: of integers, or, if text is not nil, of
+// text. Its functions take the values from the events and annotations of the
+// device with an index.
+type outColumn struct {
+	parquet.Field
+	event      func(device int, e *Event) int64
+	annotation func(device int, a *Annotation) int64
 
-// newRowBatch decides which optional columns the trace needs.
+	text           *parquet.Dictionary
+	eventText      func(device int, e *Event) int32 // an id of text's, or None
+	annotationText func(device, i int) int32        // the same for annotation i
+}
+
+// newRowBatch decides which columns the trace needs. Their encodings are those
+// measured best on recorded traces: text and sizes repeat, times grow by little,
+// and addresses compress better plain than as scattered indices into a dictionary.
 func newRowBatch(t *Trace, stacks *stackRenderer) *rowBatch {
-	b := &rowBatch{devices: t.Devices, most: min(t.rows(), rowGroupRows)}
+	b := &rowBatch{devices: t.Devices, most: min(t.rows(), parquet.GroupRows)}
 	has := columnsOf(t)
 	zero := func(int, *Annotation) int64 { return 0 }
-	b.add(&outColumn{name: colDevice, kind: kindDevice,
+	b.add(&outColumn{Field: parquet.Field{Name: colDevice, Kind: parquet.Signed32},
 		event:      func(d int, _ *Event) int64 { return int64(t.Devices[d].Ordinal) },
 		annotation: func(d int, _ *Annotation) int64 { return int64(t.Devices[d].Ordinal) }})
-	b.add(&outColumn{name: colAction, kind: kindText, text: b.actionColumn()})
-	b.add(&outColumn{name: colAddr, kind: kindUnsigned, annotation: zero,
-		event: func(_ int, e *Event) int64 { return int64(e.Addr) }})
-	b.add(&outColumn{name: colSize, kind: kindSigned, annotation: zero,
-		event: func(_ int, e *Event) int64 { return int64(e.Size) }})
-	b.add(&outColumn{name: colStream, kind: kindUnsigned, annotation: zero,
-		event: func(_ int, e *Event) int64 { return int64(e.Stream) }})
+	b.add(b.actionColumn())
+	b.add(&outColumn{Field: parquet.Field{Name: colAddr, Kind: parquet.Unsigned, Encoding: parquet.Plain},
+		event: func(_ int, e *Event) int64 { return int64(e.Addr) }, annotation: zero})
+	b.add(&outColumn{Field: parquet.Field{Name: colSize, Kind: parquet.Signed},
+		event: func(_ int, e *Event) int64 { return int64(e.Size) }, annotation: zero})
+	b.add(&outColumn{Field: parquet.Field{Name: colStream, Kind: parquet.Unsigned},
+		event: func(_ int, e *Event) int64 { return int64(e.Stream) }, annotation: zero})
 	if has[colTime] {
-		b.add(&outColumn{name: colTime, kind: kindSigned,
+		b.add(&outColumn{Field: parquet.Field{Name: colTime, Kind: parquet.Signed, Encoding: parquet.Delta},
 			event:      func(_ int, e *Event) int64 { return e.TimeUS },
 			annotation: func(_ int, a *Annotation) int64 { return a.TimeUS }})
 	}
-	optional := func(name string, c *textColumn) {
-		if has[name] {
-			b.add(&outColumn{name: name, kind: kindText, optional: true, text: c})
-		}
+	str := func(i int32) string { return t.Strings[i] }
+	if has[colName] {
+		b.addNullable(colName, b.nameColumn())
 	}
-	text := func(i int32) string { return t.Strings[i] }
-	optional(colName, nameColumn(t))
-	optional(colStack, eventColumn(t.Stacks.Len(), stacks.text, func(_ int, e *Event) int32 { return e.Stack }))
-	optional(colUserMetadata, eventColumn(len(t.Strings), text, func(_ int, e *Event) int32 { return e.UserMetadata }))
-	optional(colCompileContext, eventColumn(len(t.Strings), text, func(_ int, e *Event) int32 { return e.CompileContext }))
-	optional(colPool, poolColumn(t))
+	if has[colStack] {
+		b.addNullable(colStack, b.eventColumn(t.Stacks.Len(), stacks.text, func(_ int, e *Event) int32 { return e.Stack }))
+	}
+	if has[colUserMetadata] {
+		b.addNullable(colUserMetadata, b.eventColumn(len(t.Strings), str, func(_ int, e *Event) int32 { return e.UserMetadata }))
+	}
+	if has[colCompileContext] {
+		b.addNullable(colCompileContext, b.eventColumn(len(t.Strings), str, func(_ int, e *Event) int32 { return e.CompileContext }))
+	}
+	if has[colPool] {
+		b.addNullable(colPool, b.poolColumn())
+	}
 	return b
 }
 
-func (b *rowBatch) actionColumn() *textColumn {
-	c := newTextColumn(len(actionTexts), func(i int32) string { return actionTexts[i] })
-	c.event = func(_ int, e *Event) int32 { return int32(e.Action) }
-	c.annotation = func(d, i int) int32 {
+func (b *rowBatch) addNullable(name string, c *outColumn) {
+	c.Name, c.Nullable = name, true
+	b.add(c)
+}
+
+func (b *rowBatch) add(c *outColumn) {
+	b.columns = append(b.columns, c)
+	if c.text != nil {
+		b.texts = append(b.texts, c.text)
+	}
+}
+
+// fields describes the columns of the file.
+func (b *rowBatch) fields() []parquet.Field {
+	fields := make([]parquet.Field, len(b.columns))
+	for i, c := range b.columns {
+		fields[i] = c.Field
+	}
+	return fields
+}
+
+// textColumn makes a column of texts with ids below ids.
+func (b *rowBatch) textColumn(ids int, text func(id int32) string) *outColumn {
+	return &outColumn{Field: parquet.Field{Kind: parquet.Text}, text: parquet.NewDictionary(b.most, ids, text)}
+}
+
+func (b *rowBatch) actionColumn() *outColumn {
+	c := b.textColumn(len(actionTexts), func(i int32) string { return actionTexts[i] })
+	c.Name = colAction
+	c.eventText = func(_ int, e *Event) int32 { return int32(e.Action) }
+	c.annotationText = func(d, i int) int32 {
 		if b.devices[d].Annotations[i].End {
 			return int32(rowAnnotationEnd)
 		}
@@ -53,32 +95,32 @@ func (b *rowBatch) actionColumn() *textColumn {
 	return c
 }
 
-// nameColumn has a text in annotations alone.
-func nameColumn(t *Trace) *textColumn {
+// nameColumn has texts in the rows of annotations only.
+func (b *rowBatch) nameColumn() *outColumn {
 	names := newTextNumbers()
-	of := make([][]int32, len(t.Devices)) // by device, by annotation
-	for d := range t.Devices {
-		for i := range t.Devices[d].Annotations {
-			of[d] = append(of[d], names.number(t.Devices[d].Annotations[i].Name))
+	of := make([][]int32, len(b.devices)) // by device, by annotation
+	for d := range b.devices {
+		for i := range b.devices[d].Annotations {
+			of[d] = append(of[d], names.number(b.devices[d].Annotations[i].Name))
 		}
 	}
-	c := newTextColumn(len(names.texts), func(i int32) string { return names.texts[i] })
-	c.event = func(int, *Event) int32 { return None }
-	c.annotation = func(d, i int) int32 { return of[d][i] }
+	c := b.textColumn(len(names.texts), func(i int32) string { return names.texts[i] })
+	c.eventText = func(int, *Event) int32 { return None }
+	c.annotationText = func(d, i int) int32 { return of[d][i] }
 	return c
 }
 
-// eventColumn has a text in events alone.
-func eventColumn(size int, text func(int32) string, event func(device int, e *Event) int32) *textColumn {
-	c := newTextColumn(size, text)
-	c.event = event
-	c.annotation = func(int, int) int32 { return None }
+// eventColumn has texts in the rows of events only.
+func (b *rowBatch) eventColumn(ids int, text func(id int32) string, of func(device int, e *Event) int32) *outColumn {
+	c := b.textColumn(ids, text)
+	c.eventText = of
+	c.annotationText = func(int, int) int32 { return None }
 	return c
 }
 
-func poolColumn(t *Trace) *textColumn {
-	texts, index := poolTexts(t)
-	return eventColumn(len(texts), func(i int32) string { return texts[i] }, func(d int, e *Event) int32 {
+func (b *rowBatch) poolColumn() *outColumn {
+	texts, index := poolTexts(b.devices)
+	return b.eventColumn(len(texts), func(i int32) string { return texts[i] }, func(d int, e *Event) int32 {
 		if e.Pool < 0 {
 			return None
 		}
@@ -86,16 +128,27 @@ func poolColumn(t *Trace) *textColumn {
 	})
 }
 
-// actionTexts are the values of the action column: the actions by number, then
-// the annotations' two.
-var actionTexts = append(actionNames[:], annotationStart, annotationEnd)
+// poolTexts lists the distinct pools of all devices as texts, and for each device
+// the index of each of its Pools in that list.
+func poolTexts(devices []Device) (texts []string, index [][]int32) {
+	known := map[PoolID]int32{}
+	for i := range devices {
+		of := make([]int32, len(devices[i].Pools))
+		for k, p := range devices[i].Pools {
+			n, ok := known[p]
+			if !ok {
+				n = int32(len(texts))
+				known[p] = n
+				texts = append(texts, p.text())
+			}
+			of[k] = n
+		}
+		index = append(index, of)
+	}
+	return texts, index
+}
 
-const (
-	rowAnnotationStart = Action(len(actionNames))
-	rowAnnotationEnd   = rowAnnotationStart + 1
-)
-
-// columnsOf says which optional columns have a value anywhere.
+// columnsOf tells which of the columns that may be missing have a value anywhere.
 func columnsOf(t *Trace) map[string]bool {
 	has := map[string]bool{}
 	for i := range t.Devices {
@@ -121,40 +174,4 @@ func columnsOf(t *Trace) map[string]bool {
 		has[colPool] = has[colPool] || pool != int16(None)
 	}
 	return has
-}
-
-// poolTexts lists the distinct pools of all devices as text, and for each
-// device which of them its Pools are.
-func poolTexts(t *Trace) (texts []string, index [][]int32) {
-	known := map[PoolID]int32{}
-	for i := range t.Devices {
-		of := make([]int32, len(t.Devices[i].Pools))
-		for k, p := range t.Devices[i].Pools {
-			n, ok := known[p]
-			if !ok {
-				n = int32(len(texts))
-				known[p] = n
-				texts = append(texts, p.text())
-			}
-			of[k] = n
-		}
-		index = append(index, of)
-	}
-	return texts, index
-}
-
-func (b *rowBatch) schema() (*schema.GroupNode, error) {
-	var fields schema.FieldList
-	for _, c := range b.columns {
-		r := parquet.Repetitions.Required
-		if c.optional {
-			r = parquet.Repetitions.Optional
-		}
-		n, err := c.kind.node(c.name, r)
-		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", c.name, err)
-		}
-		fields = append(fields, n)
-	}
-	return schema.NewGroupNode("trace", parquet.Repetitions.Required, fields, -1)
 }
