@@ -16,7 +16,7 @@ import (
 	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// A Parquet trace is known by its first bytes, in a file and in a stream.
+// A Parquet trace is recognized by its first bytes, in a file and in a stream.
 func TestReadEitherWay(t *testing.T) {
 	data := smallFile(t)
 	path := filepath.Join(t.TempDir(), "any.name")
@@ -74,7 +74,7 @@ func TestReadFileErrors(t *testing.T) {
 	_, err = Read(strings.NewReader("PAR1 and no more"), "standard input", Options{})
 	wantProblem(t, err, `standard input: byte 12: expected "PAR1", found "more"; the file is truncated or not Parquet`)
 	_, err = decode(smallFile(t), Options{Base: &Trace{}})
-	wantProblem(t, err, "t.parquet: a Parquet trace records the state it begins in; a base goes with a memory snapshot")
+	wantProblem(t, err, "t.parquet: a Parquet trace has the state in which it begins; a base is only for a memory snapshot")
 }
 
 func wantText(t *testing.T, err error, want string) {
@@ -84,7 +84,7 @@ func wantText(t *testing.T, err error, want string) {
 	}
 }
 
-// watched looks into the folder of temporary files while a stream is read.
+// watched checks the folder of temporary files while a stream is read.
 type watched struct {
 	io.Reader
 	t   *testing.T
@@ -98,7 +98,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return w.Reader.Read(p)
 }
 
-// A copy of a stream has no name while it is filled, nor later, and a limit.
+// The copy of a stream has no name in its folder, and has a size limit.
 func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -108,7 +108,7 @@ func TestSpool(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := readSpooled(in(), "pipe", int64(len(data))-1, Options{})
-	wantProblem(t, err, fmt.Sprintf("pipe: a Parquet trace of more than %d B; one that comes as a stream is kept up to that size, name the file instead", len(data)-1))
+	wantProblem(t, err, fmt.Sprintf("pipe: a Parquet trace of more than %d B, the most that is copied from a stream; give the name of a file instead", len(data)-1))
 	_, err = readSpooled(&failing{bytes.NewReader(data), 9}, "pipe", 1<<20, Options{})
 	wantText(t, err, "pipe: cannot read: disk on fire")
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
@@ -116,7 +116,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// A recording without events, as a base is, has only its metadata.
+// A recording without events, such as a base, is all metadata.
 func TestRoundTripWithoutEvents(t *testing.T) {
 	tr := &Trace{Devices: []Device{{Ordinal: 1, Final: []Segment{{Address: 512, Size: 512, Blocks: []Block{{512, 512, 7, BlockAllocated, None}}}}}}, Notes: []string{"a"}}
 	data := encode(t, tr)
@@ -131,8 +131,7 @@ func TestRoundTripWithoutEvents(t *testing.T) {
 	wantProblem(t, err, "t.parquet: empty trace: no device has an event; "+advice)
 }
 
-// The bytes do not depend on the number of cores, nor on how tables are
-// numbered, and what is read does not either.
+// Neither the bytes written nor the trace read depend on the number of cores.
 func TestDeterminism(t *testing.T) {
 	tr := randomTrace(1, parquet.GroupRows)
 	var data [2][]byte
@@ -152,7 +151,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// fullDisk takes so many bytes and then fails.
+// fullDisk takes left bytes and then fails.
 type fullDisk struct{ left int }
 
 var errFull = errors.New("disk full")
@@ -164,7 +163,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An error of the writer comes back wherever it strikes, the footer included.
+// An error of the writer is returned from any part of the file, also from the footer.
 func TestWriteErrors(t *testing.T) {
 	tr := randomTrace(3, 40)
 	size := len(encode(t, tr))

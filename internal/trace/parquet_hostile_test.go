@@ -16,7 +16,7 @@ import (
 
 func smallFile(t testing.TB) []byte { return encode(t, randomTrace(3, 40)) }
 
-// A file cut anywhere is refused, with the reason that it is cut.
+// A file that is cut anywhere is refused as truncated.
 func TestReadTruncated(t *testing.T) {
 	data := smallFile(t)
 	for n := range data {
@@ -87,7 +87,7 @@ func checkSane(t *testing.T, data []byte) {
 	}
 }
 
-// What a small file may make the reader allocate, whatever it claims.
+// hostileBytes is the most that reading a small file may allocate, in bytes.
 const hostileBytes = 600 << 20
 
 func FuzzReadParquet(f *testing.F) {

@@ -9,15 +9,14 @@ import (
 	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// ReadParquet reads a Parquet trace of size bytes, or any Parquet file with the
-// columns that docs/trace.md requires; the name is for messages. What is wrong
-// with the file is an *InputError, with rows counted from 0 in the file; an error
-// of r itself is wrapped.
+// ReadParquet reads a Parquet trace of size bytes, or any Parquet file with the columns
+// that docs/trace.md requires; the name is for messages. If the file is to blame, the
+// error is an *InputError, with rows counted from 0 in the file. An error of r itself is
+// wrapped.
 //
-// Memory is bounded by the file's size: its rows are compared with it before any
-// is read, and a page that claims more than its kind can need is refused. Row
-// groups are decoded on all cores; the result does not depend on their number.
-// Progress is called from one goroutine at a time.
+// Memory is bounded by the file's size: the number of rows is compared with it before
+// any row is read, and a page that claims more than its kind can need is refused. Row
+// groups are decoded on all cores; the result does not depend on the number of cores.
 func ReadParquet(r io.ReaderAt, size int64, name string, opt Options) (*Trace, error) {
 	p := &parquetReader{name: name, size: size, opt: opt}
 	t, err := p.read(r)
@@ -35,13 +34,13 @@ type parquetReader struct {
 	file    *parquet.File
 	columns []parquet.Column // action is the first: it says which rows are annotations
 	groups  []rowGroup
-	rows    []Event // all rows, annotations among them
+	rows    []Event // all rows, annotations included
 	stacks  *stackParser
 }
 
 func (p *parquetReader) read(r io.ReaderAt) (t *Trace, err error) {
 	if p.opt.Base != nil {
-		return nil, &InputError{Problem: "a Parquet trace records the state it begins in; a base goes with a memory snapshot"}
+		return nil, &InputError{Problem: "a Parquet trace has the state in which it begins; a base is only for a memory snapshot"}
 	}
 	if p.file, err = parquet.Open(r, p.size); err != nil {
 		return nil, err
@@ -62,8 +61,8 @@ func (p *parquetReader) read(r io.ReaderAt) (t *Trace, err error) {
 	return t, nil
 }
 
-// named makes the reader's error of any error: with the file's name, and an
-// *InputError if the file is to blame.
+// named puts the file's name into an error. The result is an *InputError if the file is
+// to blame.
 func (p *parquetReader) named(err error) error {
 	var ours *InputError
 	var theirs *parquet.Error

@@ -9,23 +9,22 @@ import (
 	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// rowGroup is what is known of a row group once its columns are in the reader's
-// rows.
+// rowGroup is a row group with what the rows do not hold after it is decoded.
 type rowGroup struct {
 	parquet.RowGroup
 	devices []deviceRun
-	names   []int32 // of each annotation, in row order: an index into its column's texts, or None
-	text    map[string]groupTexts
+	names   []int32               // by annotation, in row order: its name, an index into text[colName], or None
+	text    map[string]groupTexts // by column
 }
 
-// deviceRun says that the rows from first on, up to the next run, are a device's.
+// deviceRun is a run of rows of one device. It ends at the first row of the next run.
 type deviceRun struct {
 	first   int // row of the file
 	ordinal int64
 }
 
-// groupTexts are the distinct texts of a column of a row group, by first
-// appearance. Text i is first in row first[i], counted from the group's first row.
+// groupTexts are the distinct texts of a column of a row group, by first appearance.
+// Text i appears first in row first[i], counted from the group's first row.
 type groupTexts struct {
 	texts []string
 	first []int
@@ -89,8 +88,8 @@ func rowError(row int, column, format string, args ...any) *InputError {
 	return &InputError{Where: rowName(row), Column: column, Problem: fmt.Sprintf(format, args...)}
 }
 
-// storeInts puts an integer column's values into the rows. Those of annotations
-// may get any address, size and stream: only their action and time are used.
+// storeInts puts an integer column's values into the rows. The rows of annotations may
+// get any address, size and stream: only their action and time are used.
 func (g *rowGroup) storeInts(name string, rows []Event, values []int64) error {
 	switch name {
 	case colDevice:
@@ -128,8 +127,8 @@ func (g *rowGroup) storeDevices(values []int64) error {
 	return nil
 }
 
-// storeText puts a text column's values, as indices into the group's texts, into
-// the rows.
+// storeText puts a text column's values into the rows, as indices into the group's
+// texts.
 func (g *rowGroup) storeText(name string, rows []Event, t *parquet.Texts) error {
 	for i, text := range t.Texts {
 		if !utf8.ValidString(text) {

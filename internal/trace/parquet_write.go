@@ -9,11 +9,10 @@ import (
 	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// WriteParquet writes t as a Parquet trace of the current version. ReadParquet
-// returns everything in t but its Name, with the indices into its tables
-// renumbered by first appearance. Equal traces give equal bytes, however their
-// tables are numbered. Of the options only Progress counts; its unit is rows. One
-// row group at a time is held in memory.
+// WriteParquet writes t as a Parquet trace of the current version. ReadParquet returns
+// all of t except its Name, with the tables ordered by first appearance. Equal traces
+// give equal bytes, even if their tables are ordered differently. Of the options, only
+// Progress is used; its unit is rows. One row group at a time is held in memory.
 func WriteParquet(w io.Writer, t *Trace, opt Options) error {
 	if err := t.writable(); err != nil {
 		return fmt.Errorf("write trace: %w", err)
@@ -24,9 +23,8 @@ func WriteParquet(w io.Writer, t *Trace, opt Options) error {
 	return nil
 }
 
-// writable checks what the form cannot hold and ReadParquet would refuse: an
-// index out of range, blocks that do not tile their segment, text that is not
-// UTF-8.
+// writable refuses what the form cannot hold and ReadParquet would refuse: an index out
+// of range, blocks that do not tile their segment, text that is not UTF-8.
 func (t *Trace) writable() error {
 	c := newChecker(t, entryOf)
 	if err := c.tables(); err != nil {
@@ -110,7 +108,7 @@ func (b *rowBatch) gather(c *outColumn, out []int64) []int64 {
 	return out
 }
 
-// count finds the distinct numbers, and the index of each row's.
+// count finds the distinct numbers, and for each row the index of its number.
 func (s *columnScratch) count() {
 	s.distinct.reset()
 	s.indices = slices.Grow(s.indices[:0], len(s.numbers))

@@ -2,20 +2,20 @@ package trace
 
 import "github.com/stplan/stplan/internal/trace/parquet"
 
-// maxGroupText ends a row group early: it is the most distinct text that the
-// columns of one row group should have together, in bytes. Nearly all of it is
-// stacks. It is held in memory while the group is written.
+// maxGroupText ends a row group early: a group that has this much distinct text in all
+// columns together, in bytes, gets no more rows. Nearly all of the text is stacks. It is
+// held in memory while the group is written.
 const maxGroupText = 32 << 20
 
-// rowBatch is the rows of one row group: their places in the trace, and the text
-// columns, whose size decides where the row group ends.
+// rowBatch is the rows of one row group: their places in the trace, and the text of their
+// columns, whose size may end the row group.
 type rowBatch struct {
 	devices []Device
 	columns []*outColumn          // in the order of the file
 	texts   []*parquet.Dictionary // those of columns
 	runs    []rowRun
 	rows    int
-	most    int // rows of any row group
+	most    int // the largest number of rows in a row group
 }
 
 // rowRun is consecutive rows of one kind: the events or the annotations
@@ -106,8 +106,8 @@ func (r *rowCursor) fill(b *rowBatch) bool {
 // advance adds an annotation or some events of the current device. It returns
 // false if the device has no more.
 func (r *rowCursor) advance(b *rowBatch, d *Device) bool {
-	// most is the largest number of events between two looks at the batch's size:
-	// their texts may exceed maxGroupText.
+	// most is the largest number of events between two checks of the batch's size. The
+	// batch may exceed maxGroupText by the text of this many events.
 	const most = 256
 	to := min(len(d.Events), r.event+min(most, parquet.GroupRows-b.rows))
 	if r.annotations < len(d.Annotations) {

@@ -148,7 +148,7 @@ func poolTexts(devices []Device) (texts []string, index [][]int32) {
 	return texts, index
 }
 
-// columnsOf tells which of the columns that may be missing have a value anywhere.
+// columnsOf reports which of the columns that may be absent have a value in any row.
 func columnsOf(t *Trace) map[string]bool {
 	has := map[string]bool{}
 	for i := range t.Devices {

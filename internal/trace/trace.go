@@ -1,12 +1,12 @@
-// Package trace holds recorded allocation traces: the events of every device
-// in the order the allocator saw them, the segments it had, and the settings
-// it ran under. It reads PyTorch memory snapshots (pickle) and Parquet traces,
-// and writes Parquet traces (docs/trace.md).
+// Package trace holds recorded allocation traces: the events of every device in the
+// order in which the allocator saw them, the segments that it had, and its settings.
+// It reads PyTorch memory snapshots (pickle) and Parquet traces, and writes Parquet
+// traces (docs/trace.md).
 package trace
 
-// Time is an instant of one device's timeline: the 0-based index of an entry
-// in that device's list, every entry counted whatever its action. It is never
-// a clock reading: a quarter of neighbouring entries share a microsecond.
+// Time is an instant of one device's timeline: the index of an entry in that device's
+// list, from 0. Entries of all actions count. It is never a clock reading, since a
+// quarter of neighbouring entries share a microsecond.
 type Time int64
 
 // Bytes is a size in bytes.
@@ -15,8 +15,8 @@ type Bytes int64
 // Action says what the allocator did.
 type Action uint8
 
-// The actions of a PyTorch 2.11 snapshot. ActionOther stands for a kind this
-// version does not know; it keeps its place in the timeline and means nothing.
+// The actions of a PyTorch 2.11 snapshot. ActionOther is any action that this program
+// does not know. Such an entry keeps its place in the timeline and has no effect.
 const (
 	ActionOther Action = iota
 	ActionAlloc
@@ -51,7 +51,7 @@ func (a Action) String() string {
 	return "other"
 }
 
-// ParseAction is the inverse of String; an unknown name is ActionOther.
+// ParseAction is the inverse of String. An unknown name is ActionOther.
 func ParseAction(name string) Action {
 	for a, n := range actionNames {
 		if n == name {
@@ -61,28 +61,28 @@ func ParseAction(name string) Action {
 	return ActionOther
 }
 
-// None marks an absent index into one of a Trace's tables.
+// None is the index of nothing in one of a Trace's tables. It is parquet.None too.
 const None int32 = -1
 
 // Event is one entry of a device's list. Its Time is its index there.
 type Event struct {
-	// Addr is the device address; for ActionOOM it holds the free bytes that
-	// the driver reported instead.
+	// Addr is the device address. For ActionOOM it is the number of free bytes
+	// that the driver reported.
 	Addr uint64
-	// Size in bytes: as requested, unrounded, for alloc and free; as mapped for
-	// segments; rounded for oom; total active bytes for snapshot.
+	// Size in bytes: for alloc and free as requested, not rounded; for segments as
+	// mapped; for oom rounded; for snapshot all active bytes.
 	Size Bytes
-	// Stream is the raw stream handle that the block was allocated on.
+	// Stream is the raw handle of the stream that the block was allocated on.
 	Stream uint64
-	// TimeUS is Unix time in microseconds, 0 where the recording has none.
+	// TimeUS is Unix time in microseconds, 0 if the recording has none.
 	TimeUS int64
-	// Stack indexes Trace.Stacks, None without one.
+	// Stack is an index into Trace.Stacks, or None.
 	Stack int32
-	// UserMetadata and CompileContext index Trace.Strings, None without one.
+	// UserMetadata and CompileContext are indices into Trace.Strings, or None.
 	UserMetadata   int32
 	CompileContext int32
-	// Pool indexes Device.Pools, -1 where the recording does not say (before
-	// torch 2.12).
+	// Pool is an index into Device.Pools, or -1 if the recording does not tell the
+	// pool (before torch 2.12).
 	Pool   int16
 	Action Action
 }
@@ -91,48 +91,50 @@ type Event struct {
 // device's timeline.
 type Annotation struct {
 	Name string
-	// End is false where the named range starts, true where it ends.
+	// End is false for the start of the named range, true for its end.
 	End    bool
 	TimeUS int64
-	// At places the mark: it lies before the event with this index and after
-	// its predecessor. len(Events) places it after the last.
+	// At is the index of the first event after the mark, len(Events) if there is
+	// none.
 	At Time
 }
 
-// BlockState is what the allocator says of a block.
+// BlockState is the state of a block in the allocator.
 type BlockState uint8
 
-// A block is in use, waiting for another stream to let go of it, or free.
+// The states of a block.
 const (
-	BlockInactive BlockState = iota
-	BlockAllocated
-	BlockPendingFree
+	BlockInactive    BlockState = iota // free
+	BlockAllocated                     // in use
+	BlockPendingFree                   // freed, but another stream may still use it
 )
 
 // Block is one piece of a segment.
 type Block struct {
 	Address uint64
-	// Size is what the block occupies, unsplit slack included.
+	// Size is the number of bytes that the block occupies, with slack that the
+	// allocator did not split off.
 	Size Bytes
-	// Requested is what the program asked for; meaningless when inactive.
+	// Requested is the size that the program asked for. It has no meaning if the
+	// block is inactive.
 	Requested Bytes
 	State     BlockState
 	Stack     int32 // index into Trace.Stacks, or None
 }
 
-// PoolID names a memory pool: (0,0) the default, (n,0) a CUDA graph's private
-// pool, (0,n) a user MemPool.
+// PoolID names a memory pool: (0,0) is the default pool, (n,0) a CUDA graph's private
+// pool, (0,n) a user's MemPool.
 type PoolID [2]int64
 
-// Segment is memory the allocator took from the driver: one cudaMalloc, or one
-// contiguous mapped range of an expandable reservation. Blocks tile it in
-// address order.
+// Segment is memory that the allocator took from the driver: one cudaMalloc, or one
+// contiguous mapped range of an expandable reservation. Blocks tile it in address
+// order.
 type Segment struct {
 	Address    uint64
 	Size       Bytes
 	Stream     uint64
 	Pool       PoolID
-	Small      bool // belongs to the pool of blocks up to 1 MiB
+	Small      bool // serves requests of up to 1 MiB
 	Expandable bool
 	Blocks     []Block
 }
@@ -144,12 +146,13 @@ type Device struct {
 	Events      []Event
 	Annotations []Annotation // by At, then in recorded order
 	Pools       []PoolID     // what Event.Pool indexes
-	// Final is the state when the recording was dumped, by address.
+	// Final is the state when the recording was saved, by address.
 	Final []Segment
-	// Initial is the state when it began: exact with a base snapshot,
-	// otherwise inferred from the events and Final. Empty where recording
-	// began before the first allocation.
-	Initial         []Segment
+	// Initial is the state when the recording began. It is empty if recording began
+	// before the first allocation. It is exact if a base snapshot was given, and
+	// otherwise inferred from the events and Final.
+	Initial []Segment
+	// InitialInferred says that Initial may differ from the state at that time.
 	InitialInferred bool
 }
 
@@ -160,12 +163,12 @@ type Frame struct {
 	Name string
 }
 
-// Stacks holds every distinct stack once. Stack i is the frames
-// Frames[Index[k]] for k in [Bounds[i], Bounds[i+1]), innermost first.
+// Stacks holds every distinct stack once. Stack i has the frames Frames[Index[k]] for
+// k in [Bounds[i], Bounds[i+1]), innermost first.
 type Stacks struct {
 	Frames []Frame
 	Index  []int32
-	Bounds []int32 // len = number of stacks + 1; nil when there are none
+	Bounds []int32 // one more than there are stacks; nil if there are none
 }
 
 // Len is the number of distinct stacks.
@@ -174,14 +177,14 @@ func (s *Stacks) Len() int { return max(0, len(s.Bounds)-1) }
 // At returns the frames of stack i, innermost first, as indices into Frames.
 func (s *Stacks) At(i int32) []int32 { return s.Index[s.Bounds[i]:s.Bounds[i+1]] }
 
-// Settings are the allocator's settings when the recording was dumped, as far
-// as a snapshot holds them.
+// Settings are the allocator's settings when the recording was saved, as far as a
+// snapshot has them.
 type Settings struct {
-	// Known is false where the recording carries no settings at all.
+	// Known is false if the recording has no settings at all.
 	Known bool
 	// Conf is the last settings string (PYTORCH_CUDA_ALLOC_CONF), "" if none.
 	Conf string
-	// MaxSplitSize in bytes, -1 for unlimited.
+	// MaxSplitSize is in bytes, -1 for no limit.
 	MaxSplitSize               Bytes
 	GarbageCollectionThreshold float64 // 0 is off
 	ExpandableSegments         bool
@@ -190,13 +193,13 @@ type Settings struct {
 
 // Trace is one recording: all the devices of one process.
 type Trace struct {
-	// Name says where it came from, for messages.
+	// Name is the name of the file, for messages.
 	Name     string
 	Devices  []Device // those with events, segments or annotations, by Ordinal
 	Stacks   Stacks
 	Strings  []string // what UserMetadata and CompileContext index
 	Settings Settings
-	// Notes are things a reader of results should know: an inferred initial
-	// state, a recording that looks truncated, actions that are missing.
+	// Notes are what a reader of results should know: that the initial state is
+	// inferred, that the recording looks truncated, which actions are missing.
 	Notes []string
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Decoder reads columns of row groups. It serves one goroutine, and uses its
-// buffers again with every column.
+// Decoder reads columns of row groups. It is for one goroutine at a time, and uses its
+// buffers again for every column.
 type Decoder struct {
 	file *File
 	scratch
@@ -28,9 +28,9 @@ type Texts struct {
 	Rows  []int32  // of each row: an index into Texts, or None
 }
 
-// Each calls decode for 0 to groups-1, indices of row groups, on all cores. No two
-// calls use one Decoder at a time. If several fail, Each returns the error of the
-// lowest index.
+// Each calls decode for the row groups 0 to groups-1, on all cores. No two calls use one
+// Decoder at a time. If several calls fail, Each returns the error of the lowest row
+// group.
 func (f *File) Each(groups int, decode func(group int, d *Decoder) error) error {
 	dec, err := newZstdDecoder()
 	if err != nil {
@@ -55,14 +55,14 @@ func (f *File) Each(groups int, decode func(group int, d *Decoder) error) error 
 	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
 }
 
-// Ints reads an integer column of a row group; column is an index into the
-// columns that RowGroups was given. Unsigned values are returned as the int64
-// with the same bits. A row without a value is 0. The values are valid until the
-// next call.
+// Ints reads an integer column of a row group. column is an index into the columns that
+// were given to RowGroups. The result has one value per row, 0 if the row has none; it is
+// valid until the next call. Unsigned values are returned as the int64 with the same
+// bits.
 //
-// ignored, unless nil, names rows, counted from the group's first, that hold
-// nothing of meaning: there a null and a value out of range are no error, and
-// the caller must not use what is returned.
+// ignored, unless nil, reports whether a row, counted from the group's first, has no
+// meaning in this column. In such a row a null and a value out of range are no error,
+// and the returned value may be anything.
 func (d *Decoder) Ints(g *RowGroup, column int, ignored func(row int) bool) ([]int64, error) {
 	c := &g.chunks[column]
 	v := intPages{width: c.width, signed: c.signed, out: slices.Grow(d.ints[:0], g.Rows), index: d.index}
@@ -82,8 +82,8 @@ func (d *Decoder) Ints(g *RowGroup, column int, ignored func(row int) bool) ([]i
 	return v.out, nil
 }
 
-// Texts reads a text column of a row group; column is an index into the columns
-// that RowGroups was given. Rows is valid until the next call, the rest for ever.
+// Texts reads a text column of a row group. column is an index into the columns that
+// were given to RowGroups. The field Rows of the result is valid until the next call.
 func (d *Decoder) Texts(g *RowGroup, column int) (Texts, error) {
 	c := &g.chunks[column]
 	v := textPages{table: textTable{byText: map[string]int32{}}, out: slices.Grow(d.texts[:0], g.Rows), index: d.index}

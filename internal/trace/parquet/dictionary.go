@@ -1,9 +1,9 @@
 package parquet
 
-// Dictionary gathers a text column for Writer, one row group at a time: each
-// distinct text once, by first appearance, and for each row an index. The caller
-// names texts by small numbers, ids, so that adding a row seldom looks at its
-// text. Texts with different ids may be equal.
+// Dictionary gathers a text column for Writer, one row group at a time: each distinct
+// text once, by first appearance, and an index for each row. The caller names texts by
+// small numbers, their ids, so that Add looks at the text of an id once per row group.
+// Texts with different ids may be equal.
 type Dictionary struct {
 	text    func(id int32) string
 	local   []int32 // by id: its text's index in the dictionary, or None
@@ -15,8 +15,8 @@ type Dictionary struct {
 	nulls   int     // rows that are None
 }
 
-// NewDictionary makes a Dictionary with room for rows rows. Ids are 0 to ids-1,
-// and text returns the text of one.
+// NewDictionary makes an empty Dictionary with room for rows rows. Ids are 0 to ids-1;
+// text returns the text of an id.
 func NewDictionary(rows, ids int, text func(id int32) string) *Dictionary {
 	d := &Dictionary{text: text, local: make([]int32, ids), byText: map[string]int32{}, offsets: []int32{0}, rows: make([]int32, 0, rows)}
 	for i := range d.local {
@@ -25,7 +25,7 @@ func NewDictionary(rows, ids int, text func(id int32) string) *Dictionary {
 	return d
 }
 
-// Reset begins a row group. It takes time for the rows and texts of the last.
+// Reset begins the next row group.
 func (d *Dictionary) Reset() {
 	for _, id := range d.met {
 		d.local[id] = None
@@ -48,7 +48,7 @@ func (d *Dictionary) Add(id int32) {
 	d.rows = append(d.rows, d.local[id])
 }
 
-// Bytes is the length of the row group's distinct texts, in bytes.
+// Bytes is the length of the row group's distinct texts together, in bytes.
 func (d *Dictionary) Bytes() int { return len(d.data) }
 
 // place returns the index of a text, and adds the text if it is new.

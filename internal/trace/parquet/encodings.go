@@ -51,7 +51,7 @@ func decodeIndices(out []uint32, data []byte, n, size int) ([]uint32, error) {
 	}
 	for _, i := range out[first:] {
 		if uint64(i) >= uint64(size) {
-			return out, fmt.Errorf("index %d into a dictionary of %d", i, size)
+			return out, fmt.Errorf("index %d into a dictionary of %d values", i, size)
 		}
 	}
 	return out, nil
@@ -126,7 +126,7 @@ func decodeDelta(out []int64, data []byte, n int) ([]int64, []byte, error) {
 	// the products below from overflowing.
 	const mostBlock = 1 << 16
 	if c.bad || block == 0 || block > mostBlock || minis == 0 || block%minis != 0 || block/minis%8 != 0 {
-		return out, nil, fmt.Errorf("delta-coded blocks of %d values in %d parts", block, minis)
+		return out, nil, fmt.Errorf("delta-coded blocks of %d values in %d parts, expected 1 to %d values in parts of a multiple of 8", block, minis, mostBlock)
 	}
 	if total < uint64(n) {
 		return out, nil, shortPage(n, int(total))

@@ -141,9 +141,9 @@ func TestDelta(t *testing.T) {
 	}{
 		{deltaEncoded([]int64{1, 2}, 128, 4), 3, "a page of 3 values holds 2"},
 		{deltaEncoded([]int64{1, 2}, 128, 4), 1, "a page of 1 values holds 2"},
-		{deltaEncoded([]int64{1}, 1<<17, 4), 1, "delta-coded blocks of 131072 values in 4 parts"},
-		{[]byte{128, 1, 0, 1, 0}, 1, "delta-coded blocks of 128 values in 0 parts"},
-		{[]byte{4, 1, 1, 0}, 1, "delta-coded blocks of 4 values in 1 parts"},
+		{deltaEncoded([]int64{1}, 1<<17, 4), 1, "delta-coded blocks of 131072 values in 4 parts, expected 1 to 65536 values in parts of a multiple of 8"},
+		{[]byte{128, 1, 0, 1, 0}, 1, "delta-coded blocks of 128 values in 0 parts, expected 1 to 65536 values in parts of a multiple of 8"},
+		{[]byte{4, 1, 1, 0}, 1, "delta-coded blocks of 4 values in 1 parts, expected 1 to 65536 values in parts of a multiple of 8"},
 	} {
 		if _, _, err := decodeDelta(nil, c.data, c.n); err == nil || err.Error() != c.want {
 			t.Errorf("error %v, want %s", err, c.want)

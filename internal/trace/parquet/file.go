@@ -21,8 +21,8 @@ type File struct {
 	meta   *metadata.FileMetaData
 }
 
-// Open reads the footer of a file of size bytes. What is wrong with the file is
-// an *Error; an error of r is returned as it is.
+// Open reads the footer of a file of size bytes. If the file is to blame, the error is an
+// *Error. An error of r is returned as it is.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	const frame = int64(2*len(Magic) + 4)
 	f := &File{r: r, size: size}
@@ -68,8 +68,8 @@ func (f *File) readAt(offset, n int64) ([]byte, error) {
 
 var errFooter = errors.New("malformed footer")
 
-// parseFooter gives the footer to Arrow after all counts in it were checked.
-// Arrow panics on a schema that makes no sense.
+// parseFooter checks all counts in the footer and then gives it to Arrow, which panics on
+// a schema that makes no sense.
 func parseFooter(footer []byte) (m *metadata.FileMetaData, err error) {
 	defer func() {
 		if recover() != nil {
@@ -88,8 +88,8 @@ func parseFooter(footer []byte) (m *metadata.FileMetaData, err error) {
 	return m, nil
 }
 
-// refusePanics makes an error of a panic in Arrow's getters, which expect every
-// column to have metadata.
+// refusePanics turns a panic of Arrow's getters into an error. They panic if a column has
+// no metadata.
 func refusePanics(err *error) {
 	if recover() != nil {
 		*err = &Error{Problem: errFooter.Error()}
@@ -104,9 +104,8 @@ func (f *File) Metadata(key string) *string { return f.meta.KeyValueMetadata().F
 type Wanted struct {
 	Name string
 	Kind Kind
-	// Required refuses rows without a value. If a column is not required and
-	// has no type, which is how pandas writes a column of None, it counts as
-	// absent.
+	// Required refuses rows without a value. A column that is not required counts as
+	// absent if it has no type, which is how pandas writes a column of None.
 	Required bool
 }
 
@@ -116,12 +115,11 @@ type Column struct {
 	leaf     int  // its place among the file's columns
 	width    int  // bytes of an integer, 4 or 8
 	signed   bool // integers are signed
-	nullable bool // the file declares it so: pages have definition levels
+	nullable bool // rows may lack a value, and pages have definition levels
 }
 
-// Columns finds those of the wanted columns that the file has, in the order of
-// the file. A nested column, two columns of one name and a type that does not
-// fit the kind are an *Error.
+// Columns finds the wanted columns that the file has, in the order of the file. It is an
+// *Error if one is nested, if two have one name, or if a type does not fit the kind.
 func (f *File) Columns(wanted []Wanted) (columns []Column, err error) {
 	defer refusePanics(&err)
 	byName := map[string]*Wanted{}
@@ -203,12 +201,11 @@ func describe(c *schema.Column) string {
 	return fmt.Sprintf("%s (%s)", c.PhysicalType(), logical)
 }
 
-// RowGroup is a row group that is not empty, with its chunks of the columns that
-// were asked for.
+// RowGroup is a row group that is not empty.
 type RowGroup struct {
 	First  int // its first row, counted from 0 in the file
 	Rows   int
-	chunks []chunk
+	chunks []chunk // of the columns that were given to RowGroups
 }
 
 // chunk is one column of one row group.
@@ -220,7 +217,7 @@ type chunk struct {
 	rows   int
 }
 
-// Bytes is the compressed size of the chunks.
+// Bytes is the size in the file, in bytes, of the columns that were given to RowGroups.
 func (g *RowGroup) Bytes() int64 {
 	sum := int64(0)
 	for i := range g.chunks {
@@ -229,9 +226,9 @@ func (g *RowGroup) Bytes() int64 {
 	return sum
 }
 
-// RowGroups lists the row groups that have rows. It checks that the file's size
-// can pay for the rows, and that the chunks of the columns lie inside the file
-// and do not overlap in sum.
+// RowGroups lists the row groups that have rows, for reading the given columns. It
+// checks that the file is large enough for its number of rows, and that the columns'
+// data lies inside the file and is together no larger than the file.
 func (f *File) RowGroups(columns []Column) (groups []RowGroup, err error) {
 	defer refusePanics(&err)
 	most := freeRows + min(f.size, math.MaxInt32)*rowsPerByte
@@ -240,7 +237,7 @@ func (f *File) RowGroups(columns []Column) (groups []RowGroup, err error) {
 		g := f.meta.RowGroup(i)
 		n := g.NumRows()
 		if n < 0 || n > most-rows {
-			return nil, &Error{Problem: fmt.Sprintf("row group %d has %d rows after %d; a file of %d B can have %d", i, n, rows, f.size, most)}
+			return nil, &Error{Problem: fmt.Sprintf("row group %d has %d rows after %d; a file of %d B can have at most %d", i, n, rows, f.size, most)}
 		}
 		if n == 0 {
 			continue // writers disagree on what its columns look like
@@ -252,7 +249,7 @@ func (f *File) RowGroups(columns []Column) (groups []RowGroup, err error) {
 				return nil, err
 			}
 			if used += c.length; used > f.footer {
-				return nil, &Error{Column: c.Name, Problem: fmt.Sprintf("row group %d: columns of more than the file's %d B", i, f.footer)}
+				return nil, &Error{Column: c.Name, Problem: fmt.Sprintf("row group %d: the columns take more than the file's %d B of pages", i, f.footer)}
 			}
 			group.chunks = append(group.chunks, c)
 		}
@@ -283,7 +280,7 @@ func (f *File) chunk(g *metadata.RowGroupMetaData, i int, in *Column) (chunk, er
 	case !readable(c.codec):
 		return fail("compressed with %s, expected none, SNAPPY, GZIP or ZSTD", c.codec)
 	case m.NumValues() != g.NumRows():
-		return fail("%d values for %d rows", m.NumValues(), g.NumRows())
+		return fail("found %d values, expected one for each of %d rows", m.NumValues(), g.NumRows())
 	case c.offset < int64(len(Magic)) || c.length < 0 || c.length > f.footer || c.offset > f.footer-c.length:
 		return fail("%d B at byte %d are outside the file's %d B of pages", c.length, c.offset, f.footer)
 	}

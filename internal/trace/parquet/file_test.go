@@ -211,7 +211,7 @@ func TestRowGroupsRefusesManyRows(t *testing.T) {
 	}
 	f.meta.RowGroups[0].NumRows = 1 << 40
 	_, err = f.RowGroups(nil)
-	wantError(t, err, fmt.Sprintf("row group 0 has 1099511627776 rows after 0; a file of %d B can have %d", len(data), freeRows+rowsPerByte*len(data)))
+	wantError(t, err, fmt.Sprintf("row group 0 has 1099511627776 rows after 0; a file of %d B can have at most %d", len(data), freeRows+rowsPerByte*len(data)))
 }
 
 // Claims of the footer about a column's chunk.
@@ -222,7 +222,7 @@ func TestRowGroupsRefusesChunks(t *testing.T) {
 		change func(f *File)
 		want   string
 	}{
-		{func(f *File) { f.meta.RowGroups[0].Columns[0].MetaData.NumValues = 2 }, "row group 0: number: 2 values for 3 rows"},
+		{func(f *File) { f.meta.RowGroups[0].Columns[0].MetaData.NumValues = 2 }, "row group 0: number: found 2 values, expected one for each of 3 rows"},
 		{func(f *File) { f.meta.RowGroups[0].Columns[0].FilePath = &elsewhere }, `row group 0: number: the column is in another file, "` + elsewhere[:60] + `"`},
 		{func(f *File) { f.meta.RowGroups[0].Columns[0].MetaData.Codec = 4 }, "row group 0: number: compressed with BROTLI, expected none, SNAPPY, GZIP or ZSTD"},
 		{func(f *File) { f.meta.RowGroups[0].Columns[0].MetaData.TotalCompressedSize = -1 },

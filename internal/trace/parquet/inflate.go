@@ -36,8 +36,8 @@ func newZstdDecoder() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxPage))
 }
 
-// inflate decompresses a page into the scratch buffer. size is what the page's
-// header claims: it may be at most most bytes, and the result must have it.
+// inflate decompresses a page into the scratch buffer. size is the uncompressed size that
+// the page's header claims, in bytes. It must be at most most and must be right.
 func (s *scratch) inflate(c codec, body []byte, size, most int64) ([]byte, error) {
 	if c == compress.Codecs.Uncompressed {
 		return body, nil
@@ -83,7 +83,7 @@ func gunzip(body, buf []byte) ([]byte, error) {
 	}
 	n, err := io.ReadFull(r, buf)
 	if err == nil {
-		// One byte more shows whether there is more.
+		// Reading one byte more shows whether the data is longer than buf.
 		if extra, _ := r.Read(make([]byte, 1)); extra > 0 {
 			n++
 		}

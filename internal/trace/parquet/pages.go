@@ -24,7 +24,7 @@ type rowProblem struct {
 
 func (p *rowProblem) Error() string { return p.problem }
 
-// read gives the chunk's pages to v. An error is a *rowProblem, or concerns the
+// read gives the chunk's pages to v. If the error is not a *rowProblem, it is about the
 // page at the returned offset in the file.
 func (c *chunkReader) read(v pageValues) (at int64, err error) {
 	pos, done := 0, 0
@@ -63,9 +63,9 @@ func (c *chunkReader) read(v pageValues) (at int64, err error) {
 	return at, nil
 }
 
-// mostBytes is the largest uncompressed size that a page of n values may claim,
-// in bytes. Integers take at most 8 B each; the rest is for levels and for blocks
-// that are rounded up.
+// mostBytes is the largest uncompressed size that a page of n values may claim, in
+// bytes. Integers take at most 8 B each; the rest is for levels and for encodings that
+// round up to whole blocks.
 func (c *chunkReader) mostBytes(n int64) int64 {
 	if c.Kind == Text {
 		return maxPage
@@ -78,7 +78,7 @@ func (c *chunkReader) dictionaryPage(h pageHeader, body []byte, v pageValues) er
 		return badEncoding(h.encoding, "a dictionary")
 	}
 	if h.values > maxDictionary {
-		return fmt.Errorf("a dictionary of %d values, more than %d", h.values, maxDictionary)
+		return fmt.Errorf("a dictionary of %d values, expected at most %d", h.values, maxDictionary)
 	}
 	data, err := c.inflate(c.codec, body, h.uncompressed, c.mostBytes(h.values))
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *chunkReader) splitV1(h pageHeader, body []byte) (levels, data []byte, e
 func (c *chunkReader) splitV2(h pageHeader, body []byte) (levels, data []byte, err error) {
 	size := h.repBytes + h.defBytes
 	if h.repBytes > int64(len(body)) || h.defBytes > int64(len(body)) || size > int64(len(body)) || size > h.uncompressed {
-		return nil, nil, fmt.Errorf("levels of %d B in a page of %d B", size, len(body))
+		return nil, nil, fmt.Errorf("levels of %d B, expected at most the page's %d B", size, len(body))
 	}
 	levels, data = body[h.repBytes:size], body[size:]
 	if h.stored {

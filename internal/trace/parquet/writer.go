@@ -35,8 +35,8 @@ type Field struct {
 	Encoding Encoding
 }
 
-// Writer writes a Parquet file, row group by row group. Every column of a row
-// group becomes one page. Equal calls write equal bytes, on any number of cores.
+// Writer writes a Parquet file, row group by row group. Each column of a row group
+// becomes one page. Equal calls write equal bytes, on any number of cores.
 type Writer struct {
 	out     *sink
 	file    *file.Writer
@@ -44,9 +44,9 @@ type Writer struct {
 	workers int // columns that are encoded at a time
 }
 
-// sink keeps the first error of the writer below. Arrow's writer panics on an
-// error in its first write and drops one in its last. sink also hides a Close
-// method, which that writer would call.
+// sink keeps the first error of the underlying writer. Arrow's writer panics on an error
+// in its first write and loses one in its last. sink also hides a Close method, which
+// Arrow's writer would call.
 type sink struct {
 	w   io.Writer
 	err error
@@ -59,9 +59,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// NewWriter begins a file. The schema has the given name and fields. meta is
-// the file's metadata, keys with their values, in order. NewWriter does not check
-// meta against MaxMetadata.
+// NewWriter begins a file. The schema has the given name and fields. meta is the file's
+// metadata: keys and values, in order. It is not compared with MaxMetadata.
 func NewWriter(w io.Writer, name string, fields []Field, meta [][2]string) (*Writer, error) {
 	root, err := schemaOf(name, fields)
 	if err != nil {
@@ -111,9 +110,10 @@ func (f *Field) node() (schema.Node, error) {
 	}
 }
 
-// properties sets the fields' encodings, and puts the limits that would split a
-// page out of reach.
+// properties sets the fields' encodings.
 func properties(fields []Field) *pq.WriterProperties {
+	// never, in bytes, is larger than any page: the limits that would split a page are
+	// never reached.
 	const never = 1 << 30
 	props := []pq.WriterProperty{
 		pq.WithCompression(compress.Codecs.Zstd),
@@ -133,9 +133,9 @@ func properties(fields []Field) *pq.WriterProperties {
 	return pq.NewWriterProperties(props...)
 }
 
-// Group writes one row group. It calls encode once for every field, given by its
-// index, several at a time; encode must call one method of c once. Memory holds the
-// encoded columns until all are there. After an error the Writer is of no use.
+// Group writes one row group. It calls encode once for the index of every field, several
+// at a time. encode must call one method of c, once. The encoded columns are held in
+// memory until all are complete. After an error the Writer must not be used.
 func (w *Writer) Group(encode func(field int, c *ColumnWriter) error) error {
 	group := w.file.AppendBufferedRowGroup()
 	var work errgroup.Group
@@ -170,7 +170,8 @@ type ColumnWriter struct {
 	out   file.ColumnChunkWriter
 }
 
-// Ints writes an integer of 64 bits for each row. The column must be Plain or Delta.
+// Ints writes an integer for each row. The column must have 64 bits and be Plain or
+// Delta.
 func (c *ColumnWriter) Ints(rows []int64) error {
 	out, ok := c.out.(*file.Int64ColumnChunkWriter)
 	if !ok {
@@ -182,10 +183,10 @@ func (c *ColumnWriter) Ints(rows []int64) error {
 	return out.FlushCurrentPage()
 }
 
-// Indexed writes integers ByDictionary: row i holds values[rows[i]]. The values
-// must be distinct and, in a column of 32 bits, fit those. A signed value is given
-// as the uint64 with the same bits. Arrow would find the distinct values too, but
-// with an allocation for every row.
+// Indexed writes integers for a column that is ByDictionary: row i holds
+// values[rows[i]]. The values must be distinct, and fit 32 bits in a Signed32 column. A
+// signed value is given as the uint64 with the same bits. Arrow could find the distinct
+// values itself, but allocates memory for every row.
 func (c *ColumnWriter) Indexed(values []uint64, rows []int32) error {
 	switch c.field.Kind {
 	case Signed32:
@@ -215,8 +216,9 @@ func (c *ColumnWriter) unfit(what string) error {
 	return fmt.Errorf("column %s takes no %s", c.field.Name, what)
 }
 
-// indexed writes a dictionary and an index for each row. levels is nil, or has room
-// for the definition level of each row; nulls counts the rows that are None.
+// indexed writes a dictionary and an index for each row. levels is nil, or has a 0 for
+// each row, which becomes its definition level. nulls is the number of rows that are
+// None.
 func (c *ColumnWriter) indexed(dictionary arrow.Array, rows []int32, levels []int16, nulls int) error {
 	e, ok := c.out.CurrentEncoder().(interface{ PutDictionary(arrow.Array) error })
 	if !ok {

@@ -5,10 +5,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdCodec replaces Arrow's zstd codec in Arrow's register. Arrow makes an encoder
-// of several megabytes for every page; here all pages share one, which halves what
-// writing allocates. The encoder works at its fastest level. Its window is a page
-// of 8-byte numbers: a larger window costs memory and finds no more.
+// zstdCodec takes the place of Arrow's zstd codec. Arrow makes an encoder of several
+// megabytes for every page. Here all pages share one, which halves what writing
+// allocates. The encoder has its fastest level. Its window is as large as a page of
+// 8-byte numbers: a larger window costs memory and finds no more repetitions.
 type zstdCodec struct {
 	compress.Codec
 	encoder *zstd.Encoder
@@ -20,7 +20,7 @@ func (c zstdCodec) Encode(dst, src []byte) []byte { return c.encoder.EncodeAll(s
 // EncodeLevel is Encode: there is one level.
 func (c zstdCodec) EncodeLevel(dst, src []byte, _ int) []byte { return c.Encode(dst, src) }
 
-// init registers the codec, which Arrow requires to happen during initialization.
+// init registers the codec. Arrow requires that this happens in an init function.
 func init() {
 	old, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {
