@@ -19,7 +19,7 @@ python:
 # What runs in parallel, under the race detector (needs cgo). Packing is parallel
 # in one place, which these tests drive; its exact search would take minutes.
 race:
-	go test -race -short ./internal/trace/ ./cmd/stplan/
+	go test -race -short ./internal/trace/ ./internal/trace/parquet/ ./internal/compile/ ./cmd/stplan/
 	go test -race -run 'TimeLimit|Progress' ./internal/packing/
 
 # The C runtime under many threads, under each sanitizer: millions of operations.

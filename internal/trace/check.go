@@ -6,28 +6,26 @@ import (
 	"slices"
 )
 
-// maxSize is the largest size an entry may have: 256 TiB, the whole of a
-// 48-bit address space.
+// maxSize is the largest size of an entry, in bytes: 256 TiB, all of a 48-bit
+// address space.
 const maxSize Bytes = 1 << 48
 
-// maxOrdinal is the largest device ordinal; torch stores one in 16 bits or less.
+// maxOrdinal is the largest device ordinal. Torch stores ordinals in 16 bits or
+// fewer.
 const maxOrdinal = math.MaxInt16
 
-// entryOf places an error as a snapshot counts.
-func entryOf(d *Device, entry int) string {
-	return fmt.Sprintf("device %d: entry %d", d.Ordinal, entry)
-}
+// entryOf names an entry as a snapshot counts them.
+func entryOf(d *Device, entry int) string { return entryName(d.Ordinal, entry) }
 
-// validate checks what no later stage could make sense of, whatever the form
-// the trace was read from: sizes and indices in range, sums without overflow,
-// allocations and frees that pair up and do not overlap, annotations in order,
-// blocks that tile their segments, settings that can be. Both readers end in it,
-// so that every Trace they return has passed; where is the reader's way to place
-// an entry. The first violation is returned.
+// validate checks all that later stages rely on: sizes and indices are in range,
+// sums do not overflow, allocations and frees pair up and do not overlap,
+// annotations are in order, blocks tile their segments, and the settings are
+// possible. Both readers end in it, so every Trace that they return has passed.
+// where is the reader's way to name an entry. The first violation is returned.
 //
 // An address that is freed before it was ever allocated was live before the
-// recording began. That is accepted unless the device's initial state is
-// recorded exactly (Initial is given and not inferred) and does not hold it.
+// recording began. This is refused only if the device's initial state is recorded
+// exactly (Initial is given and not inferred) and does not have the address.
 func (t *Trace) validate(allowNoEvents bool, where func(*Device, int) string) *InputError {
 	return newChecker(t, where).validate(allowNoEvents)
 }
@@ -44,7 +42,7 @@ type checker struct {
 	t     *Trace
 	where func(*Device, int) string
 	texts utf8Check
-	pasts map[*Event]*past // by a device's first event: what a reader knows already
+	pasts map[*Event]*past // by a device's first event, if the reader has made them
 }
 
 func newChecker(t *Trace, where func(*Device, int) string) *checker {
@@ -62,7 +60,7 @@ func (c *checker) trace(allowNoEvents bool) *InputError {
 	for i := range c.t.Devices {
 		d := &c.t.Devices[i]
 		if i > 0 && d.Ordinal <= c.t.Devices[i-1].Ordinal {
-			return &InputError{Problem: fmt.Sprintf("device %d after device %d; devices must ascend", d.Ordinal, c.t.Devices[i-1].Ordinal)}
+			return &InputError{Problem: fmt.Sprintf("device %d after device %d; devices must be in ascending order", d.Ordinal, c.t.Devices[i-1].Ordinal)}
 		}
 		found, err := c.shape(d)
 		if err == nil {
@@ -78,7 +76,7 @@ func (c *checker) trace(allowNoEvents bool) *InputError {
 		allocs += found.count[ActionAlloc]
 	}
 	switch {
-	case allowNoEvents: // a base needs its segments only
+	case allowNoEvents: // a base needs only its segments
 	case events == 0:
 		return &InputError{Problem: "empty trace: no device has an event; " + advice}
 	case allocs == 0:
@@ -102,7 +100,7 @@ func (c *checker) tables() *InputError {
 	return c.stacks()
 }
 
-// settings checks numbers that JSON could not hold or no allocator would take.
+// settings refuses numbers that JSON cannot hold or that no allocator accepts.
 func (c *checker) settings() *InputError {
 	s := &c.t.Settings
 	key, problem := 0, ""
@@ -131,21 +129,23 @@ func (c *checker) stacks() *InputError {
 			return &InputError{Where: fmt.Sprintf("stack frame %d", i), Problem: outOfRange("frame", int(f), len(s.Frames))}
 		}
 	}
+	last := int32(0)
 	for i, b := range s.Bounds {
-		if b < 0 || int(b) > len(s.Index) || (i > 0 && b < s.Bounds[i-1]) {
-			return &InputError{Where: fmt.Sprintf("stack %d", i), Problem: fmt.Sprintf("bound %d does not ascend to %d", b, len(s.Index))}
+		if b < last || int(b) > len(s.Index) {
+			return &InputError{Where: fmt.Sprintf("stack %d", i), Problem: fmt.Sprintf("bound %d, expected %d to %d", b, last, len(s.Index))}
 		}
+		last = b
 	}
 	return nil
 }
 
-// census is what one look at each of a device's events tells.
+// census counts a device's events.
 type census struct {
 	count    [ActionOOM + 1]int // events of each action
-	segments []int32            // entries about segments
+	segments []int32            // the entries about segments
 }
 
-// shape checks everything about a device but how its events pair up.
+// shape checks everything about a device except how its events pair up.
 func (c *checker) shape(d *Device) (found census, err *InputError) {
 	switch {
 	case d.Ordinal < 0 || d.Ordinal > maxOrdinal:
@@ -173,9 +173,9 @@ func (c *checker) annotations(d *Device) *InputError {
 		where := fmt.Sprintf("device %d: annotation %d", d.Ordinal, i)
 		switch {
 		case a.At < 0 || a.At > Time(len(d.Events)):
-			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d of %d", a.At, len(d.Events))}
+			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d, expected 0 to %d", a.At, len(d.Events))}
 		case a.At < last:
-			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d, its predecessor before event %d", a.At, last)}
+			return &InputError{Where: where, Problem: fmt.Sprintf("placed before event %d, but the annotation before it before event %d", a.At, last)}
 		case !c.texts.valid(a.Name):
 			return &InputError{Where: where, Problem: notUTF8(a.Name)}
 		}
@@ -225,7 +225,7 @@ func (c *checker) blocks(s *Segment) *InputError {
 		case b.State > BlockPendingFree:
 			return &InputError{Where: where, Problem: fmt.Sprintf("state %d is unknown", b.State)}
 		case b.State != BlockInactive && (b.Requested < 0 || b.Requested > b.Size):
-			return &InputError{Where: where, Problem: fmt.Sprintf("requested %d B of a block of %d B", b.Requested, b.Size)}
+			return &InputError{Where: where, Problem: fmt.Sprintf("requested size %d B, expected 0 to %d B, the block's size", b.Requested, b.Size)}
 		case !inTable(b.Stack, c.t.Stacks.Len()):
 			return &InputError{Where: where, Problem: outOfRange("stack", int(b.Stack), c.t.Stacks.Len())}
 		}
@@ -291,7 +291,7 @@ func (c *checker) pairs(d *Device, found *census) *InputError {
 	return nil
 }
 
-// tame makes an event of an unknown kind pass: its numbers mean nothing.
+// tame makes an event of an unknown kind valid: its size has no meaning.
 func tame(e Event) Event {
 	if e.Size < 0 || e.Size > maxSize || overflows(e.Addr, e.Size) {
 		e.Size = 0

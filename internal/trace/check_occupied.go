@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// occupied is a set of ranges of memory that do not overlap. They begin at
-// addresses that are known beforehand, so that a range's neighbours are found in
-// a bitmap of them instead of a search tree.
+// occupied is a set of ranges of memory that do not overlap. All addresses at which
+// ranges may begin are known beforehand. So a range's neighbours are found in a
+// bitmap of these addresses, and no search tree is needed.
 type occupied struct {
 	addresses []uint64 // ascending
 	sizes     []Bytes  // of the range at an address
-	// levels[0] has a bit for every address, set where a range begins;
-	// levels[n+1] has one for every word of levels[n], set where that is not 0.
+	// levels[0] has a bit for every address; it is set if a range begins there.
+	// levels[n+1] has a bit for every word of levels[n]; it is set if the word is
+	// not 0.
 	levels [][]uint64
 }
 
@@ -29,7 +30,8 @@ func newOccupied(addresses []uint64) occupied {
 	return o
 }
 
-// find returns the number of a known address.
+// find returns the index of a known address. For another address it returns the
+// index of the next one above, which may be len(addresses).
 func (o *occupied) find(address uint64) int {
 	k, _ := slices.BinarySearch(o.addresses, address)
 	return k
@@ -37,12 +39,12 @@ func (o *occupied) find(address uint64) int {
 
 func (o *occupied) has(k int) bool { return o.levels[0][k>>6]>>(k&63)&1 != 0 }
 
-// take adds a range at address k, which overlaps no other.
+// take adds a range at address k. It must not overlap another.
 func (o *occupied) take(k int, size Bytes) {
 	o.sizes[k] = size
 	for _, level := range o.levels {
 		word := &level[k>>6]
-		known := *word != 0 // to the levels above
+		known := *word != 0 // then the levels above have its bit
 		*word |= 1 << (k & 63)
 		if known {
 			return
@@ -62,8 +64,8 @@ func (o *occupied) release(k int) {
 	}
 }
 
-// overlap returns a range that has bytes of the given one, or -1. A range at the
-// same address counts whatever the sizes.
+// overlap returns a range that shares bytes with the given one, or -1. A range at
+// the same address counts even if one of the sizes is 0.
 func (o *occupied) overlap(k int, size Bytes) int {
 	if o.has(k) {
 		return k

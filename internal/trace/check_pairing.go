@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// pairing follows every address of one device through a recording: which
-// allocation or free touched it last, and what lives where.
+// pairing follows every address of one device through a recording: the last
+// allocation or free that touched it, and the ranges that are live.
 //
-// A block goes allocated → requested → free. It is reusable from
-// free_completed where the recording has such entries; a recording made with
-// free_completed skipped (skip_actions) makes it reusable from free_requested,
-// one with free_requested skipped is freed by free_completed alone.
+// A block goes from allocated to requested to free. It can be used again from
+// free_completed on. If the recording has no free_completed entries, because they
+// were skipped (skip_actions), it can be used again from free_requested on. If
+// free_requested entries were skipped, free_completed alone frees a block.
 type pairing struct {
 	d                    *Device
 	requests, completion bool // which frees the recording has
-	exact                bool // Initial is the whole truth about the past
+	exact                bool // Initial is recorded, not inferred
 
 	slots []int32  // past.slots
-	rank  []int32  // of a slot, its address among those of live
+	rank  []int32  // by slot: the index of its address in live
 	last  []touch  // by address
-	live  occupied // by blocks that are not reusable, at their requested sizes
-	held  Bytes    // what they take, with the blocks of an inferred Initial
+	live  occupied // the blocks that cannot be used again yet, at their requested sizes
+	held  Bytes    // what they occupy, and the blocks of an inferred Initial
 }
 
-// touch is the last thing that happened to an address: an entry's index, or
-// before for a block of the initial state, and what state that left.
+// touch is the last thing that happened to an address: the index of the entry, or
+// before for a block of the initial state, and the state that it left.
 type touch struct {
 	entry int32
 	state blockLife
@@ -35,15 +35,15 @@ type blockLife uint8
 
 const (
 	lifeUnseen    blockLife = iota // nothing happened here yet
-	lifeFree                       // reusable
+	lifeFree                       // can be used again
 	lifeAllocated                  // in use
-	lifeRequested                  // freed by the program, not yet reusable
+	lifeRequested                  // freed by the program, cannot be used again yet
 )
 
 const before int32 = -1
 
-// maxHeld bounds what may be live or reserved at once, so that later stages can
-// add and round without overflow.
+// maxHeld is the most that may be live or reserved at a time, in bytes. Later stages
+// can then add sizes and round sums without overflow of 63 bits.
 const maxHeld Bytes = 1 << 62
 
 func newPairing(d *Device, found *census, known *past) *pairing {
@@ -76,8 +76,9 @@ func (p *pairing) initialBlocks() (live []Block) {
 	return live
 }
 
-// place sorts the addresses of events and of initial blocks, and finds those of
-// events among them. There are few: programs reuse most many times.
+// place sorts the addresses of events and of initial blocks, and finds the index of
+// each event's address among them. The addresses are few, since programs use most
+// of them many times.
 func (p *pairing) place(named *numbering, initial []Block) {
 	addresses := slices.Clone(named.values)
 	for _, b := range initial {
@@ -92,7 +93,7 @@ func (p *pairing) place(named *numbering, initial []Block) {
 	}
 }
 
-// pairs says whether an event allocates or frees.
+// pairs reports whether an event allocates or frees.
 func (e *Event) pairs() bool { return e.Action >= ActionAlloc && e.Action <= ActionFreeCompleted }
 
 // seed enters the blocks that were live when the recording began.
@@ -109,7 +110,7 @@ func (p *pairing) seed(initial []Block) {
 	}
 }
 
-// step accounts for entry i, an alloc or a free.
+// step checks entry i, an alloc or a free, and updates the state.
 func (p *pairing) step(c *checker, i int, e *Event) *InputError {
 	k := int(p.rank[p.slots[i]])
 	t := p.last[k]
@@ -118,7 +119,7 @@ func (p *pairing) step(c *checker, i int, e *Event) *InputError {
 	case ActionAlloc:
 		next = lifeAllocated
 		if problem = p.alloc(c, e, k, t); problem == "" && p.held > maxHeld {
-			column, problem = colSize, fmt.Sprintf("%d B more make live allocations of %d B, expected at most %d B", e.Size, p.held, maxHeld)
+			column, problem = colSize, fmt.Sprintf("with these %d B, live allocations take %d B, expected at most %d B", e.Size, p.held, maxHeld)
 		}
 	case ActionFreeRequested:
 		next, problem = p.requested(c, e, t)
@@ -136,7 +137,7 @@ func (p *pairing) step(c *checker, i int, e *Event) *InputError {
 	return nil
 }
 
-// occupies is what a request takes at least.
+// occupies is the least that a request can occupy: whole blocks of 512 B.
 func occupies(request Bytes) Bytes { return max(request+minBlock-1, minBlock) &^ (minBlock - 1) }
 
 func (p *pairing) alloc(c *checker, e *Event, k int, t touch) string {
@@ -185,7 +186,7 @@ func (p *pairing) completed(c *checker, e *Event, t touch) string {
 	return ""
 }
 
-// firstTouch judges a free of an address that no entry touched before.
+// firstTouch checks a free of an address that no earlier entry names.
 func (p *pairing) firstTouch(e *Event) string {
 	if !p.exact {
 		return ""

@@ -2,10 +2,10 @@ package trace
 
 import "fmt"
 
-// reserved checks a device's segment entries: what they take from the driver
-// stays within maxHeld, and segment_alloc takes nothing that is taken already.
-// In a recording without any segment_free those may have been skipped
-// (skip_actions), and a range that is taken twice was given back in between.
+// reserved checks a device's segment entries: what they take from the driver stays
+// within maxHeld, and segment_alloc takes no range that is taken already. If the
+// recording has no segment_free at all, these may have been skipped (skip_actions):
+// then a range that is taken twice counts as given back in between.
 func (c *checker) reserved(d *Device, found *census) *InputError {
 	taken, entries := segmentRanges(d, found)
 	var sum Bytes
@@ -19,8 +19,8 @@ func (c *checker) reserved(d *Device, found *census) *InputError {
 			k := taken.find(e.Addr)
 			if other := taken.overlap(k, e.Size); other >= 0 && found.count[ActionSegmentFree] > 0 {
 				return &InputError{Where: c.where(d, int(i)), Column: colAddr, Problem: fmt.Sprintf(
-					"segment_alloc of %d B at %#x, of which %s has %d B at %#x (not released since)",
-					e.Size, e.Addr, c.where(d, int(entries[other])), taken.sizes[other], taken.addresses[other])}
+					"segment_alloc of %d B at %#x overlaps the %d B at %#x of %s (not released since)",
+					e.Size, e.Addr, taken.sizes[other], taken.addresses[other], c.where(d, int(entries[other])))}
 			}
 			taken.take(k, e.Size)
 			entries[k] = i
@@ -37,14 +37,14 @@ func (c *checker) reserved(d *Device, found *census) *InputError {
 		}
 		if sum > maxHeld {
 			return &InputError{Where: c.where(d, int(i)), Column: colSize,
-				Problem: fmt.Sprintf("%d B more make segments of %d B, expected at most %d B", e.Size, sum, maxHeld)}
+				Problem: fmt.Sprintf("with these %d B, segments take %d B, expected at most %d B", e.Size, sum, maxHeld)}
 		}
 	}
 	return nil
 }
 
-// segmentRanges returns an empty set for the ranges of segment_alloc entries,
-// and room for their entries.
+// segmentRanges returns an empty set for the ranges of segment_alloc entries, and a
+// list for the index of each range's entry.
 func segmentRanges(d *Device, found *census) (occupied, []int32) {
 	addresses := make([]uint64, 0, found.count[ActionSegmentAlloc])
 	for _, i := range found.segments {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// trial is a device of one kind of events, for the rules of one device.
+// trial is a trace of one device with the given events, which have no stacks, texts
+// or pools.
 func trial(events ...Event) *Trace {
 	for i := range events {
 		events[i].Stack, events[i].UserMetadata, events[i].CompileContext, events[i].Pool = None, None, None, int16(None)
@@ -24,7 +25,7 @@ func validated(t *Trace) error {
 
 func at(a Action, addr uint64) Event { return Event{Action: a, Addr: addr, Size: 8} }
 
-// One trace per rule, each with the whole of its message.
+// One trace per rule, each with its whole message.
 func TestValidateRefuses(t *testing.T) {
 	alloc, free, done := ActionAlloc, ActionFreeRequested, ActionFreeCompleted
 	edit := func(f func(*Trace)) *Trace {
@@ -66,17 +67,17 @@ func TestValidateRefuses(t *testing.T) {
 		{"user metadata", edit(func(t *Trace) { t.Devices[0].Events[2].UserMetadata = -2 }), "t: device 2: entry 2: user_metadata: string -2 is not one of the trace's 0"},
 		{"compile context", edit(func(t *Trace) { t.Devices[0].Events[2].CompileContext = 1 }), "t: device 2: entry 2: compile_context: string 1 is not one of the trace's 0"},
 		{"pool", edit(func(t *Trace) { t.Devices[0].Events[2].Pool = 0 }), "t: device 2: entry 2: pool: pool 0 is not one of the trace's 0"},
-		{"devices ascend", edit(func(t *Trace) { t.Devices = append(t.Devices, t.Devices[0]) }), "t: device 2 after device 2; devices must ascend"},
+		{"devices ascend", edit(func(t *Trace) { t.Devices = append(t.Devices, t.Devices[0]) }), "t: device 2 after device 2; devices must be in ascending order"},
 		{"ordinal", edit(func(t *Trace) { t.Devices[0].Ordinal = -1 }), "t: device ordinal -1 is outside 0 to 32767"},
-		{"annotation beyond", edit(func(t *Trace) { t.Devices[0].Annotations = []Annotation{{At: 4}} }), "t: device 2: annotation 0: placed before event 4 of 3"},
+		{"annotation beyond", edit(func(t *Trace) { t.Devices[0].Annotations = []Annotation{{At: 4}} }), "t: device 2: annotation 0: placed before event 4, expected 0 to 3"},
 		{"annotation order", edit(func(t *Trace) { t.Devices[0].Annotations = []Annotation{{At: 2}, {At: 1}} }),
-			"t: device 2: annotation 1: placed before event 1, its predecessor before event 2"},
+			"t: device 2: annotation 1: placed before event 1, but the annotation before it before event 2"},
 		{"annotation text", edit(func(t *Trace) { t.Devices[0].Annotations = []Annotation{{Name: "\xff"}} }), `t: device 2: annotation 0: "\xff" is not UTF-8`},
 		{"string", edit(func(t *Trace) { t.Strings = []string{"\xff"} }), `t: string 0: "\xff" is not UTF-8`},
 		{"note", edit(func(t *Trace) { t.Notes = []string{"\xff"} }), `t: note 0: "\xff" is not UTF-8`},
 		{"frame", edit(func(t *Trace) { t.Stacks.Frames = []Frame{{File: "\xff"}} }), `t: frame 0: "\xff " is not UTF-8`},
 		{"stack's frame", edit(func(t *Trace) { t.Stacks = Stacks{Index: []int32{0}, Bounds: []int32{0, 1}} }), "t: stack frame 0: frame 0 is not one of the trace's 0"},
-		{"stack's bounds", edit(func(t *Trace) { t.Stacks = Stacks{Bounds: []int32{0, 1}} }), "t: stack 1: bound 1 does not ascend to 0"},
+		{"stack's bounds", edit(func(t *Trace) { t.Stacks = Stacks{Bounds: []int32{0, 1}} }), "t: stack 1: bound 1, expected 0 to 0"},
 		{"gap in segment", edit(func(t *Trace) {
 			t.Devices[0].Final = segment(Block{Address: 4096, Size: 512, Stack: None}, Block{Address: 4700, Size: 324, Stack: None})
 		}), "t: device 2: final segment 0: block 1: starts at 0x125c, expected 0x1200: blocks must tile their segment"},
@@ -94,11 +95,11 @@ func TestValidateRefuses(t *testing.T) {
 			t.Devices[0].Events[0].Addr = 4096 + 599
 		}), "t: device 2: entry 0: addr: two live allocations overlap: 8 B at 0x1257 and 600 B at 0x1000, held by the initial state (not freed since)"},
 		{"segment taken twice", trial(at(ActionSegmentAlloc, 64), at(ActionSegmentAlloc, 128), at(ActionSegmentFree, 128), at(ActionSegmentAlloc, 60)),
-			"t: device 2: entry 3: addr: segment_alloc of 8 B at 0x3c, of which device 2: entry 0 has 8 B at 0x40 (not released since)"},
+			"t: device 2: entry 3: addr: segment_alloc of 8 B at 0x3c overlaps the 8 B at 0x40 of device 2: entry 0 (not released since)"},
 		{"too much reserved", trial(many(ActionSegmentMap, 1<<14+1)...),
-			"t: device 2: entry 16384: size: 281474976710656 B more make segments of 4611967493404098560 B, expected at most 4611686018427387904 B"},
+			"t: device 2: entry 16384: size: with these 281474976710656 B, segments take 4611967493404098560 B, expected at most 4611686018427387904 B"},
 		{"too much live", trial(many(alloc, 1<<14+1)...),
-			"t: device 2: entry 16384: size: 281474976710656 B more make live allocations of 4611967493404098560 B, expected at most 4611686018427387904 B"},
+			"t: device 2: entry 16384: size: with these 281474976710656 B, live allocations take 4611967493404098560 B, expected at most 4611686018427387904 B"},
 		{"too much at the end", edit(func(t *Trace) {
 			for _, e := range many(alloc, 1<<14+1) {
 				t.Devices[0].Final = append(t.Devices[0].Final, Segment{Address: e.Addr, Size: e.Size, Blocks: []Block{{Address: e.Addr, Size: e.Size, Stack: None}}})
@@ -108,7 +109,7 @@ func TestValidateRefuses(t *testing.T) {
 			"t: device 2: final segment 0: address 0xffffffffffffffff plus 2 B is beyond the 64-bit address space"},
 		{"requested more", edit(func(t *Trace) {
 			t.Devices[0].Initial = segment(Block{Address: 4096, Size: 1024, Requested: 1025, State: BlockPendingFree, Stack: None})
-		}), "t: device 2: initial segment 0: block 0: requested 1025 B of a block of 1024 B"},
+		}), "t: device 2: initial segment 0: block 0: requested size 1025 B, expected 0 to 1024 B, the block's size"},
 		{"block state", edit(func(t *Trace) {
 			t.Devices[0].Initial = segment(Block{Address: 4096, Size: 1024, State: 3, Stack: None})
 		}), "t: device 2: initial segment 0: block 0: state 3 is unknown"},
@@ -120,7 +121,8 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// What recordings with skipped actions or a past look like, and is fine.
+// Recordings with skipped actions, or that began after the first allocation, are
+// accepted.
 func TestValidateAccepts(t *testing.T) {
 	alloc, free, done := ActionAlloc, ActionFreeRequested, ActionFreeCompleted
 	for name, tr := range map[string]*Trace{
@@ -145,7 +147,7 @@ func TestValidateAccepts(t *testing.T) {
 	}
 }
 
-// many is n events of the largest size, side by side.
+// many makes n events of the largest size, at addresses side by side.
 func many(a Action, n int) []Event {
 	events := make([]Event, n)
 	for i := range events {
@@ -154,7 +156,7 @@ func many(a Action, n int) []Event {
 	return events
 }
 
-// TestOccupied compares with a look at every range.
+// TestOccupied compares with a search of all ranges.
 func TestOccupied(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	for _, n := range []int{1, 2, 63, 64, 65, 300, 5000} {
@@ -186,8 +188,8 @@ func TestOccupied(t *testing.T) {
 	}
 }
 
-// naivePairs says which event first breaks the rules of allocs and frees, by
-// looking back over the whole recording for each; -1 for none.
+// naivePairs returns the first event that breaks the rules of allocs and frees, or
+// -1. It looks back over the whole recording for each event.
 func naivePairs(events []Event) int {
 	has := map[Action]bool{}
 	for _, e := range events {

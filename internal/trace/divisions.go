@@ -2,15 +2,17 @@ package trace
 
 import "math/bits"
 
-// Divisions says how finely requests are rounded: one number for each of the 16
-// intervals of sizes that start at 1, 2, 4 … 32768 MiB, the first with all that
-// is smaller and the last with all that is larger. 0 and 1 are off.
+// Divisions says how finely requests are rounded (roundup_power2_divisions). It has
+// one number for each of the 16 intervals of sizes that start at 1, 2, 4 … 32768
+// MiB. The first interval includes all smaller sizes, the last all larger ones. 0
+// and 1 turn this rounding off.
 type Divisions [16]int64
 
-// Round is what torch's caching allocator makes of a request of up to 2^48 B
-// (round_size in c10/cuda/CUDACachingAllocator.cpp): a multiple of 512 B, or,
-// where the interval's divisions are on and the request exceeds 512 B for each,
-// of that fraction of the power of two below.
+// Round returns the size that torch's caching allocator uses for a request of up to
+// 2^48 B (round_size in c10/cuda/CUDACachingAllocator.cpp). This is the request
+// rounded up to a multiple of 512 B. If the interval has n > 1 divisions and the
+// request is larger than n times 512 B, it is instead rounded up to a multiple of 1/n
+// of the power of two below it, with n rounded down to a power of two.
 func (d *Divisions) Round(request Bytes) Bytes {
 	if request < minBlock {
 		return minBlock
@@ -25,7 +27,7 @@ func (d *Divisions) Round(request Bytes) Bytes {
 	if request == floor {
 		return request
 	}
-	// The request exceeds 512 B for each, so that a step is at least 512 B.
+	// The request is larger than divisions times 512 B, so a step is at least 512 B.
 	step := floor >> (bits.Len64(uint64(divisions)) - 1)
 	return (request + step - 1) / step * step
 }

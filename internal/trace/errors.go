@@ -5,7 +5,7 @@ import "strings"
 // InputError says what is wrong with a recording, and where.
 type InputError struct {
 	Name    string // the file, as the user named it
-	Where   string // "byte 123", "row 7", "device 0: entry 7" (rows and entries from 0)
+	Where   string // "byte 123", "row 7", "device 0: entry 7", each counted from 0
 	Column  string // Parquet column or snapshot key, if one is to blame
 	Problem string // what was expected and what was found
 }

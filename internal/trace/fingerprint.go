@@ -5,17 +5,17 @@ import (
 	"encoding/binary"
 )
 
-// fingerprintDomain opens what Fingerprint hashes, so that the sum can stand
-// for nothing else and a later rule gets another one.
+// fingerprintDomain is the beginning of what Fingerprint hashes. With it, no hash of
+// other data can equal a fingerprint, and a later rule can use another text.
 const fingerprintDomain = "stplan events 1\n"
 
-// fingerprintRecord is the length of one event in what Fingerprint hashes.
+// fingerprintRecord is the length of one event in what Fingerprint hashes, in bytes.
 const fingerprintRecord = 1 + 8 + 8 + 8
 
 // Fingerprint is the SHA-256 of the device's events: action, address, size and
-// stream of each in order, byte by byte as docs/trace.md says. It is of what
-// the allocator did, not of the file: a snapshot and its import agree, and
-// times, stacks, annotations and segments do not count.
+// stream of each in order, byte by byte as docs/trace.md says. It names what the
+// allocator did, not the file: a snapshot and its import have the same fingerprint.
+// Times, stacks, annotations and segments do not count.
 func (d *Device) Fingerprint() [32]byte {
 	h := sha256.New()
 	h.Write([]byte(fingerprintDomain))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFingerprintValue pins the sum: plans name traces by it, so it may never
-// change. The value is from Python:
+// TestFingerprintValue fixes the value: plans name traces by it, so it may never
+// change. It was computed with Python:
 //
 //	hashlib.sha256(b"stplan events 1\n" + struct.pack("<Q", 2)
 //	    + struct.pack("<BQqQ", 1, 0x7f0000000000, 1000, 7)
@@ -25,7 +25,7 @@ func TestFingerprintValue(t *testing.T) {
 	}
 }
 
-// Every field that counts changes the sum, and no other does.
+// A change of any field that counts changes the fingerprint; no other change does.
 func TestFingerprintFields(t *testing.T) {
 	d := randomTrace(5, 3000).Devices[0]
 	base := d.Fingerprint()
@@ -37,17 +37,17 @@ func TestFingerprintFields(t *testing.T) {
 		saved, events := *e, d.Events
 		change()
 		if d.Fingerprint() == base {
-			t.Errorf("%s does not count", name)
+			t.Errorf("the fingerprint does not depend on: %s", name)
 		}
 		*e, d.Events = saved, events
 	}
 	e.TimeUS, e.Stack, e.Pool, d.Annotations, d.Final, d.Ordinal = 77, 0, 0, nil, nil, 9
 	if d.Fingerprint() != base {
-		t.Error("something else counts")
+		t.Error("the fingerprint depends on something else")
 	}
 }
 
-// The sum in one piece, as docs/trace.md says it.
+// The hash of all bytes at once, as docs/trace.md describes them.
 func TestFingerprintWhole(t *testing.T) {
 	d := randomTrace(6, 3000).Devices[0]
 	all := binary.LittleEndian.AppendUint64([]byte("stplan events 1\n"), uint64(len(d.Events)))
@@ -58,6 +58,6 @@ func TestFingerprintWhole(t *testing.T) {
 		}
 	}
 	if sha256.Sum256(all) != d.Fingerprint() {
-		t.Error("in one piece it is another sum")
+		t.Error("the hash of all bytes at once differs")
 	}
 }

@@ -9,25 +9,24 @@ import (
 
 // Sizes that the native allocator is built on, in bytes.
 const (
-	minBlock     Bytes = 512
-	smallLimit   Bytes = 1 << 20  // requests up to this come from small segments
-	smallSegment Bytes = 2 << 20  // what small segments are made of
-	largeGranule Bytes = 20 << 20 // what large expandable segments are made of
+	minBlock     Bytes = 512      // sizes of blocks are multiples of it
+	smallLimit   Bytes = 1 << 20  // the largest request that small segments serve
+	smallSegment Bytes = 2 << 20  // small segments have this size
+	largeGranule Bytes = 20 << 20 // large expandable segments grow by multiples of it
 )
 
 // pastBlock is a block that was live before the first entry.
 type pastBlock struct {
 	Block
-	// touched is the first entry that names it, len(Events) where none does:
-	// then it outlived the recording, and Final says how large it is.
+	// touched is the first entry that names it. It is len(Events) if none does:
+	// then the block is still there at the end, and Final has its size.
 	touched int
 }
 
-// inferInitial reconstructs the state in which a recording began, from what it
-// frees without having allocated and from what is left at its end without ever
-// having been mentioned. guessed counts the blocks and ranges of which the
-// recording does not say everything: the extent of a block that was freed, the
-// pool of a segment that was released.
+// inferInitial reconstructs the state in which a recording began, from the blocks that
+// it frees without an alloc and from those that are there at its end and that no entry
+// names. guessed counts the blocks and ranges about which something is assumed: the
+// extent of a block that was freed, the pool of a segment that was released.
 func inferInitial(d *Device, p *past, s *Settings) (initial []Segment, guessed int) {
 	memory := newPastMemory(d)
 	l := layout{d: d, settings: s, ranges: memory.ranges()}
@@ -45,11 +44,11 @@ func inferInitial(d *Device, p *past, s *Settings) (initial []Segment, guessed i
 	return l.segments(), guessed
 }
 
-// past is what the events of a device say of the time before them.
+// past is what the events of a device tell about the time before them.
 type past struct {
 	named *numbering // the addresses of allocs and frees
-	slots []int32    // by entry, of those: the number of its address
-	frees []int      // the entries that free an address which none before them names
+	slots []int32    // by entry, for allocs and frees: the number of its address
+	frees []int      // the entries that free an address that no earlier entry names
 }
 
 func (p *past) names(address uint64) bool { return p.named.find(address) != None }
@@ -94,9 +93,10 @@ func pastBlocks(d *Device, p *past, memory *pastMemory) []pastBlock {
 	return withoutOverlaps(blocks, len(d.Events))
 }
 
-// withoutOverlaps resolves contradictions, which a recording without its alloc
-// entries is full of: the block that outlived the recording stands, then the
-// one that was freed first; what overlaps it came later.
+// withoutOverlaps resolves contradictions between blocks that overlap; a recording
+// without its alloc entries has many. A block that is still there at the end wins over
+// others, then the block that was freed first: those that overlap it came later. never
+// is the touched of blocks that are still there at the end.
 func withoutOverlaps(blocks []pastBlock, never int) []pastBlock {
 	stronger := func(a, b pastBlock) bool {
 		return a.touched == never || b.touched != never && a.touched < b.touched
@@ -113,7 +113,7 @@ func withoutOverlaps(blocks []pastBlock, never int) []pastBlock {
 	return kept
 }
 
-// end is the first address that is certainly not the block's.
+// end is the first address that is certainly not part of the block.
 func (b *pastBlock) end() uint64 {
 	end, carry := bits.Add64(b.Address, uint64(max(b.Size, b.Requested, 1)), 0)
 	if carry != 0 {
@@ -122,10 +122,10 @@ func (b *pastBlock) end() uint64 {
 	return end
 }
 
-// pastRange is a stretch of memory that existed before the first entry.
+// pastRange is a range of memory that the allocator had before the first entry.
 type pastRange struct {
 	Segment
-	from      int  // the entry that tells of it, or fromFinal
+	from      int  // the entry that names it, or fromFinal
 	knownPool bool // Pool is recorded
 }
 
@@ -133,16 +133,16 @@ const fromFinal = -1
 
 func (r *pastRange) end() uint64 { return r.Address + uint64(r.Size) }
 
-// pastMemory knows which memory existed before the first entry. Of every piece
-// of the address space the earliest entry decides: if it took the piece from
-// the driver, there was nothing before; if it gave the piece back, it was
-// there. Pieces without an entry were there if they are in Final.
+// pastMemory knows which memory the allocator had before the first entry. For each
+// piece of the address space, the earliest entry decides: if it takes the piece from
+// the driver, the allocator did not have it before; if it gives the piece back, the
+// allocator had it. A piece that no entry names was there if it is in Final.
 type pastMemory struct {
 	claims  []segmentClaim
 	painter *painter
 }
 
-// segmentClaim says of a stretch of memory whether it was there before.
+// segmentClaim says whether a range of memory was there before the first entry (old).
 type segmentClaim struct {
 	pastRange
 	old bool
@@ -157,8 +157,8 @@ func newPastMemory(d *Device) *pastMemory {
 	return &pastMemory{claims, p}
 }
 
-// segmentClaims lists the segment events in order, then Final. Those that
-// validate refuses are left out.
+// segmentClaims lists the segment events in order, then Final, without those that
+// validate will refuse.
 func segmentClaims(d *Device) []segmentClaim {
 	var claims []segmentClaim
 	for i := range d.Events {
@@ -176,7 +176,7 @@ func segmentClaims(d *Device) []segmentClaim {
 	return claims
 }
 
-// rangeOf is what entry i tells of the memory at its address.
+// rangeOf describes the memory at the address of entry i, as the entry tells it.
 func rangeOf(d *Device, i int, size Bytes) pastRange {
 	e := &d.Events[i]
 	s := Segment{Address: e.Addr, Size: size, Stream: e.Stream, Small: size <= smallSegment,
@@ -187,7 +187,7 @@ func rangeOf(d *Device, i int, size Bytes) pastRange {
 	return pastRange{s, i, e.Pool >= 0}
 }
 
-// ranges lists the memory that was there, by address.
+// ranges lists the memory that was there before the first entry, by address.
 func (m *pastMemory) ranges() []pastRange {
 	var ranges []pastRange
 	m.painter.each(func(lo, hi uint64, owner int32) {
@@ -203,15 +203,15 @@ func (m *pastMemory) ranges() []pastRange {
 	return ranges
 }
 
-// newBefore reports whether an entry before the given one took the memory at an
-// address from the driver, so that no block can have been there at the start.
+// newBefore reports whether the memory at an address was first taken from the driver
+// by an entry before the given one. Then no block can have been there at the start.
 func (m *pastMemory) newBefore(address uint64, entry int) bool {
 	owner := m.painter.at(address)
 	return owner != None && !m.claims[owner].old && m.claims[owner].from < entry
 }
 
-// untouched reports whether an address is in Final and no entry took its memory
-// from the driver or gave it back.
+// untouched reports whether an address is in Final, and no entry takes its memory from
+// the driver or gives it back.
 func (m *pastMemory) untouched(address uint64) bool {
 	owner := m.painter.at(address)
 	return owner != None && m.claims[owner].from == fromFinal
@@ -221,8 +221,8 @@ func sane(address uint64, size Bytes) bool {
 	return size > 0 && size <= maxSize && !overflows(address, size)
 }
 
-// join extends a by b, its neighbour, where both are of one expandable segment:
-// pieces that are unmapped one by one, or beside one that is still mapped.
+// join extends a by its neighbour b if both belong to one expandable segment. That
+// happens to pieces that are unmapped one by one, or beside a piece that stays mapped.
 func join(a, b *pastRange) bool {
 	separate := a.end() != b.Address || !a.Expandable || !b.Expandable || a.Stream != b.Stream ||
 		a.knownPool && b.knownPool && a.Pool != b.Pool ||
@@ -240,12 +240,12 @@ func join(a, b *pastRange) bool {
 	return true
 }
 
-// painter divides the address space at the ends of ranges and remembers for
-// every piece who painted it first.
+// painter divides the address space at the ends of ranges, and remembers for each
+// piece the first owner that painted it.
 type painter struct {
 	cuts  []uint64
-	owner []int32 // of the piece that starts at a cut, or None
-	next  []int32 // a piece from this one up that may still be bare
+	owner []int32 // of the piece that starts at a cut, or None if it is bare
+	next  []int32 // by piece: itself if it is bare, else a later piece; no bare piece lies between
 }
 
 func newPainter(claims []segmentClaim) *painter {
@@ -263,8 +263,8 @@ func newPainter(claims []segmentClaim) *painter {
 	return p
 }
 
-// paint takes time proportional to the pieces it colours: those already
-// coloured are jumped over.
+// paint gives the bare pieces of [lo, hi) to an owner. Its time is proportional to
+// their number: pieces that have an owner are skipped.
 func (p *painter) paint(lo, hi uint64, owner int32) {
 	first, _ := slices.BinarySearch(p.cuts, lo)
 	for i := p.bare(int32(first)); p.cuts[i] < hi; i = p.bare(i) {
@@ -273,8 +273,8 @@ func (p *painter) paint(lo, hi uint64, owner int32) {
 	}
 }
 
-// bare finds the next bare piece, and shortens the way for the next search. The
-// piece after the last cut is always bare.
+// bare returns the first bare piece from i on, and shortens the paths of next as
+// union-find does. The piece after the last cut is always bare.
 func (p *painter) bare(i int32) int32 {
 	for p.next[i] != i {
 		p.next[i] = p.next[p.next[i]]
@@ -283,7 +283,7 @@ func (p *painter) bare(i int32) int32 {
 	return i
 }
 
-// at returns who painted an address, or None.
+// at returns the owner of an address, or None.
 func (p *painter) at(address uint64) int32 {
 	i := sort.Search(len(p.cuts), func(i int) bool { return p.cuts[i] > address }) - 1
 	if i < 0 {
@@ -292,7 +292,7 @@ func (p *painter) at(address uint64) int32 {
 	return p.owner[i]
 }
 
-// each visits the painted pieces, neighbours of one owner as one.
+// each visits the painted pieces. Neighbours with one owner are visited as one.
 func (p *painter) each(visit func(lo, hi uint64, owner int32)) {
 	for i := 0; i < len(p.cuts); {
 		j := i + 1
@@ -306,7 +306,7 @@ func (p *painter) each(visit func(lo, hi uint64, owner int32)) {
 	}
 }
 
-// layout puts blocks into ranges.
+// layout places blocks in ranges.
 type layout struct {
 	d        *Device
 	settings *Settings
@@ -314,17 +314,16 @@ type layout struct {
 	placed   []placedBlock
 }
 
-// placedBlock is a block with the room it has, up to the next block or the end
-// of its range.
+// placedBlock is a block in its range.
 type placedBlock struct {
 	pastBlock
-	inside int // index of its range
-	room   Bytes
-	split  bool // the room beyond the block was handed out while it lived
+	inside int   // index of its range
+	room   Bytes // from its address to the next block, or to the end of its range
+	split  bool  // a part of the room was allocated to others while the block lived
 }
 
-// place finds the range of every block. A block outside of all ranges, which
-// happens where segment entries were not recorded, gets one of its own.
+// place finds the range of every block. A block outside of all ranges gets a range of
+// its own; there are such blocks if segment entries were not recorded.
 func (l *layout) place(blocks []pastBlock) {
 	l.addOrphans(blocks)
 	r := 0
@@ -333,7 +332,7 @@ func (l *layout) place(blocks []pastBlock) {
 			r++
 		}
 		if r == len(l.ranges) || l.ranges[r].Address > b.Address {
-			continue // beyond what validate accepts
+			continue // validate will refuse the trace
 		}
 		limit := l.ranges[r].end()
 		if i+1 < len(blocks) {
@@ -344,7 +343,7 @@ func (l *layout) place(blocks []pastBlock) {
 	l.findSplits()
 }
 
-// addOrphans adds ranges for blocks that are in none.
+// addOrphans adds a range for each block that is in none.
 func (l *layout) addOrphans(blocks []pastBlock) {
 	var orphans []pastRange
 	r := 0
@@ -371,8 +370,8 @@ func (l *layout) addOrphans(blocks []pastBlock) {
 	slices.SortFunc(l.ranges, func(a, b pastRange) int { return cmp.Compare(a.Address, b.Address) })
 }
 
-// findSplits marks the blocks beside which memory was allocated while they
-// lived: what lies beyond them cannot have been theirs.
+// findSplits marks the blocks in whose room memory was allocated while they lived: the
+// rest of the room was not part of them.
 func (l *layout) findSplits() {
 	last := 0
 	for i := range l.placed {
@@ -394,10 +393,10 @@ func (l *layout) findSplits() {
 	}
 }
 
-// extent is the size of a block. Final knows it of those that survived.
-// Otherwise it is the rounded request, plus the rest of the block it was cut
-// from where the allocator does not cut so little off: up to 1 MiB in large
-// segments that are not expandable, and all of it beyond max_split_size.
+// extent is the size of a block. Final has it if the block is still there at the end.
+// Otherwise it is the rounded request, plus the rest of the room if the allocator would
+// not have split that off: in large segments that are not expandable, it keeps a rest
+// of up to 1 MiB, and any rest if the rounded request is at least max_split_size.
 func (l *layout) extent(b *placedBlock) Bytes {
 	if b.Size > 0 {
 		return min(b.Size, b.room)
@@ -414,7 +413,7 @@ func (l *layout) extent(b *placedBlock) Bytes {
 	return rounded
 }
 
-// segments tiles the ranges with their blocks and the free memory between.
+// segments tiles the ranges with their blocks and with free blocks between these.
 func (l *layout) segments() []Segment {
 	var segments []Segment
 	rest := l.placed
@@ -454,8 +453,9 @@ func (s *Segment) addFree(from, to uint64) {
 	}
 }
 
-// smallExpandable tells which pool a released expandable range was in: large
-// requests are in the large one, and it grows by 20 MiB at a time.
+// smallExpandable reports whether a released expandable range was in the pool of small
+// requests. It was not if it held a large request; without blocks, it was not if its
+// size is a multiple of the 20 MiB by which the large pool grows.
 func smallExpandable(size Bytes, blocks []placedBlock) bool {
 	for i := range blocks {
 		if blocks[i].Requested > smallLimit {

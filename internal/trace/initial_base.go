@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// initial sets a device's state before its first entry, and notes what a reader
-// of results should know of it.
+// initial sets a device's state before its first entry, and notes what a reader of
+// results should know about it.
 func (b *builder) initial(d *Device, p *past, base *Trace) (err error) {
 	var guessed int
 	if base == nil {
@@ -19,8 +19,8 @@ func (b *builder) initial(d *Device, p *past, base *Trace) (err error) {
 	return err
 }
 
-// fromBase takes a device's first state from a base snapshot. If that was taken
-// some entries into this recording, they are undone.
+// fromBase takes a device's initial state from a base snapshot. If the snapshot was
+// taken after some entries of this recording, these are undone.
 func (b *builder) fromBase(d *Device, p *past, base *Trace) (initial []Segment, guessed int, err error) {
 	i := slices.IndexFunc(base.Devices, func(o Device) bool { return o.Ordinal == d.Ordinal })
 	if i >= 0 {
@@ -38,8 +38,8 @@ func (b *builder) fromBase(d *Device, p *past, base *Trace) (initial []Segment, 
 	return initial, guessed, nil
 }
 
-// beginsWith compares what the allocator did and when; a base's stacks and
-// strings have other numbers.
+// beginsWith reports whether events begin with start. It compares what the allocator
+// did and when, but not stacks and strings, whose indices differ between traces.
 func beginsWith(events, start []Event) bool {
 	if len(start) > len(events) {
 		return false
@@ -49,7 +49,8 @@ func beginsWith(events, start []Event) bool {
 	})
 }
 
-// adopt copies segments of another trace, and numbers their stacks anew.
+// adopt copies segments of another trace, and adds their stacks to the table of this
+// one.
 func (b *builder) adopt(segments []Segment, stacks *Stacks) []Segment {
 	mine := map[int32]int32{None: None}
 	segments = slices.Clone(segments)

@@ -6,20 +6,20 @@ import (
 	"sort"
 )
 
-// baseCheck compares a state that a base snapshot claims with the recording
-// that is said to begin in it. Nothing that was there may be freed, be handed
-// out again or be gone unless the recording says so, and nothing may be there at
-// the end that neither has.
+// baseCheck compares the state of a base snapshot with the recording that should begin
+// in it. What the recording frees without an alloc must be in the state. What is in the
+// state must not be allocated again, nor be missing at the end, unless the recording
+// frees or releases it. What is there at the end must be in the state or in an entry.
 type baseCheck struct {
 	d       *Device
 	p       *past
 	initial []Segment
 
-	live     []Block // of the state, in use or pending
-	blocks   standing
-	segments standing
-	released Action // the kind of free after which memory can be used again
-	grows    bool   // the recording says where memory was taken from the driver
+	live     []Block  // of the state, in use or pending
+	blocks   standing // the ranges of live
+	segments standing // the ranges of initial
+	released Action   // the kind of free after which memory can be used again
+	grows    bool     // the recording has entries that take memory from the driver
 }
 
 func newBaseCheck(d *Device, p *past, initial []Segment) *baseCheck {
@@ -45,7 +45,7 @@ func newBaseCheck(d *Device, p *past, initial []Segment) *baseCheck {
 	return c
 }
 
-// run returns the first contradiction and its place, or "".
+// run returns the first contradiction and its place in the recording, or "".
 func (c *baseCheck) run() (where, problem string) {
 	for _, i := range c.p.frees {
 		if problem = c.orphan(&c.d.Events[i]); problem != "" {
@@ -59,25 +59,25 @@ func (c *baseCheck) run() (where, problem string) {
 		}
 	}
 	if len(c.d.Final) == 0 {
-		return "", "" // a recording without segments says nothing of its end
+		return "", "" // the recording does not have its state at the end
 	}
 	return deviceName(c.d.Ordinal), c.end()
 }
 
-// orphan judges a free of what no entry allocated.
+// orphan checks a free of a block that no entry allocates.
 func (c *baseCheck) orphan(e *Event) string {
 	k := c.blocks.at(e.Addr)
 	switch {
 	case k < 0:
 		return fmt.Sprintf("%s of %#x, which no entry allocated and the base does not hold", e.Action, e.Addr)
 	case e.Size > c.live[k].Size:
-		return fmt.Sprintf("%s of %d B at %#x, where the base has a block of %d B", e.Action, e.Size, e.Addr, c.live[k].Size)
+		return fmt.Sprintf("%s of %d B at %#x, but the base has a block of %d B there", e.Action, e.Size, e.Addr, c.live[k].Size)
 	}
 	return ""
 }
 
-// dropPending forgets blocks whose free was under way where the recording does
-// not say when frees complete.
+// dropPending removes the blocks that were waiting for their free to complete, if the
+// recording has no entries for that.
 func (c *baseCheck) dropPending() {
 	for k, b := range c.live {
 		if b.State == BlockPendingFree && c.released == ActionFreeRequested {
@@ -86,13 +86,14 @@ func (c *baseCheck) dropPending() {
 	}
 }
 
-// event follows what becomes of the state.
+// event checks an entry against the state, and removes from the state what it frees or
+// releases.
 func (c *baseCheck) event(e *Event) string {
 	switch end := e.Addr + uint64(max(e.Size, 1)); e.Action {
 	case ActionAlloc:
 		if k := c.blocks.first(e.Addr, end); k >= 0 {
 			b := &c.live[k]
-			return fmt.Sprintf("alloc of %d B at %#x, where the base has a block of %d B at %#x that was not freed", e.Size, e.Addr, b.Size, b.Address)
+			return fmt.Sprintf("alloc of %d B at %#x overlaps the base's block of %d B at %#x, which was not freed", e.Size, e.Addr, b.Size, b.Address)
 		}
 	case c.released:
 		if k := c.blocks.at(e.Addr); k >= 0 {
@@ -101,7 +102,7 @@ func (c *baseCheck) event(e *Event) string {
 	case ActionSegmentAlloc, ActionSegmentMap:
 		if k := c.segments.first(e.Addr, end); k >= 0 {
 			s := &c.initial[k]
-			return fmt.Sprintf("%s of %d B at %#x, where the base has a segment of %d B at %#x that was not released", e.Action, e.Size, e.Addr, s.Size, s.Address)
+			return fmt.Sprintf("%s of %d B at %#x overlaps the base's segment of %d B at %#x, which was not released", e.Action, e.Size, e.Addr, s.Size, s.Address)
 		}
 	case ActionSegmentFree, ActionSegmentUnmap:
 		for k := c.segments.first(e.Addr, end); k >= 0; k = c.segments.first(e.Addr, end) {
@@ -111,7 +112,7 @@ func (c *baseCheck) event(e *Event) string {
 	return ""
 }
 
-// end compares what must have lasted with what was there at the end.
+// end compares what is left of the state with what is there at the end.
 func (c *baseCheck) end() string {
 	final := map[uint64]Bytes{} // sizes of live blocks
 	for i := range c.d.Final {
@@ -134,7 +135,7 @@ func (c *baseCheck) end() string {
 	return c.unexplained()
 }
 
-// holds looks for a segment of the state in Final, where an expandable one may
+// holds reports whether Final has a segment of the state. An expandable segment may
 // have grown on either side.
 func (c *baseCheck) holds(s *Segment) bool {
 	i := sort.Search(len(c.d.Final), func(i int) bool { return c.d.Final[i].Address > s.Address }) - 1
@@ -148,8 +149,8 @@ func (c *baseCheck) holds(s *Segment) bool {
 	return f.Expandable && s.Size <= f.Size && s.Address-f.Address <= uint64(f.Size-s.Size)
 }
 
-// unexplained looks for memory of the end that neither an entry nor the base
-// accounts for.
+// unexplained looks for memory that is there at the end, but neither in an entry nor in
+// the base.
 func (c *baseCheck) unexplained() string {
 	memory := newPastMemory(c.d)
 	for _, s := range c.d.Final {
@@ -166,14 +167,14 @@ func (c *baseCheck) unexplained() string {
 	return ""
 }
 
-// standing is a list of ranges, by address and without overlaps, of which some
-// are removed. Its zero value is empty.
+// standing is a list of ranges, by address and without overlaps. A range that was
+// removed no longer stands. The zero value is an empty list.
 type standing struct {
 	from, to []uint64
-	skip     []int // a range from this one up that may still stand
+	skip     []int // by range: itself if it stands, else a later one; none between stands
 }
 
-// add appends a range; size is from 1 up.
+// add appends a range of at least 1 B.
 func (s *standing) add(address uint64, size Bytes) {
 	s.skip = append(s.skip, len(s.from))
 	s.from = append(s.from, address)
@@ -182,8 +183,8 @@ func (s *standing) add(address uint64, size Bytes) {
 
 func (s *standing) remove(k int) { s.skip[k] = k + 1 }
 
-// next returns the first range from k up that stands, or how many there are. It
-// shortens the way for the next search.
+// next returns the first standing range from k on, or the number of ranges if there is
+// none. It shortens the paths of skip as union-find does.
 func (s *standing) next(k int) int {
 	for k < len(s.skip) && s.skip[k] != k {
 		if n := s.skip[k]; n < len(s.skip) {
@@ -212,7 +213,7 @@ func (s *standing) at(address uint64) int {
 	return k
 }
 
-// held reports whether a range has the address, be it standing or removed.
+// held reports whether any range, standing or removed, has the address.
 func (s *standing) held(address uint64) bool {
 	k := sort.Search(len(s.to), func(k int) bool { return s.to[k] > address })
 	return k < len(s.from) && s.from[k] <= address

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// arena is a toy of the native allocator on one stream: segments that it maps
-// or allocates, first fit, splitting as the real one does.
+// arena is a simplified native allocator on one stream: it maps or allocates segments,
+// places blocks first fit, and splits blocks as the native allocator does.
 type arena struct {
 	segments []Segment
 	next     uint64
@@ -66,7 +66,7 @@ func (a *arena) grow(small bool, size Bytes) {
 	a.log(action, a.next, n)
 	a.segments = append(a.segments, Segment{Address: a.next, Size: n, Small: small, Expandable: a.mapped,
 		Blocks: []Block{{Address: a.next, Size: n, Stack: None}}})
-	a.next += uint64(n) + 4096 // never neighbours
+	a.next += uint64(n) + 4096 // so that no segments are neighbours
 }
 
 // free frees a random block, or completes a free that was delayed.
@@ -139,10 +139,10 @@ func (a *arena) state() []Segment {
 	return state
 }
 
-// TestInitialFromTheMiddle cuts random runs in two and infers the state at the
-// cut from the second half. Everything that the second half determines must be
-// right: the memory, the live blocks, their requests and states; and sizes,
-// within what one unsplit block may hide.
+// TestInitialFromTheMiddle cuts random runs in two and infers the state at the cut from
+// the second half. Everything that the second half determines must be right: the memory,
+// the live blocks, their requests and states. Sizes must be right within the slack of a
+// block that the allocator does not split.
 func TestInitialFromTheMiddle(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -160,7 +160,7 @@ func TestInitialFromTheMiddle(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if untouched := len(pastOf(dev.Events).frees) == 0 && sameSegments(want, dev.Final); untouched && guessed != 0 {
-			t.Errorf("seed %d: %d guesses where Final says all", seed, guessed)
+			t.Errorf("seed %d: %d guesses, although Final has everything", seed, guessed)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func live(s Segment) map[uint64]Block {
 	return m
 }
 
-// TestPaint compares painted pieces with an address by address account.
+// TestPaint compares painted pieces with an owner for every address.
 func TestPaint(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 500 {
@@ -263,8 +263,8 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// middle is a recording that begins in a segment of 20 MiB with three blocks,
-// of which the first two are freed.
+// middle is a recording that begins with a segment of 20 MiB and three blocks, of which
+// it frees the first two.
 func middle(more ...any) *pyDict {
 	s := segmentDict(0, start, 20<<20, 0, "large",
 		blockDict(start, 10<<20, 0, "inactive", newList()),
@@ -291,7 +291,7 @@ func TestInitialSizes(t *testing.T) {
 		v    *pyDict
 		want []Block
 	}{
-		// 1 MiB beyond a block is too little for the allocator to split off.
+		// The allocator does not split off a rest of 1 MiB.
 		{"slack", middle(alloc(start + 18<<20)), append([]Block{block(0, 4<<20, 3<<20, BlockAllocated)}, rest...)},
 		{"freed before", middle(alloc(start + 3<<20)), append([]Block{block(0, 4<<20, 3<<20, BlockAllocated)}, rest...)},
 	}
@@ -302,7 +302,7 @@ func TestInitialSizes(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
-	// An allocation beside the block while it lived proves that it was split.
+	// An allocation in the block's room while it lived proves that the rest was split off.
 	v := middle()
 	list := v.items[3].(*pyList).items[0].(*pyList)
 	list.items = append([]any{alloc(start + 3<<20)}, list.items...)
@@ -313,7 +313,7 @@ func TestInitialSizes(t *testing.T) {
 	}
 }
 
-// TestPartsOfExpandable infers one range of what was unmapped in parts.
+// TestPartsOfExpandable infers one range from memory that was unmapped in parts.
 func TestPartsOfExpandable(t *testing.T) {
 	unmap := func(at, size int64) *pyDict { return entryDict("segment_unmap", start+at, size, 0, 1) }
 	final := segmentDict(0, start+40<<20, 20<<20, 0, "large", blockDict(start+40<<20, 20<<20, 0, "inactive", newList()))
@@ -326,8 +326,8 @@ func TestPartsOfExpandable(t *testing.T) {
 	}
 }
 
-// TestContradictions infers from a recording without alloc entries: what was
-// freed first stands, what overlaps it does not, and nothing breaks.
+// TestContradictions infers the state of a recording without alloc entries: the block that
+// was freed first counts, blocks that overlap it do not.
 func TestContradictions(t *testing.T) {
 	free := func(addr, size int64) *pyDict { return entryDict("free_completed", addr, size, 3, 1) }
 	tr := mustRead(t, snapshotDict(newList(), newList(newList(
@@ -374,7 +374,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("a list of segments as a base: %v", err)
 	}
 
-	// A base taken a moment later holds the mark of its own snapshot, no allocs.
+	// A base that was taken a moment later has an entry for its own snapshot, no allocs.
 	marked := mustRead(t, state("active_pending_free", entryDict("snapshot", 0, 0, 0, 1)), Options{AllowNoEvents: true})
 	if len(marked.Devices[0].Events) != 1 || !reflect.DeepEqual(marked.Devices[0].Final, empty.Devices[0].Final) {
 		t.Errorf("a base with a mark: %+v", marked.Devices[0])
@@ -390,8 +390,8 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// TestLateBase takes a base that was taken some entries into the recording:
-// they are undone.
+// TestLateBase uses a base that was taken after some entries of the recording: these are
+// undone.
 func TestLateBase(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	a := &arena{next: start}
@@ -410,7 +410,7 @@ func TestLateBase(t *testing.T) {
 		t.Fatalf("%d guesses, %v", guessed, err)
 	}
 	compareStates(t, 0, got, want)
-	// Entries of an earlier recording are none of this one's.
+	// Entries of an earlier recording do not count.
 	base.Devices[0].Events[3].TimeUS++
 	base.Devices[0].Final = want
 	got, _, err = b.fromBase(&dev, pastOf(dev.Events), base)
@@ -419,9 +419,9 @@ func TestLateBase(t *testing.T) {
 	}
 }
 
-// TestBaseOfAnotherRecording gives random runs their own first state, which must
-// be accepted, and that of another run or one with a single change, each of
-// which contradicts the run.
+// TestBaseOfAnotherRecording gives random runs their own first state, which must be
+// accepted, then the first state of another run and states with a single change, which
+// contradict the run and must be refused.
 func TestBaseOfAnotherRecording(t *testing.T) {
 	type run struct {
 		first []Segment
@@ -469,7 +469,7 @@ func TestBaseOfAnotherRecording(t *testing.T) {
 	}
 }
 
-// TestBaseContradictions has one contradiction each, with its message.
+// TestBaseContradictions has one base per contradiction, with its message.
 func TestBaseContradictions(t *testing.T) {
 	const at uint64 = start
 	block := func(at uint64, size Bytes, state BlockState) Block {
@@ -498,14 +498,14 @@ func TestBaseContradictions(t *testing.T) {
 		{"freed", []Event{e(ActionFreeRequested, at, 1000), e(ActionAlloc, at+8, 8)}, []Segment{segment(at, block(at, 2048, BlockInactive))}, ""},
 		{"released", []Event{e(ActionFreeRequested, at, 1000), e(ActionSegmentFree, at, 2048), e(ActionSegmentAlloc, at+4096, 512), e(ActionAlloc, at+4096, 512)}, []Segment{later}, ""},
 		{"alloc inside", []Event{e(ActionAlloc, at+512, 8)}, nil,
-			"alloc of 8 B at 0x7f0000000200, where the base has a block of 1024 B at 0x7f0000000000 that was not freed"},
+			"alloc of 8 B at 0x7f0000000200 overlaps the base's block of 1024 B at 0x7f0000000000, which was not freed"},
 		{"alloc across", []Event{e(ActionAlloc, at-512, 513)}, nil,
-			"alloc of 513 B at 0x7efffffffe00, where the base has a block of 1024 B at 0x7f0000000000 that was not freed"},
+			"alloc of 513 B at 0x7efffffffe00 overlaps the base's block of 1024 B at 0x7f0000000000, which was not freed"},
 		{"not completed", []Event{e(ActionFreeRequested, at, 1000), e(ActionAlloc, at+512, 8), e(ActionFreeCompleted, at, 1000)}, nil,
-			"alloc of 8 B at 0x7f0000000200, where the base has a block of 1024 B at 0x7f0000000000 that was not freed"},
-		{"larger free", []Event{e(ActionFreeRequested, at, 1025)}, nil, "free_requested of 1025 B at 0x7f0000000000, where the base has a block of 1024 B"},
+			"alloc of 8 B at 0x7f0000000200 overlaps the base's block of 1024 B at 0x7f0000000000, which was not freed"},
+		{"larger free", []Event{e(ActionFreeRequested, at, 1025)}, nil, "free_requested of 1025 B at 0x7f0000000000, but the base has a block of 1024 B there"},
 		{"segment again", []Event{e(ActionSegmentAlloc, at+1024, 4096)}, nil,
-			"segment_alloc of 4096 B at 0x7f0000000400, where the base has a segment of 2048 B at 0x7f0000000000 that was not released"},
+			"segment_alloc of 4096 B at 0x7f0000000400 overlaps the base's segment of 2048 B at 0x7f0000000000, which was not released"},
 		{"block gone", nil, []Segment{segment(at, block(at, 512, BlockAllocated), block(at+512, 1536, BlockInactive))},
 			"the base has a block of 1024 B at 0x7f0000000000 that no entry frees and the end of the recording does not hold"},
 		{"segment gone", []Event{e(ActionFreeRequested, at, 1000)}, []Segment{later},

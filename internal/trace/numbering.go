@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// numbering numbers distinct integers 0, 1, 2 … by first appearance. It is a
-// chained hash table with multiply-shift hashing: Dietzfelbinger, Hagerup,
-// Katajainen and Penttonen, "A Reliable Randomized Algorithm for the
-// Closest-Pair Problem", 1997. The multiplier is drawn anew for every table, so
-// that no file can be made to collide; the numbers do not depend on it.
+// numbering gives distinct integers the numbers 0, 1, 2 … by first appearance. It is
+// a chained hash table with multiply-shift hashing (Dietzfelbinger, Hagerup,
+// Katajainen and Penttonen, "A Reliable Randomized Algorithm for the Closest-Pair
+// Problem", 1997). The multiplier is random for every table, so no file can be made
+// to collide. The numbers do not depend on it.
 type numbering struct {
 	values []uint64 // by number
-	next   []int32  // by number: the one before it in its chain, or None
-	heads  []int32  // by hash: the last number of a chain, or None
+	next   []int32  // by number: the number before it in its chain, or None
+	heads  []int32  // by hash: the last number in its chain, or None
 	factor uint64
 	shift  int
 }
@@ -34,7 +34,7 @@ func (n *numbering) find(v uint64) int32 {
 	return i
 }
 
-// number returns the number of v, and gives it one where it is new.
+// number returns the number of v. If v is new, it gets the next number.
 func (n *numbering) number(v uint64) (i int32, known bool) {
 	if i = n.find(v); i != None {
 		return i, true
@@ -49,7 +49,7 @@ func (n *numbering) number(v uint64) (i int32, known bool) {
 	return i, false
 }
 
-// rehash makes 1 << width chains.
+// rehash sets the number of chains to 1 << width.
 func (n *numbering) rehash(width int) {
 	n.shift = 64 - width
 	n.heads = make([]int32, 1<<width)
@@ -63,7 +63,7 @@ func (n *numbering) rehash(width int) {
 	}
 }
 
-// reset forgets all numbers and keeps the room.
+// reset forgets all numbers and keeps the memory.
 func (n *numbering) reset() {
 	for _, v := range n.values {
 		n.heads[v*n.factor>>n.shift] = None

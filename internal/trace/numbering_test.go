@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNumbering compares with a map, over integers that repeat and that share
-// their low or high bits, in a table that is used again.
+// TestNumbering compares with a map, on integers that repeat and on integers that
+// share their low or high bits, all in one table.
 func TestNumbering(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	n := newNumbering(0)

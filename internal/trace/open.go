@@ -8,18 +8,21 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// planMagic opens a plan, which is easily given for a trace.
+// planMagic is the beginning of a plan, a file that users easily give for a trace.
 const planMagic = "\x89STPLAN"
 
-// maxSpool is the most of a Parquet file that is kept when it comes as a stream:
-// thousands of times a long recording.
+// maxSpool is the largest Parquet file that is accepted as a stream, in bytes. It is
+// thousands of times a long recording, and keeps an endless stream from filling the
+// disk.
 const maxSpool = 8 << 30
 
-// ReadFile reads a recording in either form: a file that begins as Parquet
-// does is a Parquet trace, any other is read as a memory snapshot. A path that
-// is no regular file, such as a pipe, is read as Read would.
+// ReadFile reads a recording in either form: a file that begins as Parquet does is a
+// Parquet trace, any other is read as a memory snapshot. If the path is not a regular
+// file, such as a pipe, it is read as by Read.
 func ReadFile(path string, opt Options) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,13 +51,13 @@ func ReadFile(path string, opt Options) (*Trace, error) {
 	return ReadSnapshot(f, path, opt)
 }
 
-// Read reads a recording in either form from a stream such as standard input;
-// the name is for messages. A snapshot is read as it comes. A Parquet file has
-// its directory at the end, so up to 8 GiB of it are copied to a temporary file
-// first. After an error one read of r may still be under way.
+// Read reads a recording in either form from a stream such as standard input; the
+// name is for messages. A snapshot is read as it comes. A Parquet file has its footer
+// at the end, so it is first copied to a temporary file; more than 8 GiB are refused.
+// After an error one read of r may still be under way.
 func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
-	head, err := b.Peek(len(parquetMagic))
+	head, err := b.Peek(len(parquet.Magic))
 	if err == nil && strings.HasPrefix(planMagic, string(head)) {
 		head, err = b.Peek(len(planMagic))
 	}
@@ -71,15 +74,16 @@ func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	return ReadSnapshot(b, name, opt)
 }
 
-// form tells a file's form from its first bytes.
+// form tells the form of a file by its first bytes.
 func form(head []byte, name string) (isParquet bool, err error) {
 	if strings.HasPrefix(string(head), planMagic) {
 		return false, &InputError{Name: name, Problem: "this is a plan; expected a trace: a memory snapshot or a Parquet file"}
 	}
-	return strings.HasPrefix(string(head), parquetMagic), nil
+	return strings.HasPrefix(string(head), parquet.Magic), nil
 }
 
-// cannotRead says that a file could not be read, without a second time its name.
+// cannotRead makes the error for a file that could not be read. It has the file's name
+// once, even if err has it too.
 func cannotRead(name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -94,8 +98,8 @@ func readSpooled(r io.Reader, name string, limit int64, opt Options) (*Trace, er
 	if err != nil {
 		return nil, fmt.Errorf("%s: keep a copy: %w", name, err)
 	}
-	// Where a file that is open can be removed, nothing is left behind however
-	// the process ends. Elsewhere it goes at the end.
+	// If the system can remove a file that is open, nothing is left behind even if
+	// the process is killed. Otherwise the file is removed at the end.
 	if os.Remove(f.Name()) != nil {
 		defer os.Remove(f.Name())
 	}
@@ -108,7 +112,7 @@ func readSpooled(r io.Reader, name string, limit int64, opt Options) (*Trace, er
 	case err != nil:
 		return nil, fmt.Errorf("%s: keep a copy: %w", name, err)
 	case size > limit:
-		return nil, &InputError{Name: name, Problem: fmt.Sprintf("a Parquet trace of more than %d B; one that comes as a stream is kept up to that size, name the file instead", limit)}
+		return nil, &InputError{Name: name, Problem: fmt.Sprintf("a Parquet trace of more than %d B, the most that is copied from a stream; give the name of a file instead", limit)}
 	}
 	return ReadParquet(f, size, name, opt)
 }

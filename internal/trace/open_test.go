@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// A Parquet trace is known by its first bytes, in a file and in a stream.
+// A Parquet trace is recognized by its first bytes, in a file and in a stream.
 func TestReadEitherWay(t *testing.T) {
 	data := smallFile(t)
 	path := filepath.Join(t.TempDir(), "any.name")
@@ -72,7 +74,7 @@ func TestReadFileErrors(t *testing.T) {
 	_, err = Read(strings.NewReader("PAR1 and no more"), "standard input", Options{})
 	wantProblem(t, err, `standard input: byte 12: expected "PAR1", found "more"; the file is truncated or not Parquet`)
 	_, err = decode(smallFile(t), Options{Base: &Trace{}})
-	wantProblem(t, err, "t.parquet: a Parquet trace records the state it begins in; a base goes with a memory snapshot")
+	wantProblem(t, err, "t.parquet: a Parquet trace has the state in which it begins; a base is only for a memory snapshot")
 }
 
 func wantText(t *testing.T, err error, want string) {
@@ -82,7 +84,7 @@ func wantText(t *testing.T, err error, want string) {
 	}
 }
 
-// watched looks into the folder of temporary files while a stream is read.
+// watched checks the folder of temporary files while a stream is read.
 type watched struct {
 	io.Reader
 	t   *testing.T
@@ -96,7 +98,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return w.Reader.Read(p)
 }
 
-// A copy of a stream has no name while it is filled, nor later, and a limit.
+// The copy of a stream has no name in its folder, and has a size limit.
 func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -106,7 +108,7 @@ func TestSpool(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := readSpooled(in(), "pipe", int64(len(data))-1, Options{})
-	wantProblem(t, err, fmt.Sprintf("pipe: a Parquet trace of more than %d B; one that comes as a stream is kept up to that size, name the file instead", len(data)-1))
+	wantProblem(t, err, fmt.Sprintf("pipe: a Parquet trace of more than %d B, the most that is copied from a stream; give the name of a file instead", len(data)-1))
 	_, err = readSpooled(&failing{bytes.NewReader(data), 9}, "pipe", 1<<20, Options{})
 	wantText(t, err, "pipe: cannot read: disk on fire")
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
@@ -114,7 +116,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// A recording without events, as a base is, has only its metadata.
+// A recording without events, such as a base, is all metadata.
 func TestRoundTripWithoutEvents(t *testing.T) {
 	tr := &Trace{Devices: []Device{{Ordinal: 1, Final: []Segment{{Address: 512, Size: 512, Blocks: []Block{{512, 512, 7, BlockAllocated, None}}}}}}, Notes: []string{"a"}}
 	data := encode(t, tr)
@@ -129,10 +131,9 @@ func TestRoundTripWithoutEvents(t *testing.T) {
 	wantProblem(t, err, "t.parquet: empty trace: no device has an event; "+advice)
 }
 
-// The bytes do not depend on the number of cores, nor on how tables are
-// numbered, and what is read does not either.
+// Neither the bytes written nor the trace read depend on the number of cores.
 func TestDeterminism(t *testing.T) {
-	tr := randomTrace(1, rowGroupRows)
+	tr := randomTrace(1, parquet.GroupRows)
 	var data [2][]byte
 	var read [2]*Trace
 	for i, procs := range []int{1, 8} {
@@ -150,7 +151,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// fullDisk takes so many bytes and then fails.
+// fullDisk takes left bytes and then fails.
 type fullDisk struct{ left int }
 
 var errFull = errors.New("disk full")
@@ -162,7 +163,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An error of the writer comes back wherever it strikes, the footer included.
+// An error of the writer is returned from any part of the file, also from the footer.
 func TestWriteErrors(t *testing.T) {
 	tr := randomTrace(3, 40)
 	size := len(encode(t, tr))
@@ -180,7 +181,7 @@ func TestWriteErrors(t *testing.T) {
 }
 
 func TestWriteProgress(t *testing.T) {
-	tr := randomTrace(1, rowGroupRows)
+	tr := randomTrace(1, parquet.GroupRows)
 	var calls [][2]int64
 	if err := WriteParquet(io.Discard, tr, Options{Progress: func(done, total int64) { calls = append(calls, [2]int64{done, total}) }}); err != nil {
 		t.Fatal(err)
@@ -189,7 +190,7 @@ func TestWriteProgress(t *testing.T) {
 	for _, d := range tr.Devices {
 		rows += int64(len(d.Events) + len(d.Annotations))
 	}
-	if n := len(calls); n < 2 || calls[n-1] != [2]int64{rows, rows} || calls[0][0] != rowGroupRows {
+	if n := len(calls); n < 2 || calls[n-1] != [2]int64{rows, rows} || calls[0][0] != parquet.GroupRows {
 		t.Errorf("progress %v for %d rows", calls, rows)
 	}
 }

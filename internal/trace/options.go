@@ -1,16 +1,16 @@
 package trace
 
-// Options changes how a recording is read. The zero Options is the usual way.
+// Options changes how a recording is read. The zero Options is the default.
 type Options struct {
-	// Base is a snapshot taken right after recording began; its Final is then
-	// the state in which this recording begins. Without one that state is
-	// inferred where it was not empty.
+	// Base is a snapshot that was taken right after recording began. Its Final is
+	// then the state in which this recording begins. Without a Base, that state is
+	// inferred if it was not empty.
 	Base *Trace
-	// Progress, unless nil, is called now and then by the reading goroutine
-	// with the bytes of the file read so far, compressed where it is, and the
-	// file's size, 0 where that is not known.
+	// Progress, unless nil, is called from time to time, by one goroutine at a time.
+	// done is the number of bytes of the file that are read, compressed ones if it is
+	// compressed. total is the file's size, or 0 if it is not known.
 	Progress func(done, total int64)
-	// AllowNoEvents accepts a recording without events or without allocations, as
-	// a base snapshot is.
+	// AllowNoEvents accepts a recording without events or without allocations, such
+	// as a base snapshot.
 	AllowNoEvents bool
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 )
 
-// column is a column of a Parquet file that another tool might have written;
-// the elements of values are of one type, nil for null.
+// column is a column of a Parquet file that another tool might have written. The elements
+// of values have one type; nil is null.
 type column struct {
 	name   string
 	typ    arrow.DataType
@@ -33,7 +33,7 @@ func texts(name string, values ...any) column {
 	return column{name, arrow.BinaryTypes.String, values}
 }
 
-// plainTrace is three rows in the types that pandas gives.
+// plainTrace is three rows with the types that pandas uses.
 func plainTrace() []column {
 	return []column{
 		ints(colDevice, 0, 0, 0),
@@ -61,7 +61,7 @@ func without(columns []column, name string) []column {
 	return slices.DeleteFunc(columns, func(c column) bool { return c.name == name })
 }
 
-// foreign writes columns with arrow's own writer, meta as the file's metadata.
+// foreign writes columns with Arrow's own writer. meta is the file's metadata.
 func foreign(t testing.TB, columns []column, meta map[string]string, props ...parquet.WriterProperty) []byte {
 	t.Helper()
 	var fields []arrow.Field
@@ -105,7 +105,7 @@ func wantProblem(t *testing.T, err error, want string) {
 	}
 }
 
-// One file per rule, each with the whole of its message.
+// One file per rule, each with its whole message.
 func TestReadRefuses(t *testing.T) {
 	version := map[string]string{keyVersion: "1"}
 	key := func(k, v string) map[string]string { return map[string]string{keyVersion: "1", k: v} }
@@ -151,8 +151,8 @@ func TestReadRefuses(t *testing.T) {
 		{"version", plainTrace(), map[string]string{keyVersion: "2"}, "metadata: stplan.format_version: version 2 is newer than this program reads (1); use a newer stplan"},
 		{"version text", plainTrace(), map[string]string{keyVersion: "one"}, `metadata: stplan.format_version: expected a number from 1, found "one"`},
 		{"key without version", plainTrace(), map[string]string{keyNotes: "[]"}, "metadata: stplan.notes: present without stplan.format_version"},
-		{"not JSON", plainTrace(), key(keySettings, "{"), "metadata: stplan.settings: expected JSON as version 1 has it: unexpected end of JSON input"},
-		{"wrong JSON", plainTrace(), key(keyNotes, "7"), "metadata: stplan.notes: expected JSON as version 1 has it: json: cannot unmarshal number into Go value of type []string"},
+		{"not JSON", plainTrace(), key(keySettings, "{"), "metadata: stplan.settings: expected JSON as in version 1: unexpected end of JSON input"},
+		{"wrong JSON", plainTrace(), key(keyNotes, "7"), "metadata: stplan.notes: expected JSON as in version 1: json: cannot unmarshal number into Go value of type []string"},
 		{"rows removed", plainTrace(), key(keyDevices, `[{"device":0,"events":4,"annotations":0}]`),
 			"metadata: stplan.devices: device 0 has 4 events and 0 annotations, the rows hold 3 and 0; rows were added or removed without removing the metadata"},
 		{"unlisted device", plainTrace(), key(keyDevices, `[]`), "metadata: stplan.devices: does not list device 0, which has rows, or lists devices out of order"},
@@ -201,7 +201,7 @@ func TestRowOfEntry(t *testing.T) {
 	wantProblem(t, err, "t.parquet: row 5: addr: two live allocations at one address: 0x40 is held by row 3 (not freed since)")
 }
 
-// What other writers do differently and is fine all the same.
+// Files in which other writers do something differently, but that are valid.
 func TestReadForeign(t *testing.T) {
 	u32, i8 := arrow.PrimitiveTypes.Uint32, arrow.PrimitiveTypes.Int8
 	all := func(c []column) []column {
@@ -246,9 +246,8 @@ func TestReadForeign(t *testing.T) {
 	}
 }
 
-// Of an annotation's row neither address, size nor stream counts, whatever a
-// writer leaves there and however the columns are ordered and encoded. In the
-// rows around it they do.
+// The address, size and stream of an annotation's row may be anything, for any order and
+// encoding of the columns. In the rows around it they may not.
 func TestReadForeignAnnotations(t *testing.T) {
 	type row = [3]any // addr, size, stream
 	odd := []row{{nil, nil, nil}, {-1, -1, -1}, {int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64)}}
@@ -295,7 +294,7 @@ func TestReadForeignAnnotations(t *testing.T) {
 	}
 }
 
-// Unknown actions keep their place; a column of nulls without a type is absent.
+// Unknown actions keep their place. A column of nulls without a type counts as absent.
 func TestReadForeignOddities(t *testing.T) {
 	columns := with(plainTrace(), texts(colAction, "alloc", "user_defined", "free_completed"), column{colStack, arrow.Null, []any{nil, nil, nil}})
 	tr, err := decode(foreign(t, columns, nil), Options{})
@@ -307,7 +306,7 @@ func TestReadForeignOddities(t *testing.T) {
 	}
 }
 
-// The state before a foreign file's first row is inferred, and said to be.
+// The state before a foreign file's first row is inferred, and the trace says so.
 func TestReadForeignInfersInitial(t *testing.T) {
 	columns := with(plainTrace(), texts(colAction, "free_requested", "free_completed", "alloc"))
 	tr, err := decode(foreign(t, columns, nil), Options{})

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// python runs testdata/parquet/interop.py, or skips where Python or a module
-// is missing. STPLAN_PYTHON names another Python.
+// python runs testdata/parquet/interop.py, or skips the test if Python or a module is
+// missing. STPLAN_PYTHON names another Python.
 func python(t *testing.T, module string, args ...string) []byte {
 	t.Helper()
 	exe := os.Getenv("STPLAN_PYTHON")
@@ -48,8 +48,8 @@ type row struct {
 	Pool           *string
 }
 
-// rowsOf lists the rows that docs/trace.md demands of a trace, by its words
-// and not by the writer's code.
+// rowsOf lists the rows that docs/trace.md requires for a trace. It follows that text and
+// shares no code with the writer.
 func rowsOf(t *Trace, withTime bool) []row {
 	var out []row
 	time := func(v int64) *int64 {
@@ -101,8 +101,8 @@ func rowsOf(t *Trace, withTime bool) []row {
 	return out
 }
 
-// plainTexts gives a random trace texts without escapes and without NUL, which
-// ends a text in some tools.
+// plainTexts replaces a random trace's texts by ones without escapes and without NUL, at
+// which some tools end a text.
 func plainTexts(t *Trace) {
 	for i := range t.Stacks.Frames {
 		f := &t.Stacks.Frames[i]
@@ -183,7 +183,7 @@ func TestPythonWrites(t *testing.T) {
 	}
 }
 
-// addMore fills the optional columns as interop.py does; a null time reads as 0.
+// addMore fills the optional columns as interop.py does. A null time is read as 0.
 func addMore(rows []row) {
 	str := func(s string) *string { return &s }
 	times := []int64{1, 0, 3, 4, 5}

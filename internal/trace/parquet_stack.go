@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The text form of a stack: one line per frame, innermost first, each
-// FILE:LINE:NAME. In FILE and NAME a backslash is \\ and a newline is \n; in
-// FILE a colon is \: too, so that the first two plain colons of a line are its
+// The text form of a stack has one line per frame, innermost first, each
+// FILE:LINE:NAME. In FILE and NAME a backslash is written \\ and a newline \n. In FILE
+// a colon is written \:, so the first two colons without a backslash before them are the
 // separators. The stack without frames is the empty text.
 
 var (
@@ -22,8 +22,8 @@ func (f *Frame) line() string {
 	return escapeFile.Replace(f.File) + ":" + strconv.FormatInt(int64(f.Line), 10) + ":" + escapeName.Replace(f.Name)
 }
 
-// parseFrame is the inverse of Frame.line. It refuses what line never writes,
-// so that every frame has one form.
+// parseFrame is the inverse of Frame.line. It refuses text that line never writes, so
+// every frame has one form.
 func parseFrame(line string) (Frame, error) {
 	if strings.IndexByte(line, '\n') >= 0 {
 		return Frame{}, fmt.Errorf(`%s is more than one line; a newline in a frame is written \n`, quoteShort(line))
@@ -47,7 +47,7 @@ func parseFrame(line string) (Frame, error) {
 	return f, nil
 }
 
-// cutPlain cuts s at its first colon without a backslash before it.
+// cutPlain cuts s at the first colon that is not escaped by a backslash.
 func cutPlain(s string) (head, tail string, ok bool) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -60,7 +60,7 @@ func cutPlain(s string) (head, tail string, ok bool) {
 	return s, "", false
 }
 
-// unescape undoes escapeFile (colon) or escapeName.
+// unescape is the inverse of escapeFile if colon is true, else of escapeName.
 func unescape(s string, colon bool) (string, bool) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, true
@@ -87,9 +87,9 @@ func unescape(s string, colon bool) (string, bool) {
 	return b.String(), true
 }
 
-// quoteShort quotes the beginning of text for a message.
+// quoteShort quotes a text for a message, or its beginning if it is long.
 func quoteShort(s string) string {
-	const most = 60
+	const most = 60 // bytes; keeps a message readable
 	if len(s) > most {
 		return strconv.Quote(s[:most]) + "…"
 	}
@@ -122,11 +122,11 @@ func (t *stackRenderer) text(i int32) string {
 	return b.String()
 }
 
-// stackParser builds a stack table from texts, each distinct text once.
+// stackParser makes a table of stacks from texts. Equal texts share an entry.
 type stackParser struct {
 	stacks Stacks
 	byText map[string]int32
-	byLine map[string]int32 // a frame has one form, so its line stands for it
+	byLine map[string]int32 // frames by their lines: every frame has one form
 }
 
 func newStackParser() *stackParser {

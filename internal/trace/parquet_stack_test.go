@@ -2,7 +2,7 @@ package trace
 
 import "testing"
 
-// Frames survive their text, and every frame has one text.
+// Frames can be read from their text, and every frame has one text.
 func TestFrameText(t *testing.T) {
 	for _, c := range []struct {
 		frame Frame

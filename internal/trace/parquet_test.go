@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// canonical renumbers a trace's tables by first appearance, in the order of
-// the Parquet form, so that traces that mean the same are deeply equal.
+// canonical orders a trace's tables by first appearance in the Parquet form, so that
+// traces with the same meaning are deeply equal.
 func canonical(t *Trace) *Trace {
 	out := &Trace{Settings: t.Settings, Notes: append([]string(nil), t.Notes...)}
 	stack := func(s int32) string {
@@ -92,8 +92,8 @@ func decode(data []byte, opt Options) (*Trace, error) {
 	return ReadParquet(bytes.NewReader(data), int64(len(data)), "t.parquet", opt)
 }
 
-// checkRoundTrip writes and reads a trace and demands everything back, and the
-// same bytes from what came back.
+// checkRoundTrip writes and reads a trace, and expects the same trace. It then writes
+// that again, and expects the same bytes.
 func checkRoundTrip(t *testing.T, tr *Trace) {
 	t.Helper()
 	data := encode(t, tr)
@@ -117,12 +117,12 @@ func TestRoundTripRandom(t *testing.T) {
 	}
 }
 
-// A trace of several row groups, so that tables are merged across them.
+// A trace of several row groups: their tables are merged.
 func TestRoundTripRowGroups(t *testing.T) {
-	checkRoundTrip(t, randomTrace(1, rowGroupRows))
+	checkRoundTrip(t, randomTrace(1, parquet.GroupRows))
 }
 
-// randomText has the characters that text forms must survive.
+// randomText has the characters that have a meaning in some text form.
 func randomText(r *rand.Rand) string {
 	parts := []string{"", ":", "\\", "\n", "\\n", "a", "é", "??", "torch/nn/module.py", " ", "\x00", "\r", ",", "\""}
 	var b strings.Builder
@@ -132,8 +132,8 @@ func randomText(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomTrace is a valid trace of up to three devices with about n events each
-// that has everything a Trace can have.
+// randomTrace is a valid trace of up to three devices, each with about n events. It may
+// have everything that a Trace can have.
 func randomTrace(seed uint64, n int) *Trace {
 	r := rand.New(rand.NewPCG(seed, 1))
 	t := &Trace{Name: "random"}
@@ -158,7 +158,7 @@ func randomTrace(seed uint64, n int) *Trace {
 		t.Devices = append(t.Devices, randomDevice(r, t, ordinal, 1+r.IntN(2*n)))
 		ordinal++
 	}
-	if r.IntN(3) == 0 { // one with a state and no rows
+	if r.IntN(3) == 0 { // a device with a state and no rows
 		d := Device{Ordinal: ordinal + 1, Final: randomSegments(r, t, 2, nil)}
 		t.Devices = append(t.Devices, d)
 	}
@@ -204,7 +204,7 @@ func randomSegments(r *rand.Rand, t *Trace, n int, live map[uint64]Bytes) []Segm
 			b := Block{Address: addr + uint64(s.Size), Size: Bytes(512 * (1 + r.IntN(9))), State: BlockState(r.IntN(3)), Stack: pick(r, t.Stacks.Len())}
 			b.Requested = b.Size - Bytes(r.IntN(512))
 			if b.State == BlockInactive {
-				b.Requested = Bytes(r.Int64()) // stale, kept all the same
+				b.Requested = Bytes(r.Int64()) // has no meaning, but must be kept
 			}
 			if live != nil && b.State == BlockAllocated {
 				live[b.Address] = b.Requested
@@ -232,7 +232,7 @@ func randomDevice(r *rand.Rand, t *Trace, ordinal, n int) Device {
 			d.Pools = append(d.Pools, p)
 		}
 	}
-	var order []uint64 // of live, so that the seed decides
+	var order []uint64 // the addresses of live in an order that depends on the seed only
 	for i := range d.Initial {
 		for _, b := range d.Initial[i].Blocks {
 			if _, ok := live[b.Address]; ok {
@@ -281,14 +281,10 @@ func randomDevice(r *rand.Rand, t *Trace, ordinal, n int) Device {
 	return d
 }
 
-// recorded opens a recorded trace, or skips where there are none.
+// recorded reads one of the shared traces, or skips the test if they are not there.
 func recorded(t testing.TB, name string) *Trace {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "shared", "traces", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no recorded traces here: %v", err)
-	}
-	tr, err := ReadFile(path, Options{})
+	tr, err := ReadFile(sharedTrace(t, name).Name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

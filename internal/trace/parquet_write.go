@@ -4,39 +4,27 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/compress"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/metadata"
-	"golang.org/x/sync/errgroup"
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// WriteParquet writes t as a Parquet trace of the current version. Everything
-// in t but its Name comes back from ReadParquet, indices into its tables
-// renumbered by first appearance. Traces that are equal, however their tables
-// are numbered, give equal bytes. Of the options only Progress counts, with
-// rows for units. One row group at a time is held in memory.
+// WriteParquet writes t as a Parquet trace of the current version. ReadParquet returns
+// all of t except its Name, with the tables ordered by first appearance. Equal traces
+// give equal bytes, even if their tables are ordered differently. Of the options, only
+// Progress is used; its unit is rows. One row group at a time is held in memory.
 func WriteParquet(w io.Writer, t *Trace, opt Options) error {
 	if err := t.writable(); err != nil {
 		return fmt.Errorf("write trace: %w", err)
 	}
-	out := &sink{w: w}
-	pw, err := newParquetWriter(out, t)
-	if err == nil {
-		err = pw.write(opt.Progress)
-	}
-	if out.err != nil {
-		err = out.err
-	}
-	if err != nil {
+	if err := writeParquet(w, t, opt.Progress); err != nil {
 		return fmt.Errorf("write trace: %w", err)
 	}
 	return nil
 }
 
-// writable checks what the form cannot hold and ReadParquet would refuse: an
-// index out of range, blocks that do not tile, text that is not UTF-8.
+// writable refuses what the form cannot hold and ReadParquet would refuse: an index out
+// of range, blocks that do not tile their segment, text that is not UTF-8.
 func (t *Trace) writable() error {
 	c := newChecker(t, entryOf)
 	if err := c.tables(); err != nil {
@@ -50,117 +38,87 @@ func (t *Trace) writable() error {
 	return nil
 }
 
-// sink keeps the first error of the underlying writer: the Parquet writer
-// panics on one in its first write and drops one in its last. It also hides a
-// Close method, which that writer would call.
-type sink struct {
-	w   io.Writer
-	err error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	if s.err == nil {
-		_, s.err = s.w.Write(p)
-	}
-	return len(p), nil
-}
-
-// parquetWriter writes one trace, row group by row group.
-type parquetWriter struct {
-	t     *Trace
-	out   *sink
-	file  *file.Writer
-	batch *rowBatch
-
-	scratch chan *columnScratch // one for each column that is encoded at a time
-}
-
-func newParquetWriter(out *sink, t *Trace) (*parquetWriter, error) {
+func writeParquet(w io.Writer, t *Trace, progress func(done, total int64)) error {
 	stacks := newStackRenderer(&t.Stacks)
 	meta, err := encodeMeta(t, stacks)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	batch := newRowBatch(t, stacks)
-	root, err := batch.schema()
+	b := newRowBatch(t, stacks)
+	out, err := parquet.NewWriter(w, "trace", b.fields(), meta)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kv := metadata.NewKeyValueMetadata()
-	size := 0
-	for _, m := range meta {
-		if err := kv.Append(m[0], m[1]); err != nil {
-			return nil, err
-		}
-		size += len(m[1])
+	scratches := make(chan *columnScratch, runtime.GOMAXPROCS(0))
+	for range cap(scratches) {
+		scratches <- &columnScratch{distinct: newNumbering(0)}
 	}
-	if size > maxFooter/2 {
-		return nil, fmt.Errorf("segments and notes take %d B of metadata, more than a trace can hold (%d B)", size, maxFooter/2)
-	}
-	scratch := make(chan *columnScratch, runtime.GOMAXPROCS(0))
-	for range cap(scratch) {
-		scratch <- &columnScratch{distinct: newNumbering(0)}
-	}
-	return &parquetWriter{t: t, out: out, batch: batch,
-		file:    file.NewParquetWriter(out, root, file.WithWriterProps(writerProperties()), file.WithWriteMetadata(kv)),
-		scratch: scratch}, nil
-}
-
-// writerProperties are the encodings measured best on recorded traces: text and
-// sizes repeat, times grow by little, and addresses compress better plain than
-// as scattered dictionary indices. Every column of a row group is one page, so
-// limits that would split it are out of reach.
-func writerProperties() *parquet.WriterProperties {
-	const never = 1 << 30
-	return parquet.NewWriterProperties(
-		parquet.WithCompression(compress.Codecs.Zstd),
-		parquet.WithStats(false),
-		parquet.WithBatchSize(rowGroupRows),
-		parquet.WithDataPageSize(never),
-		parquet.WithDictionaryPageSizeLimit(never),
-		parquet.WithDictionaryFor(colAddr, false),
-		parquet.WithDictionaryFor(colTime, false),
-		parquet.WithEncodingFor(colTime, parquet.Encodings.DeltaBinaryPacked),
-	)
-}
-
-func (pw *parquetWriter) write(progress func(done, total int64)) error {
-	done, total := 0, pw.t.rows()
-	rows := rowCursor{t: pw.t}
-	for rows.fill(pw.batch) {
-		if err := pw.group(); err != nil {
-			return err
-		}
-		done += pw.batch.rows
-		if progress != nil {
-			progress(int64(done), int64(total))
-		}
-		if pw.out.err != nil {
-			return pw.out.err
-		}
-	}
-	return pw.file.Close()
-}
-
-// group writes the batch as one row group, its columns gathered and encoded side
-// by side. Each goes to a buffer of its own; Close then writes them in order.
-func (pw *parquetWriter) group() error {
-	group := pw.file.AppendBufferedRowGroup()
-	var work errgroup.Group
-	work.SetLimit(cap(pw.scratch))
-	for i, c := range pw.batch.columns {
-		w, err := group.Column(i)
+	done, total := 0, t.rows()
+	for rows := (rowCursor{t: t}); rows.fill(b); {
+		err := out.Group(func(i int, w *parquet.ColumnWriter) error {
+			s := <-scratches
+			defer func() { scratches <- s }()
+			return b.encode(b.columns[i], w, s)
+		})
 		if err != nil {
 			return err
 		}
-		work.Go(func() error {
-			s := <-pw.scratch
-			defer func() { pw.scratch <- s }()
-			return c.encode(w, pw.batch, s)
-		})
+		done += b.rows
+		if progress != nil {
+			progress(int64(done), int64(total))
+		}
 	}
-	if err := work.Wait(); err != nil {
-		return err
+	return out.Close()
+}
+
+// columnScratch is what one goroutine needs to encode columns of integers.
+type columnScratch struct {
+	numbers  []int64 // per row
+	distinct *numbering
+	indices  []int32 // per row, into distinct
+}
+
+// encode writes a column of the batch.
+func (b *rowBatch) encode(c *outColumn, w *parquet.ColumnWriter, s *columnScratch) error {
+	if c.text != nil {
+		return w.Texts(c.text)
 	}
-	return group.Close()
+	s.numbers = b.gather(c, slices.Grow(s.numbers[:0], b.rows))
+	if c.Encoding != parquet.ByDictionary {
+		return w.Ints(s.numbers)
+	}
+	s.count()
+	return w.Indexed(s.distinct.values, s.indices)
+}
+
+// gather appends the integers of a column.
+func (b *rowBatch) gather(c *outColumn, out []int64) []int64 {
+	for _, r := range b.runs {
+		d := &b.devices[r.device]
+		if r.annotations {
+			for i := range d.Annotations[r.from:r.to] {
+				out = append(out, c.annotation(r.device, &d.Annotations[r.from+i]))
+			}
+			continue
+		}
+		for i := range d.Events[r.from:r.to] {
+			out = append(out, c.event(r.device, &d.Events[r.from+i]))
+		}
+	}
+	return out
+}
+
+// count finds the distinct numbers, and for each row the index of its number.
+func (s *columnScratch) count() {
+	s.distinct.reset()
+	s.indices = slices.Grow(s.indices[:0], len(s.numbers))
+	var last int64
+	index := None
+	for _, n := range s.numbers {
+		if n != last || index == None {
+			last = n
+			index, _ = s.distinct.number(uint64(n))
+		}
+		s.indices = append(s.indices, index)
+	}
 }

@@ -14,14 +14,13 @@ const advice = "call torch.cuda.memory._record_memory_history() before the first
 	"and save with torch.cuda.memory._dump_snapshot(path)"
 
 // ReadSnapshot reads a PyTorch memory snapshot: the pickle of
-// torch.cuda.memory._snapshot(), plain or compressed with gzip or zstd. The name
-// is for messages. It reads r to its end. What is wrong with the file is an
-// *InputError; an error of r itself is wrapped. After an error one read of r may
-// still be under way.
+// torch.cuda.memory._snapshot(), plain or compressed with gzip or zstd. The name is for
+// messages. It reads r to its end. If the file is to blame, the error is an *InputError;
+// an error of r itself is wrapped. After an error one read of r may still be under way.
 //
-// Memory stays within a small multiple of the Trace that results; for a hostile
-// file, within a fixed multiple of its uncompressed size (package pickle), which
-// is bounded by that of the compressed one.
+// Memory stays within a small multiple of the resulting Trace. For a hostile file it
+// stays within a fixed multiple of the uncompressed size (package pickle), which is
+// bounded by a multiple of the compressed size.
 func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := newBuilder(name)
 	b.total = sizeOf(r)
@@ -48,7 +47,7 @@ func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
 	return b.trace, nil
 }
 
-// readError turns an error of the pickle reader into one of ours.
+// readError turns an error of package pickle into one of this package.
 func readError(name string, err error) error {
 	var p *pickle.Error
 	if !errors.As(err, &p) {
@@ -61,25 +60,25 @@ func readError(name string, err error) error {
 	return &InputError{Name: name, Where: fmt.Sprintf("byte %d", p.Offset), Problem: p.Problem}
 }
 
-// builder makes a Trace of a pickle: of entries, frames and stacks while the
-// pickle is read (pickle.Folder), of everything else once it is there.
+// builder makes a Trace from a pickle. It takes entries, frames and stacks while the
+// pickle is read (pickle.Folder), and everything else afterwards.
 type builder struct {
 	name  string
 	store *pickle.Store
 	trace *Trace
 
-	done, total int64 // bytes of the file that are read, and its size or 0
+	done, total int64 // bytes of the file that are read, and its size, or 0 if not known
 
-	shown int64 // list elements that were looked at
+	shown int64 // elements of lists and dicts that were looked at, for spend
 
 	entries []Event // of all devices, in the order of the file
-	taken   int     // what of entries a device has
+	taken   int     // entries before this one belong to a device
 	stacks  stackTable
-	stuck   map[pickle.Value]int // by list of frames: the first that is none, when last looked at
-	labels  map[int]int32        // index into Trace.Strings by number in the store
+	stuck   map[pickle.Value]int // by list that is no stack yet: its first element that was no frame
+	labels  map[int]int32        // from a string's number in the store to its index in Trace.Strings
 	pools   poolTable
 	pasts   map[*Event]*past // by a device's first event
-	unknown []int            // actions, as numbers in the store
+	unknown []int            // some unknown actions, by the number in the store
 }
 
 func newBuilder(name string) *builder {
@@ -94,23 +93,23 @@ func newBuilder(name string) *builder {
 	}
 }
 
-// fail blames a place in the recording.
+// fail makes an error about a place in the recording.
 func (b *builder) fail(where, column, format string, args ...any) error {
 	return &InputError{Name: b.name, Where: where, Column: column, Problem: fmt.Sprintf(format, args...)}
 }
 
-// spend accounts for a list that is about to be copied, or a dict that is about
-// to be searched. It may be in many places at once; neither memory nor time must
-// grow by that.
+// spend counts the elements of a list that will be copied, or of a dict that will be
+// searched, and refuses more than the file can hold. A pickle may refer to one list or
+// dict in many places; memory and time must not grow with their number.
 func (b *builder) spend(list []pickle.Value, where string) error {
 	if b.shown += int64(len(list)); b.shown > b.store.Size() {
-		return b.fail(where, "", "more entries, blocks and keys than the %d bytes of the file can hold: one list or dict is in many places", b.store.Size())
+		return b.fail(where, "", "more entries, blocks and keys than the %d bytes of the file can hold: one list or dict is used in many places", b.store.Size())
 	}
 	return nil
 }
 
-// snapshot reads the whole: the dict of _snapshot(), or the list of
-// memory_snapshot(), which is the part "segments" of it.
+// snapshot reads the top of the pickle: the dict of _snapshot(), or the list of
+// memory_snapshot(), which is that dict's "segments".
 func (b *builder) snapshot(top pickle.Value, opt Options) error {
 	if list, ok := b.store.List(top); ok {
 		if !opt.AllowNoEvents {
@@ -121,7 +120,7 @@ func (b *builder) snapshot(top pickle.Value, opt Options) error {
 	d := b.dict(top, "", "a memory snapshot")
 	traces, segments := d.list(keyDeviceTraces), d.list(keySegments)
 	if d.err == nil && !d.has(keyDeviceTraces) && !d.has(keySegments) {
-		return b.fail("", "", "a dict without device_traces and segments is no memory snapshot; %s", advice)
+		return b.fail("", "", "a dict without device_traces and segments is not a memory snapshot; %s", advice)
 	}
 	return b.build(d, traces, segments, opt)
 }
@@ -158,8 +157,7 @@ func (b *builder) build(d *dict, traces, segments []pickle.Value, opt Options) e
 	return nil
 }
 
-// begin finds out what came before a device's first entry, and notes what the
-// recording leaves out.
+// begin sets the state before a device's first entry, and notes what the recording lacks.
 func (b *builder) begin(d *dict, device *Device, base *Trace) error {
 	p := pastOf(device.Events)
 	b.pasts[&device.Events[0]] = p
@@ -175,7 +173,7 @@ func (b *builder) someEvents(devices *deviceTable, opt Options) error {
 	return b.fail("", "", "a snapshot without events: history was not being recorded when it was taken; %s", advice)
 }
 
-// deviceTable collects the devices that have anything to show.
+// deviceTable collects the devices that have events, segments or annotations.
 type deviceTable struct {
 	recorded int // length of device_traces
 	list     []*Device

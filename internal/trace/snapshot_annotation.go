@@ -8,8 +8,8 @@ import (
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
-// annotations gives every device with a list its annotations, and places them
-// among its events. Annotations of other devices are dropped.
+// annotations gives each device that has a list in device_traces its annotations, and
+// places them among its events. Annotations of other devices are dropped.
 func (b *builder) annotations(list []pickle.Value, devices *deviceTable) error {
 	for i, v := range list {
 		d := b.dict(v, fmt.Sprintf("annotation %d", i), "an annotation")
@@ -40,18 +40,17 @@ func (d *dict) end() bool {
 	return false
 }
 
-// placeAnnotations sets At and sorts by it. An annotation and an entry are
-// related by their clocks alone, whose readings tie: a START comes before the
-// entries of its microsecond, an END after them, so that a range holds whatever
-// may have happened in it. Where a clock stepped back, the first entry that is
-// late enough counts.
+// placeAnnotations sets At and sorts by it. Only the clock relates annotations to
+// entries, and its readings may be equal. So a START is placed before the entries of its
+// microsecond and an END after them: the range then has all events that may belong to
+// it. If the clock stepped back, the first entry that is late enough counts.
 func placeAnnotations(d *Device) {
 	byTime := make([]*Annotation, len(d.Annotations))
 	for i := range d.Annotations {
 		byTime[i] = &d.Annotations[i]
 	}
 	slices.SortStableFunc(byTime, func(a, b *Annotation) int { return cmp.Compare(a.TimeUS, b.TimeUS) })
-	var atOrAfter, after int // the first event of which this is true
+	var atOrAfter, after int // the first event at or after the annotation's time, and after it
 	for _, a := range byTime {
 		for atOrAfter < len(d.Events) && d.Events[atOrAfter].TimeUS < a.TimeUS {
 			atOrAfter++

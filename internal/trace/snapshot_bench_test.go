@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// sharedTrace opens a real recording, which only a checkout beside the shared
-// traces has.
+// sharedTrace opens a real recording, or skips the test if the shared traces are not
+// beside the checkout.
 func sharedTrace(t testing.TB, name string) *os.File {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "..", "shared", "traces", name))

@@ -4,8 +4,8 @@ import (
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
-// The keys of a snapshot that mean something here. Their order is that of
-// keyNames, so that the pickle reader's number of such a string is the key.
+// The keys of a snapshot that this package reads. They are in the order of keyNames,
+// so the number that package pickle gives to such a string is the key.
 const (
 	keyAction = iota
 	keyAddr
@@ -48,14 +48,15 @@ const (
 	keyRoundupPower2Divisions
 	keyTraceAllocOverflowed
 
-	// Values that stand for nothing.
+	// Texts that count as absent.
 	keyNotApplicable
 	keyEmpty
 
-	// The first of the actions: keyActions + a is the name of action a.
+	// keyActions + a is the name of action a.
 	keyActions
 )
 
+// keyNames are the texts of the keys.
 var keyNames = append([]string{
 	"action", "addr", "device_free", "size", "stream", "time_us", "frames",
 	"compile_context", "user_metadata", "pool_id",
@@ -69,9 +70,8 @@ var keyNames = append([]string{
 	"N/A", "",
 }, actionNames[:]...)
 
-// dict is a dict of the snapshot together with its place, for messages. Its
-// readers remember the first thing that was wrong in err, and return zero from
-// then on, so that a caller checks once.
+// dict is a dict of the snapshot, with its place for messages. Its readers keep the first
+// error in err and return zero for a wrong value, so a caller checks err once, at the end.
 type dict struct {
 	b     *builder
 	where string
@@ -79,7 +79,7 @@ type dict struct {
 	err   error
 }
 
-// dict reads v as a dict. want says what it should have been.
+// dict reads v as a dict. want describes it for messages.
 func (b *builder) dict(v pickle.Value, where, want string) *dict {
 	d := &dict{b: b, where: where}
 	var ok bool
@@ -91,7 +91,7 @@ func (b *builder) dict(v pickle.Value, where, want string) *dict {
 	return d
 }
 
-// describe names a value, also one that the builder folded.
+// describe names a value, which may be folded, for a message.
 func (b *builder) describe(v pickle.Value) string {
 	number, ok := b.store.Folded(v)
 	if !ok {
@@ -106,7 +106,7 @@ func (b *builder) describe(v pickle.Value) string {
 	return "a stack"
 }
 
-// get returns the value of a known key, 0 without one.
+// get returns the value of a key, or 0 if there is none.
 func (d *dict) get(key int) pickle.Value {
 	for i := len(d.items) - 2; i >= 0; i -= 2 {
 		if n, ok := d.b.store.StringNumber(d.items[i]); ok && n == key {
@@ -118,14 +118,14 @@ func (d *dict) get(key int) pickle.Value {
 
 func (d *dict) has(key int) bool { return d.get(key) != 0 }
 
-// wrong remembers that the value of a key is of another kind than wanted.
+// wrong keeps the error that the value of a key is not what it should be.
 func (d *dict) wrong(key int, want string) {
 	if d.err == nil {
 		d.err = d.b.fail(d.where, keyNames[key], "expected %s, found %s", want, d.b.describe(d.get(key)))
 	}
 }
 
-// integer reads a number that is not negative.
+// integer reads an integer from 0 up.
 func (d *dict) integer(key int) int64 {
 	i, ok := d.b.store.Int(d.get(key))
 	if !ok || i < 0 {
@@ -135,7 +135,7 @@ func (d *dict) integer(key int) int64 {
 	return i
 }
 
-// signed reads any number.
+// signed reads any integer.
 func (d *dict) signed(key int) int64 {
 	i, ok := d.b.store.Int(d.get(key))
 	if !ok {
@@ -152,7 +152,7 @@ func (d *dict) text(key int) string {
 	return s
 }
 
-// flag reads a boolean; a missing one is false.
+// flag reads a boolean. A missing one is false.
 func (d *dict) flag(key int) bool {
 	v := d.get(key)
 	b, ok := d.b.store.Bool(v)
@@ -162,7 +162,7 @@ func (d *dict) flag(key int) bool {
 	return b
 }
 
-// list reads a list; a missing one is empty.
+// list reads a list. A missing one is empty.
 func (d *dict) list(key int) []pickle.Value {
 	v := d.get(key)
 	if v == 0 {
@@ -175,7 +175,7 @@ func (d *dict) list(key int) []pickle.Value {
 	return list
 }
 
-// stack reads a list of frames; a missing or an empty one is None.
+// stack reads a list of frames. A missing or an empty one is None.
 func (d *dict) stack(key int) int32 {
 	v := d.get(key)
 	if v == 0 {

@@ -2,14 +2,13 @@ package trace
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
-// What a folded number stands for is in its low bits.
+// The classes of folded values. The low 2 bits of a folded number are its class.
 const (
 	foldedEntry = iota // index into builder.entries
 	foldedFrame        // index into builder.stacks.frames
@@ -20,9 +19,9 @@ func fold(class int, n int) uint64 { return uint64(n)<<2 | uint64(class) }
 
 func unfold(number uint64) (class, n int) { return int(number & 3), int(number >> 2) }
 
-// FoldDict implements pickle.Folder: a trace entry becomes an Event, a frame its
-// number. A dict that looks like one and is not in order stays a dict, and is
-// complained of only where an entry or a frame has to be.
+// FoldDict implements pickle.Folder. A trace entry becomes an Event, a frame becomes its
+// number. A dict that looks like one of these but has a wrong value stays a dict. It is an
+// error only if it is used in a place for an entry or a frame.
 func (b *builder) FoldDict(s *pickle.Store, items []pickle.Value) (uint64, bool) {
 	b.store = s
 	for i := 0; i < len(items); i += 2 {
@@ -42,7 +41,7 @@ func (b *builder) FoldDict(s *pickle.Store, items []pickle.Value) (uint64, bool)
 	return 0, false
 }
 
-// noKey says that no key of an entry is to blame.
+// noKey stands for a key if no key of an entry is to blame.
 const noKey = -1
 
 const (
@@ -51,7 +50,7 @@ const (
 	wantFrames = "a list of stack frames"
 )
 
-// wantEntry says what the value of an entry's key should be.
+// wantEntry describes the values of an entry's keys.
 var wantEntry = [...]string{
 	keyAction:         wantString,
 	keyAddr:           wantNumber,
@@ -65,14 +64,13 @@ var wantEntry = [...]string{
 	keyPoolID:         "a tuple of two integers",
 }
 
-// entry makes an Event of a trace entry. It returns the key to blame, or noKey.
-// Of an entry of an unknown kind nothing is to blame: what cannot be read of it
-// is left out.
+// entry makes an Event of a trace entry. It returns the key to blame, or noKey. No key is
+// to blame in an entry with an unknown action: values that cannot be read are left out.
 func (b *builder) entry(items []pickle.Value) (e Event, bad int) {
 	e = Event{Stack: None, UserMetadata: None, CompileContext: None, Pool: -1}
 	bad = noKey
 	var free uint64 // device_free
-	var seen uint32 // keys, as bits
+	var seen uint32 // the keys of the entry, as bits
 	for i := 0; i < len(items); i += 2 {
 		key, ok := b.store.StringNumber(items[i])
 		if !ok || key > keyPoolID {
@@ -125,7 +123,7 @@ func (b *builder) entry(items []pickle.Value) (e Event, bad int) {
 	return e, missing(seen)
 }
 
-// missing returns a key that an entry needs and lacks.
+// missing returns a key that every entry needs and this one lacks, or noKey.
 func missing(seen uint32) int {
 	const needed uint32 = 1<<keyAction | 1<<keyAddr | 1<<keySize | 1<<keyStream
 	if seen&needed == needed {
@@ -150,13 +148,14 @@ func (b *builder) action(v pickle.Value) (Action, bool) {
 	if a := n - keyActions; a >= 0 && a < len(actionNames) {
 		return Action(a), true
 	}
-	if most := 4; len(b.unknown) < most && !slices.Contains(b.unknown, n) {
+	const most = 4 // unknown actions that the note names
+	if len(b.unknown) < most && !slices.Contains(b.unknown, n) {
 		b.unknown = append(b.unknown, n)
 	}
 	return ActionOther, true
 }
 
-// label numbers a string in Trace.Strings; the defaults of torch are None.
+// label returns a string's index in Trace.Strings. Torch's defaults are None.
 func (b *builder) label(v pickle.Value) (int32, bool) {
 	n, ok := b.store.StringNumber(v)
 	if !ok || n == keyEmpty || n == keyNotApplicable {
@@ -179,39 +178,25 @@ func (b *builder) pool(v pickle.Value) (int16, bool) {
 	return b.pools.number(id)
 }
 
-// poolTable numbers the pools of the whole recording.
-type poolTable struct {
-	list  []PoolID
-	index map[PoolID]int16
-}
-
-func newPoolTable() poolTable { return poolTable{index: map[PoolID]int16{}} }
-
-// number refuses more pools than Event.Pool can tell apart.
-func (t *poolTable) number(id PoolID) (int16, bool) {
-	n, ok := t.index[id]
-	if !ok {
-		if len(t.list) > math.MaxInt16 {
-			return -1, false
-		}
-		n = int16(len(t.list))
-		t.list = append(t.list, id)
-		t.index[id] = n
-	}
-	return n, true
-}
-
-// add stores an event. Where the size of the file is known, the share of it
-// that is read tells how many are to come, so that the list seldom moves. It
-// never grows to more than a fixed multiple, which bounds what a file whose
-// entries are all at its beginning can claim.
+// add stores an event and returns its index. If the size of the file is known, the part
+// that is read gives an estimate of the number of events, so the list is seldom copied.
 func (b *builder) add(e Event) int {
+	const (
+		// least is a number of events for which there is always room: few events give
+		// no good estimate.
+		least = 1024
+		// most is the largest factor by which the list grows at a time. It bounds the
+		// memory for a file with all its entries at the beginning.
+		most = 16
+		// spare multiplies the estimate: if it were a little too low, the list would
+		// be copied once more.
+		spare = 1.15
+	)
 	n := len(b.entries)
 	if n == cap(b.entries) {
-		room := 2 * max(n, 1024)
+		room := 2 * max(n, least)
 		if b.done > 0 && b.done < b.total {
-			const most = 16
-			room = min(most*max(n, 1024), int(float64(n)*float64(b.total)/float64(b.done)*1.15)+1024)
+			room = min(most*max(n, least), int(float64(n)*float64(b.total)/float64(b.done)*spare)+least)
 		}
 		b.entries = append(make([]Event, 0, room), b.entries...)
 	}
@@ -219,7 +204,7 @@ func (b *builder) add(e Event) int {
 	return n
 }
 
-// events fills the devices of device_traces that have any.
+// events fills the devices that have entries in device_traces.
 func (b *builder) events(traces []pickle.Value, devices *deviceTable) error {
 	for ordinal, v := range traces {
 		list, ok := b.store.List(v)
@@ -249,22 +234,12 @@ func (b *builder) deviceEvents(d *Device, list []pickle.Value) error {
 			}
 		}
 	}
-	if len(b.pools.list) == 0 {
-		return nil
-	}
-	pools := newPoolTable()
-	for i := range d.Events {
-		if p := &d.Events[i].Pool; *p >= 0 {
-			*p, _ = pools.number(b.pools.list[*p])
-		}
-	}
-	d.Pools = pools.list
+	d.ownPools(b.pools.list)
 	return nil
 }
 
-// stretch returns the events of a list without copying them, if they lie one
-// after the other in the order they were read, as they do unless two lists
-// share entries; nil if not.
+// stretch returns the events of a list without copying them. It returns nil if they are
+// not consecutive in b.entries, which happens if two lists share entries.
 func (b *builder) stretch(list []pickle.Value) []Event {
 	first := -1
 	for i, v := range list {

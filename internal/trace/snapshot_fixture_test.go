@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFixtures reads the files of testdata/snapshot/make.py: one recording in
-// every protocol and container.
+// TestFixtures reads the files that testdata/snapshot/make.py writes: one recording in
+// every protocol and compression.
 func TestFixtures(t *testing.T) {
 	files, err := filepath.Glob("testdata/snapshot/*.pickle*")
 	if err != nil || len(files) != 7 {
@@ -61,7 +61,7 @@ func checkFixture(t *testing.T, tr *Trace) {
 	}
 }
 
-// cpython prints every entry of a snapshot as CPython reads it.
+// cpython is a program that prints every entry of snapshots as CPython reads them.
 const cpython = `
 import gzip, pickle, sys
 for path in sys.argv[1:]:
@@ -82,8 +82,8 @@ for path in sys.argv[1:]:
         print("a", a["device"], a["name"], a["stage"], a["time_us"], sep="\t")
 `
 
-// TestAgainstCPython compares every field of recordings with what CPython reads.
-// STPLAN_ALL_TRACES=1 takes all of the shared traces instead of the small ones.
+// TestAgainstCPython compares every field of recordings with what CPython reads. With
+// STPLAN_ALL_TRACES=1 it reads all shared traces, otherwise small ones.
 func TestAgainstCPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -147,7 +147,7 @@ func orNothing(lines []string, n int) string {
 	return "nothing"
 }
 
-// spoken writes a trace as the Python program does.
+// spoken writes a trace as the program cpython does.
 func spoken(tr *Trace) []string {
 	var out []string
 	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzReadSnapshot demands of every file a valid Trace or an error, and memory
-// within the bound that ReadSnapshot states.
+// FuzzReadSnapshot expects for every file a valid Trace or an error, and memory within
+// the bound that ReadSnapshot states.
 func FuzzReadSnapshot(f *testing.F) {
 	files, err := filepath.Glob("testdata/snapshot/*.pickle*")
 	if err != nil || len(files) == 0 {
@@ -34,8 +34,9 @@ func FuzzReadSnapshot(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		tr, err := readBytes(data, Options{AllowNoEvents: base})
 		runtime.ReadMemStats(&after)
-		// Every allocation counts here, also what is garbage by now; the fixed
-		// part is the buffers. A compressed file may grow before it is refused.
+		// All allocations count, also those that are garbage by now. The fixed part is
+		// for buffers. The bound is not for compressed files, which may grow before they
+		// are refused.
 		limit := uint64(8<<20 + 400*len(data))
 		if plain := len(data) > 0 && data[0] == 0x80; plain && after.TotalAlloc-before.TotalAlloc > limit {
 			t.Errorf("%d bytes allocated for a file of %d", after.TotalAlloc-before.TotalAlloc, len(data))

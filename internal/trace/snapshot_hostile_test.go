@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stretched puts a long text in the place of a short one of a pickle, in which
-// everything else refers to it.
+// stretched replaces a short text of a pickle by a long one. The text must be in the
+// pickle once; all its uses refer to that place.
 func stretched(t *testing.T, data []byte, short, long string) []byte {
 	t.Helper()
 	old := append([]byte{0x8c, byte(len(short))}, short...)
@@ -21,9 +21,9 @@ func stretched(t *testing.T, data []byte, short, long string) []byte {
 	return bytes.Replace(data, old, text, 1)
 }
 
-// TestSharedWork reads files that name one long list or one long text in very
-// many places. Whoever looks at all of it in each works for minutes: everything
-// here takes a fraction of a second where the work follows the file's size.
+// TestSharedWork reads files that use one long list or one long text in very many places.
+// To look at all of it in each place takes minutes. In time proportional to the file's
+// size, all of this test takes a fraction of a second.
 func TestSharedWork(t *testing.T) {
 	const places, length = 50_000, 4 << 20
 	long := strings.Repeat("x", length)
@@ -44,7 +44,7 @@ func TestSharedWork(t *testing.T) {
 	data := (&pickler{protocol: 4}).pickle(entries(func(i int) *pyDict {
 		return entryDict("alloc", start+int64(i)<<20, 512, 0, 1, "frames", broken)
 	}))
-	checkWork(t, "a stack that is none", data, "device 0: entry 0: frames: frame 524288: expected a stack frame, found None")
+	checkWork(t, "a list that is no stack", data, "device 0: entry 0: frames: frame 524288: expected a stack frame, found None")
 
 	data = (&pickler{protocol: 4}).pickle(entries(func(i int) *pyDict {
 		f := newDict("filename", "FILE", "line", i, "name", "FILE")
@@ -71,7 +71,7 @@ func TestSharedWork(t *testing.T) {
 	}
 }
 
-// mostWork is a long time for the files of TestSharedWork, even on a busy machine.
+// mostWork is far longer than one file of TestSharedWork may take, even on a busy machine.
 const mostWork = 10 * time.Second
 
 // checkWork expects a trace, or, unless want is empty, that error.

@@ -8,15 +8,16 @@ import (
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
+// say adds a note to the trace.
 func (b *builder) say(format string, args ...any) {
 	b.trace.Notes = append(b.trace.Notes, fmt.Sprintf(format, args...))
 }
 
 const moreEntries = "record with a larger max_entries, which is unlimited by default"
 
-// noteTruncation tells of a full ring buffer, which torch keeps the newest
-// entries in. From 2.12 the snapshot says so; before, a round number of entries
-// that begin in the middle of things gives it away.
+// noteTruncation notes that torch's ring buffer, which keeps the newest entries, was
+// full. From torch 2.12 on the snapshot says so. Before, the sign is a round number of
+// entries of which some free blocks that no entry allocates.
 func (b *builder) noteTruncation(d *dict, device *Device, p *past) {
 	n := len(device.Events)
 	switch {
@@ -28,13 +29,14 @@ func (b *builder) noteTruncation(d *dict, device *Device, p *past) {
 	}
 }
 
-// roundCount tells the numbers that people choose as a limit.
+// roundCount reports whether n looks like a limit that a person chose: a multiple of 1000,
+// or a power of two from 1024 on.
 func roundCount(n int) bool {
 	return n >= 1000 && (n%1000 == 0 || bits.OnesCount(uint(n)) == 1)
 }
 
-// overflowed looks for the flag of torch 2.12, at the top or in the settings,
-// for all devices or one by one.
+// overflowed looks for the flag of torch 2.12. It may be at the top or in the settings,
+// and be one flag for all devices or a list with one for each.
 func (b *builder) overflowed(d *dict, ordinal int) bool {
 	settings, _ := b.store.Dict(d.get(keyAllocatorSettings))
 	for _, items := range [][]pickle.Value{d.items, settings} {
@@ -50,8 +52,8 @@ func (b *builder) overflowed(d *dict, ordinal int) bool {
 	return false
 }
 
-// noteMissing tells of kinds of entries that a recording of this kind has, and
-// this one has not (skip_actions).
+// noteMissing notes actions that the recording should have and lacks (skip_actions), and
+// unknown ones.
 func (b *builder) noteMissing(d *Device, based bool) {
 	var count [ActionOOM + 1]int
 	for i := range d.Events {

@@ -7,13 +7,13 @@ import (
 	"math"
 )
 
-// pyDict, pyList and pyTuple are Python objects; two pointers to one are one
-// object. A dict's items are key, value, key, value ….
+// pyDict, pyList and pyTuple are Python objects. Two equal pointers are one object. A
+// dict's items are key, value, key, value ….
 type (
 	pyDict  struct{ items []any }
 	pyList  struct{ items []any }
 	pyTuple struct{ items []any }
-	pyNone  struct{} // None, where nil means no value
+	pyNone  struct{} // None in places in which nil means no value
 	pyHuge  struct{} // 2^64 - 1
 )
 
@@ -21,10 +21,10 @@ func newDict(items ...any) *pyDict  { return &pyDict{items} }
 func newList(items ...any) *pyList  { return &pyList{items} }
 func newTuple(items ...any) pyTuple { return pyTuple{items} }
 
-// pickler writes pickles as CPython does (a memo entry for every object as soon
-// as it begins, batches of a thousand) or, with torchScript, as C++ torch does
-// (protocol 2, a memo entry only for strings and for what is shared, once it is
-// complete, and no batches).
+// pickler writes pickles as CPython does: with a memo entry for every object as soon as it
+// begins, and items in batches of a thousand. With torchScript it writes them as C++ torch
+// does: protocol 2, a memo entry only for strings and for shared objects when they are
+// complete, and no batches.
 type pickler struct {
 	protocol    int
 	torchScript bool
@@ -103,8 +103,8 @@ func (p *pickler) save(v any) {
 	}
 }
 
-// object saves what may be referred to again: its opcode, its memo entry and
-// its content, or just the reference.
+// object saves an object that may be referred to again: its opcode, its memo entry and
+// its content, or only a reference if it is in the memo.
 func (p *pickler) object(o any, open, fill func()) {
 	if i, ok := p.memo[o]; ok {
 		p.reference(i)

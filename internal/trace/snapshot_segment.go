@@ -44,8 +44,8 @@ func (d *dict) segment() Segment {
 	return s
 }
 
-// blocks reads the blocks of a segment. Before torch 2.1 they have no address
-// and follow from one another.
+// blocks reads the blocks of a segment. Before torch 2.1 they have no address: each begins
+// at the end of the one before it.
 func (d *dict) blocks(s *Segment) {
 	list := d.list(keyBlocks)
 	if d.err == nil {
@@ -76,10 +76,10 @@ func (d *dict) block(next uint64) Block {
 		b.Address = uint64(d.integer(keyAddress))
 	}
 	if b.State == BlockInactive {
-		return b // its requested size and stack are those of some earlier tenant
+		return b // its requested size and stack belong to an earlier allocation
 	}
 	if history := d.list(keyHistory); len(history) > 0 {
-		d.tenant(&b, history[0])
+		d.newest(&b, history[0])
 		return b
 	}
 	b.Requested = Bytes(d.integer(keyRequestedSize))
@@ -87,10 +87,10 @@ func (d *dict) block(next uint64) Block {
 	return b
 }
 
-// tenant reads the newest entry of a block's history, which torch 2.0 and older
-// have instead of a requested size and frames.
-func (d *dict) tenant(b *Block, v pickle.Value) {
-	h := d.b.dict(v, d.where+": history 0", "a former tenant")
+// newest reads the newest entry of a block's history. Torch 2.0 and older have a history
+// instead of a requested size and frames.
+func (d *dict) newest(b *Block, v pickle.Value) {
+	h := d.b.dict(v, d.where+": history 0", "an entry of a block's history")
 	b.Requested = Bytes(h.integer(keyRealSize))
 	b.Stack = h.stack(keyFrames)
 	if d.err == nil {
@@ -98,8 +98,8 @@ func (d *dict) tenant(b *Block, v pickle.Value) {
 	}
 }
 
-// state reads a block's state; torch's documentation and its code disagree on
-// the name of the second.
+// state reads a block's state. The state of a delayed free has two names: torch's
+// documentation and its code disagree.
 func (d *dict) state() BlockState {
 	switch d.text(keyState) {
 	case "active_allocated":

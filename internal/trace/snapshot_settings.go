@@ -6,8 +6,8 @@ import (
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
-// settings reads allocator_settings, which snapshots before torch 2.1 lack, as
-// older ones lack some of its keys.
+// settings reads allocator_settings. Snapshots before torch 2.1 do not have it, and older
+// ones do not have all of its keys.
 func (b *builder) settings(v pickle.Value) error {
 	if v == 0 {
 		return nil
@@ -33,10 +33,10 @@ func (b *builder) settings(v pickle.Value) error {
 	return d.err
 }
 
-// divisions reads the dict from the start of an interval, in MiB and as a
-// string, to its divisions.
+// divisions reads the divisions of each interval. The keys of the dict are the starts of
+// the intervals, in MiB, as strings.
 func (b *builder) divisions(v pickle.Value) error {
-	d := b.dict(v, keyNames[keyAllocatorSettings]+": "+keyNames[keyRoundupPower2Divisions], "divisions by interval")
+	d := b.dict(v, keyNames[keyAllocatorSettings]+": "+keyNames[keyRoundupPower2Divisions], "a dict of divisions")
 	for k := range b.trace.Settings.RoundupPower2Divisions {
 		name := strconv.Itoa(1 << k)
 		for i := 0; i < len(d.items); i += 2 {

@@ -10,26 +10,26 @@ import (
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
 
-// stackTable keeps every frame and every stack once.
+// stackTable holds every frame and every stack once.
 type stackTable struct {
 	frames map[frameKey]int32
 	texts  textNumbers
 	table  Stacks
 	seed   maphash.Seed
-	heads  map[uint64]int32 // the newest stack with a hash
-	next   []int32          // the stack before it with the same hash, or None
-	ids    []int32          // scratch: the stack at hand
-	raw    []byte           // scratch: its bytes
+	heads  map[uint64]int32 // by hash: the newest stack with it
+	next   []int32          // by stack: the one before it with the same hash, or None
+	ids    []int32          // scratch: the frames of a stack
+	raw    []byte           // scratch: their bytes
 }
 
-// frameKey is a frame with its texts as numbers.
+// frameKey is a frame with the numbers of its texts.
 type frameKey struct{ file, line, name int32 }
 
 func newStackTable() stackTable {
 	return stackTable{frames: map[frameKey]int32{}, texts: newTextNumbers(), heads: map[uint64]int32{}, seed: maphash.MakeSeed()}
 }
 
-// frame numbers a frame; what is wrong with it is in d.err.
+// frame returns the number of a frame. An error is in d.err.
 func (b *builder) frame(d *dict) int32 {
 	f := Frame{File: d.text(keyFilename), Name: d.text(keyName)}
 	f.Line = d.line()
@@ -39,8 +39,8 @@ func (b *builder) frame(d *dict) int32 {
 	return b.stacks.frame(f)
 }
 
-// line reads a line number. Generated code and profilers leave odd ones, None
-// and -1 among them: what is no line is 0, and no reason to refuse a recording.
+// line reads a line number. Generated code and profilers leave other values, such as
+// None and -1. These are no reason to refuse a recording: they are read as 0.
 func (d *dict) line() int32 {
 	v := d.get(keyLine)
 	i, ok := d.b.store.Int(v)
@@ -53,7 +53,7 @@ func (d *dict) line() int32 {
 	return 0
 }
 
-// badFrames says why a list of frames cannot be a stack.
+// badFrames makes the error for a list of frames that cannot be a stack.
 func (b *builder) badFrames(v pickle.Value, where string) error {
 	list, ok := b.store.List(v)
 	if !ok {
@@ -67,7 +67,7 @@ func (b *builder) badFrames(v pickle.Value, where string) error {
 		if d.err == nil {
 			b.frame(d)
 		}
-		if d.err == nil { // it was changed after it was complete
+		if d.err == nil { // the pickle changed the dict after it was complete
 			d.err = b.fail(d.where, "", "expected a stack frame, found %s", b.describe(v))
 		}
 		return d.err
@@ -86,8 +86,8 @@ func (t *stackTable) frame(f Frame) int32 {
 	return id
 }
 
-// stack numbers a list of frames and folds the list, so that the next entry
-// that shares it need not look at the frames again. An empty one is None.
+// stack returns the number of a list of frames, None if it is empty. It folds the list,
+// so that the frames are not looked at again for the next entry that shares it.
 func (b *builder) stack(v pickle.Value) (int32, bool) {
 	if number, ok := b.store.Folded(v); ok {
 		class, n := unfold(number)
@@ -99,8 +99,8 @@ func (b *builder) stack(v pickle.Value) (int32, bool) {
 	}
 	t := &b.stacks
 	t.ids = t.ids[:0]
-	// A frame remains one: a list that failed before need only be looked at from
-	// there on, however many entries share it.
+	// A frame remains a frame. So if the list was no stack before, the search goes on at
+	// the element that was no frame, even if many entries share the list.
 	for i := b.stuck[v]; i < len(list); i++ {
 		if _, ok := b.frameNumber(list[i]); !ok {
 			b.stuck[v] = i
@@ -118,14 +118,15 @@ func (b *builder) stack(v pickle.Value) (int32, bool) {
 	return id, ok
 }
 
-// frameNumber is the number of a frame that was folded.
+// frameNumber returns the number of a folded frame.
 func (b *builder) frameNumber(v pickle.Value) (int32, bool) {
 	number, ok := b.store.Folded(v)
 	class, n := unfold(number)
 	return int32(n), ok && class == foldedFrame
 }
 
-// number finds a stack by its frames, or adds it where there is room left.
+// number returns the number of the stack with these frames. It returns false if the
+// stack is new and Stacks.Index has no room left.
 func (t *stackTable) number(ids []int32) (int32, bool) {
 	t.raw = t.raw[:0]
 	for _, id := range ids {
@@ -159,7 +160,7 @@ func (t *stackTable) add(hash uint64, head int32, ids []int32) int32 {
 	return id
 }
 
-// copyOf numbers a stack of another trace; None where there is no room left.
+// copyOf returns the number of a stack of another trace, None if there is no room left.
 func (t *stackTable) copyOf(from *Stacks, id int32) int32 {
 	t.ids = t.ids[:0]
 	for _, f := range from.At(id) {

@@ -42,7 +42,7 @@ func zstded(data []byte) []byte {
 	return w.EncodeAll(data, nil)
 }
 
-// containers are the ways to wrap a pickle.
+// containers are the ways to compress a pickle.
 var containers = map[string]func([]byte) []byte{
 	"plain": func(b []byte) []byte { return b },
 	"gzip":  gzipped,
@@ -52,8 +52,8 @@ var containers = map[string]func([]byte) []byte{
 	"zstd": zstded,
 }
 
-// TestFormsAgree reads one recording in every protocol, memo style, container
-// and order of keys, with unknown keys everywhere, and expects the same Trace.
+// TestFormsAgree reads one recording in every protocol, way to use the memo, compression
+// and order of keys, also with unknown keys everywhere, and expects the same Trace.
 func TestFormsAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 7, 400} {
@@ -77,11 +77,11 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
-// sameTrace compares what traces say; frames, stacks and strings are numbered
-// in the order of the file.
+// sameTrace compares two traces whose tables may be ordered differently: the order is
+// that of the file.
 func sameTrace(a, b *Trace) bool { return reflect.DeepEqual(said(a), said(b)) }
 
-// said is a trace with every index replaced by what it stands for.
+// said is a trace as text, with every index replaced by the entry of its table.
 func said(t *Trace) []string {
 	lines := append([]string{fmt.Sprintf("%+v", t.Settings)}, t.Notes...)
 	text := func(i int32) string {
@@ -129,7 +129,7 @@ func stackText(t *Trace, i int32) string {
 	return s.String()
 }
 
-// TestTablesHoldEachThingOnce checks that sharing survives.
+// TestTablesHoldEachThingOnce expects shared frames, stacks and strings to be stored once.
 func TestTablesHoldEachThingOnce(t *testing.T) {
 	tr := mustRead(t, randomSnapshot(rand.New(rand.NewPCG(3, 4)), 400), Options{})
 	frames, stacks := map[Frame]bool{}, map[string]bool{}
@@ -203,7 +203,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestOddLines reads frames whose line is no line of a file.
+// TestOddLines reads frames with a line that cannot be a line of a file.
 func TestOddLines(t *testing.T) {
 	for i, line := range []any{-1, int64(math.MaxInt32) + 1, int64(math.MinInt64), pyHuge{}, pyNone{}, nil} {
 		frame := newDict("filename", "f", "name", "n", "line", line)
@@ -217,8 +217,8 @@ func TestOddLines(t *testing.T) {
 	}
 }
 
-// TestUnknownActions gives entries of an unknown kind whatever may be wrong with
-// an entry; they keep their places.
+// TestUnknownActions reads entries of an unknown kind with all kinds of wrong values. They
+// keep their places.
 func TestUnknownActions(t *testing.T) {
 	keys := []string{"addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "pool_id", "device_free"}
 	values := []any{"x", 2.5, -5, int64(math.MaxInt64), newList(7), newTuple(1, 2), newDict("a", 1), pyNone{}}
@@ -247,7 +247,7 @@ func change(edit func(top, segment, block, entry *pyDict)) *pyDict {
 	return top
 }
 
-// set changes the value of a key, or takes the key away.
+// set changes the value of a key, or removes the key if v is nil.
 func set(o *pyDict, key string, v any) {
 	for i := 0; i < len(o.items); i += 2 {
 		if o.items[i] == key {
@@ -261,8 +261,7 @@ func set(o *pyDict, key string, v any) {
 	o.items = append(o.items, key, v)
 }
 
-// TestWrongValues demands the exact text for a value that is not what its key
-// promises.
+// TestWrongValues expects the exact error for values that their keys do not allow.
 func TestWrongValues(t *testing.T) {
 	cyclic := newList()
 	cyclic.items = []any{cyclic}
@@ -284,7 +283,7 @@ func TestWrongValues(t *testing.T) {
 	}{
 		{newList(), "a list, as torch.cuda.memory_snapshot() returns, has segments but no events; " + advice},
 		{7, "expected a memory snapshot, found 7"},
-		{newDict(), "a dict without device_traces and segments is no memory snapshot; " + advice},
+		{newDict(), "a dict without device_traces and segments is not a memory snapshot; " + advice},
 		{snapshotDict(newList(), newList(newList(), newList()), newList()), "a snapshot without events: history was not being recorded when it was taken; " + advice},
 		{top("device_traces", "x"), `device_traces: expected a list, found "x"`},
 		{top("device_traces", cyclic), "device 0: entry 0: expected a trace entry, found a list"},
@@ -318,12 +317,12 @@ func TestWrongValues(t *testing.T) {
 		{segment("blocks", newDict()), "segment 0: blocks: expected a list, found a dict"},
 		{block("state", "gone"), `segment 0: block 0: state: expected active_allocated, active_pending_free or inactive, found "gone"`},
 		{block("size", strings.Repeat("x", 50)), `segment 0: block 0: size: expected an integer from 0 up, found "` + strings.Repeat("x", 40) + `"… (50 bytes)`},
-		{block("history", newList(7)), "segment 0: block 0: history 0: expected a former tenant, found 7"},
+		{block("history", newList(7)), "segment 0: block 0: history 0: expected an entry of a block's history, found 7"},
 	}
 	for _, test := range tests {
 		for _, p := range []pickler{{protocol: 5}, {protocol: 2, torchScript: true}} {
 			if p.torchScript && reflect.DeepEqual(test.v, top("device_traces", cyclic)) {
-				continue // nothing is shared before it is complete
+				continue // this pickler does not share a list before it is complete
 			}
 			tr, err := readBytes(p.pickle(test.v), Options{})
 			want := "run.pickle: " + test.want
@@ -338,7 +337,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles demands the exact text for a file that is not a whole pickle.
+// TestDamagedFiles expects the exact error for files that are not a complete pickle.
 func TestDamagedFiles(t *testing.T) {
 	whole := (&pickler{protocol: 4}).pickle(oneBlock())
 	flipped := gzipped(whole)
@@ -367,7 +366,7 @@ func TestDamagedFiles(t *testing.T) {
 		{flipped, fmt.Sprintf("byte %d: damaged gzip data: gzip: invalid checksum", len(whole))},
 		{append(gzipped(whole), "tail"...), fmt.Sprintf("byte %d: the gzip data end early: the file was not written or copied completely", len(whole))},
 		{gzipped(whole[:60]), end(60)},
-		{[]byte("\x80\x04\x00"), "byte 2: 0x00 is no opcode of pickle protocols 2 to 5: the file is damaged or not a pickle"},
+		{[]byte("\x80\x04\x00"), "byte 2: 0x00 is not an opcode of pickle protocols 2 to 5: the file is damaged or not a pickle"},
 	}
 	for _, test := range tests {
 		_, err := readBytes(test.data, Options{})
@@ -377,7 +376,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestBomb reads a small file that would grow to 120 MiB of valid opcodes.
+// TestBomb reads a small file that decompresses to 120 MiB of valid opcodes.
 func TestBomb(t *testing.T) {
 	var b bytes.Buffer
 	w, _ := zstd.NewWriter(&b)
@@ -387,12 +386,12 @@ func TestBomb(t *testing.T) {
 	}
 	w.Close()
 	_, err := readBytes(b.Bytes(), Options{})
-	if err == nil || !strings.HasSuffix(err.Error(), "over 256 to 1 is no snapshot") {
+	if err == nil || !strings.HasSuffix(err.Error(), " or more, expected at most 256 times the size plus 16777216 B: this is not a snapshot") {
 		t.Errorf("%d bytes: %v", b.Len(), err)
 	}
 }
 
-// failing is a reader that breaks after n bytes.
+// failing is a reader that fails after n bytes.
 type failing struct {
 	r io.Reader
 	n int
@@ -409,7 +408,8 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestReaderError tells a file that cannot be read from one that is wrong.
+// TestReaderError expects another kind of error for a file that cannot be read than for
+// one that is wrong.
 func TestReaderError(t *testing.T) {
 	whole := (&pickler{protocol: 4}).pickle(oneBlock())
 	for name, wrap := range containers {
@@ -437,8 +437,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestAnnotations compares the places of annotations with a search of the whole
-// list for each.
+// TestAnnotations compares the places of annotations with a search of the whole list for
+// each annotation.
 func TestAnnotations(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
@@ -489,8 +489,7 @@ func TestAnnotationOfUnrecordedDevice(t *testing.T) {
 	}
 }
 
-// TestSharedEntries reads lists that share entry dicts, which then cannot be
-// used in place.
+// TestSharedEntries reads lists that share entry dicts: their events must be copied.
 func TestSharedEntries(t *testing.T) {
 	v := oneBlock()
 	list := v.items[3].(*pyList).items[0].(*pyList)
@@ -501,8 +500,8 @@ func TestSharedEntries(t *testing.T) {
 	}
 }
 
-// TestRepeatedLists refuses a file whose lists are in so many places that it
-// would grow without limit.
+// TestRepeatedLists refuses a file that uses its lists in so many places that the trace
+// would be far larger than the file.
 func TestRepeatedLists(t *testing.T) {
 	entries, blocks := newList(), newList()
 	for range 1000 {
@@ -531,7 +530,7 @@ func TestRepeatedLists(t *testing.T) {
 	} {
 		data := (&pickler{protocol: 4}).pickle(test.v)
 		_, err := readBytes(data, Options{})
-		want := fmt.Sprintf(": more entries, blocks and keys than the %d bytes of the file can hold: one list or dict is in many places", len(data))
+		want := fmt.Sprintf(": more entries, blocks and keys than the %d bytes of the file can hold: one list or dict is used in many places", len(data))
 		if err == nil || !strings.HasPrefix(err.Error(), "run.pickle: "+test.where) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want …%s", err, want)
 		}
@@ -551,8 +550,8 @@ func TestKnownKeysAreDistinct(t *testing.T) {
 	}
 }
 
-// TestSlowWriter gets an error as soon as it is clear, however long the writer of
-// a pipe keeps it open.
+// TestSlowWriter expects an error as soon as it is certain, even if the writer of a pipe
+// keeps it open.
 func TestSlowWriter(t *testing.T) {
 	for _, start := range []string{"garbage", "\x80\x04c", "\x89STPLAN\x00"} {
 		r, w := io.Pipe()

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// place is where a string's bytes lie. A pickle can name one long string in as
-// many places as it has bytes, and all of them share its memory: whoever looks
-// at every name's bytes would work for the square of the file's size. Strings of
-// one place are equal. As a key a place keeps them from being freed, so that no
-// other string comes to lie there.
+// place is the address and length of a string's bytes. A pickle can refer to one long
+// string very many times, and all references share its memory. To look at the bytes
+// of each reference would take time with the square of the file's size. Strings of
+// one place are equal. A place that is a key of a map keeps the bytes from being
+// freed, so no other string can get the same place.
 type place struct {
 	at   *byte
 	size int
@@ -17,8 +17,8 @@ type place struct {
 
 func placeOf(s string) place { return place{unsafe.StringData(s), len(s)} }
 
-// textNumbers numbers texts by first appearance, and looks at the bytes of each
-// place once.
+// textNumbers numbers texts by first appearance. It looks at the bytes of each place
+// once.
 type textNumbers struct {
 	byPlace map[place]int32
 	byText  map[string]int32
@@ -44,11 +44,12 @@ func (t *textNumbers) number(s string) int32 {
 	return n
 }
 
-// utf8Check checks texts, the bytes of each place once.
+// utf8Check remembers the places that hold valid UTF-8, so that each is looked at
+// once.
 type utf8Check map[place]struct{}
 
-// valid says whether s is UTF-8. What is not is not remembered: the first ends
-// the check.
+// valid reports whether s is UTF-8. An invalid text is not remembered, since the
+// first one ends the check.
 func (c utf8Check) valid(s string) bool {
 	p := placeOf(s)
 	if _, ok := c[p]; ok {

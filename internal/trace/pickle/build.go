@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// intern returns the number of a string, giving it one where it is new.
-// Snapshots repeat a dozen short strings millions of times, so a small table by
-// length and outer bytes comes before the map.
+// intern returns the number of a string. A new string gets the next number. Snapshots
+// repeat a dozen short strings millions of times, so a small table, indexed by a string's
+// length and three of its bytes, is searched before the map.
 func (s *Store) intern(text []byte) uint32 {
 	slot := recentSlot(text)
 	if n := s.recent[slot]; n != 0 && *s.strings.at(uint64(n - 1)) == string(text) {
@@ -30,8 +30,8 @@ func recentSlot(text []byte) uint8 {
 	return uint8(len(text)) ^ text[0]*31 ^ text[len(text)-1]*7 ^ text[len(text)/2]
 }
 
-// add keeps a new string. One that is not UTF-8 (a surrogate in a file name) is
-// repaired, and found again by its own bytes.
+// add stores a new string and returns its number. If it is not UTF-8, such as a surrogate
+// in a file name, a repaired string is stored; the index has the original bytes.
 func (s *Store) add(raw []byte) uint32 {
 	text := string(raw)
 	repaired := text
@@ -51,8 +51,8 @@ func (s *Store) int(i int64) Value {
 	return tagged(tagWide, uint64(len(s.wide)-1))
 }
 
-// long makes an integer of the n lowest bytes of raw, at most 8, in two's
-// complement.
+// long makes an integer from the n lowest bytes of raw, in two's complement. n is at most
+// 8.
 func (s *Store) long(raw uint64, n int) Value {
 	if n == 0 {
 		return s.int(0)
@@ -66,9 +66,9 @@ func (s *Store) float(raw uint64) Value {
 	return tagged(tagFloat, uint64(len(s.floats)-1))
 }
 
-// tuple makes a tuple of items. Only pairs of integers mean anything in a
-// snapshot: of any other tuple no more than its kind is kept. Pairs of small
-// integers, which newer snapshots have one of in every entry, take no memory.
+// tuple makes a tuple of items. In a snapshot only pairs of integers have a meaning: of
+// other tuples nothing is kept. A pair of small integers, which newer snapshots have in
+// every entry, takes no memory in the Store.
 func (s *Store) tuple(items []Value) Value {
 	if len(items) != 2 {
 		return tuple
@@ -91,7 +91,7 @@ func (s *Store) newObject(o Value) Value {
 	return tagged(tagObject, s.objects.add(o))
 }
 
-// newBody stores a copy of items.
+// newBody stores a copy of items and returns its index in bodies.
 func (s *Store) newBody(items []Value) uint32 {
 	if n := len(s.spare); n > 0 {
 		b := s.spare[n-1]
@@ -109,7 +109,8 @@ func (s *Store) recycle(body uint32) {
 	s.spare = append(s.spare, body)
 }
 
-// extend appends items to an object that is a list or dict, given its tags.
+// extend appends items to an object: a list or a dict, depending on the tags full and
+// empty. It returns false if the object has neither tag.
 func (s *Store) extend(object uint64, items []Value, full, empty int) bool {
 	switch o := *s.objects.at(object); o.tag() {
 	case empty:

@@ -8,27 +8,35 @@ import (
 
 // Error says what is wrong with a pickle, and where.
 type Error struct {
-	Offset  int64 // in the uncompressed stream, in bytes from 0
+	Offset  int64 // in bytes, from 0, in the stream that Read reads
 	Problem string
-	Err     error // of the reader underneath, or nil
+	Err     error // of the underlying reader, or nil
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Problem) }
 
-// Unwrap returns the error of the reader underneath.
+// Unwrap returns the error of the underlying reader.
 func (e *Error) Unwrap() error { return e.Err }
 
 const (
+	// inputSize is the size of the input buffer, in bytes. A larger one would make reads
+	// rarer, a smaller one stays in the processor's cache.
 	inputSize = 64 << 10
-	longestOp = 1 + 8 // an opcode with the longest argument of fixed size
+
+	// longestOp is the length of an opcode with the longest argument of fixed size, in
+	// bytes.
+	longestOp = 1 + 8
+
+	// lineLimit is the longest line of text, in bytes. Lines hold numbers of memo entries
+	// and names of modules and functions; the limit bounds what an error message quotes.
 	lineLimit = 1 << 10
 )
 
-// input is a buffered reader that knows its offset. Its fields are open to the
-// machine's loop, which looks at every byte.
+// input is a buffered reader that knows its offset. The machine's loop, which looks at
+// every byte, uses its fields directly.
 type input struct {
 	src      io.Reader
-	buf      []byte // inputSize and longestOp spare bytes, so that an opcode can be looked at whole
+	buf      []byte // inputSize bytes, and longestOp more, so that every opcode has 9 bytes after pos
 	pos, end int    // buf[pos:end] is read and not consumed
 	base     int64  // offset of buf[0]
 	eof      bool
@@ -40,7 +48,7 @@ func newInput(r io.Reader) input {
 
 func (in *input) offset() int64 { return in.base + int64(in.pos) }
 
-// need makes at least n bytes available at buf[pos:]; n is at most inputSize.
+// need makes at least n bytes available at buf[pos:]. n is at most inputSize.
 func (in *input) need(n int) error {
 	if in.end-in.pos >= n {
 		return nil
@@ -69,8 +77,8 @@ func (in *input) fill(n int) error {
 	return nil
 }
 
-// fillOp makes an opcode available with its argument of fixed size, and all
-// longestOp bytes unless the file ends before.
+// fillOp makes an opcode and its argument of fixed size available. It reads longestOp
+// bytes unless the file ends before.
 func (in *input) fillOp() error {
 	err := in.fill(longestOp)
 	if err == nil && in.end-in.pos < 1+int(argument[in.buf[in.pos]]) {
@@ -84,7 +92,7 @@ func (in *input) truncated() error {
 		Problem: "the file ends in the middle of the pickle: it was not written or copied completely"}
 }
 
-// take consumes n bytes, at most inputSize; they are valid until the next read.
+// take consumes n bytes, at most inputSize. They are valid until the next read.
 func (in *input) take(n int) ([]byte, error) {
 	if err := in.need(n); err != nil {
 		return nil, err
@@ -94,8 +102,8 @@ func (in *input) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// bytes consumes n bytes. What it allocates follows the bytes that are really
-// there, never the length that the file claims.
+// bytes consumes n bytes. The memory it allocates depends on the bytes that are there,
+// never on the length that the file claims.
 func (in *input) bytes(n uint64) ([]byte, error) {
 	if n <= inputSize {
 		return in.take(int(n))
@@ -105,8 +113,10 @@ func (in *input) bytes(n uint64) ([]byte, error) {
 	return all.Bytes(), err
 }
 
+// skip consumes n bytes and keeps none.
 func (in *input) skip(n uint64) error { return in.chunks(n, func([]byte) {}) }
 
+// chunks consumes n bytes, piece by piece.
 func (in *input) chunks(n uint64, use func([]byte)) error {
 	for n > 0 {
 		b, err := in.take(int(min(n, inputSize)))
@@ -119,7 +129,7 @@ func (in *input) chunks(n uint64, use func([]byte)) error {
 	return nil
 }
 
-// line consumes a line of text, without its end.
+// line consumes a line of text and returns it without the newline.
 func (in *input) line() (string, error) {
 	for n := 1; n <= lineLimit; n++ {
 		if err := in.need(n); err != nil {
@@ -133,7 +143,7 @@ func (in *input) line() (string, error) {
 	return "", &Error{Offset: in.offset(), Problem: fmt.Sprintf("a line of text longer than %d bytes", lineLimit)}
 }
 
-// atEnd reports whether nothing follows.
+// atEnd reports whether all bytes are consumed.
 func (in *input) atEnd() (bool, error) {
 	err := in.fill(1)
 	return in.pos == in.end, err

@@ -7,21 +7,22 @@ import (
 	"strconv"
 )
 
-// Folder makes something smaller of the dicts it knows.
+// Folder replaces dicts that it knows by numbers.
 type Folder interface {
-	// FoldDict is offered the first items that an empty dict is given (all of
-	// them, for a dict of up to 1000, as every pickler writes it) as key, value,
-	// key, value …. It answers with a number of its own, at most MaxFolded, that
-	// stands for the dict from then on, or declines. It must not keep items.
+	// FoldDict is called with the first items that an empty dict gets, as key, value,
+	// key, value …. Every pickler writes a dict of up to 1000 items at once, so these
+	// are all items of such a dict. FoldDict returns a number that replaces the dict from
+	// then on, at most MaxFolded, or false to leave the dict as it is. It must not keep
+	// items.
 	FoldDict(s *Store, items []Value) (number uint64, ok bool)
 }
 
 // MaxProtocol is the newest pickle protocol that Read understands.
 const MaxProtocol = 5
 
-// Read reads one pickle, to its end and that of r. The known strings have the
-// numbers 0, 1, 2 … (Store.StringNumber). Errors are *Error; those of r are
-// wrapped in one.
+// Read reads one pickle, which must end where r ends, and returns its value. The known
+// strings get the numbers 0, 1, 2 … (Store.StringNumber). Every error is an *Error; it
+// wraps an error of r.
 func Read(r io.Reader, known []string, folder Folder) (*Store, Value, error) {
 	m := &machine{
 		in:     newInput(r),
@@ -41,18 +42,17 @@ type machine struct {
 	store  *Store
 	folder Folder
 	stack  []Value
-	floor  int   // length of the stack at the last mark: what lies below is out of reach
-	marks  []int // the floors before
+	floor  int   // length of the stack at the last mark: values below cannot be taken
+	marks  []int // the earlier floors
 	memo   table[Value]
 	filled uint64 // memo entries that are set
-	at     int64  // offset of the opcode at work
+	at     int64  // offset of the current opcode
 }
 
-// read runs the pickle. The dozen opcodes that make up nearly all of a snapshot
-// are worked on in place, since there are ten million of them and a call would
-// cost more than the work; step has the others. The position is a variable of
-// the loop, and each opcode moves it by a constant: were it read back from
-// memory, every opcode would wait for the one before.
+// read executes the pickle. The dozen opcodes that make up nearly all of a snapshot are
+// executed here: there are ten million of them, and a call would cost more than the work.
+// step executes the others. The position is a local variable, and each opcode advances it
+// by a constant. If it were read from memory, every opcode would wait for the one before.
 func (m *machine) read() (Value, error) {
 	if err := m.header(); err != nil {
 		return 0, err
@@ -132,7 +132,7 @@ func (m *machine) read() (Value, error) {
 	}
 }
 
-// header checks what the file is before anything else is said of it.
+// header checks that the file begins as a pickle does, before any other error.
 func (m *machine) header() error {
 	if empty, err := m.in.atEnd(); empty || err != nil {
 		if err == nil {
@@ -156,7 +156,7 @@ func (m *machine) stop() (Value, error) {
 		return 0, err
 	}
 	if len(m.stack) > 0 || len(m.marks) > 0 {
-		return 0, m.fail("the pickle stops with %d values left over", len(m.stack))
+		return 0, m.fail("the pickle stops with %d values and %d marks left on the stack, expected none", len(m.stack), len(m.marks))
 	}
 	end, err := m.in.atEnd()
 	if err == nil && !end {
@@ -166,7 +166,7 @@ func (m *machine) stop() (Value, error) {
 	return v, err
 }
 
-// step executes an opcode that read leaves to it.
+// step executes an opcode that read does not.
 func (m *machine) step(op byte, arg []byte) error {
 	s := m.store
 	switch op {
@@ -261,7 +261,7 @@ func (m *machine) pop() (Value, error) {
 	return v, err
 }
 
-// drop is POP, which takes a mark where there is no value above it.
+// drop is POP. It removes a mark if there is no value above it.
 func (m *machine) drop() error {
 	if len(m.marks) > 0 && m.floor == len(m.stack) {
 		m.unmark()
@@ -271,8 +271,8 @@ func (m *machine) drop() error {
 	return err
 }
 
-// toMark takes the values above the last mark, and the mark, off the stack and
-// hands them over; they are valid until the next push.
+// toMark removes the values above the last mark, and the mark, from the stack, and calls
+// use with them. They are valid until the next push.
 func (m *machine) toMark(use func([]Value) error) error {
 	if len(m.marks) == 0 {
 		return m.fail("the pickle closes a group that was never opened")
@@ -280,14 +280,14 @@ func (m *machine) toMark(use func([]Value) error) error {
 	return m.cut(m.unmark(), use)
 }
 
-// unmark forgets the last mark and returns where it was.
+// unmark removes the last mark and returns its position in the stack.
 func (m *machine) unmark() int {
 	at, n := m.floor, len(m.marks)
 	m.floor, m.marks = m.marks[n-1], m.marks[:n-1]
 	return at
 }
 
-// last does the same with the n topmost values.
+// last removes the n topmost values from the stack and calls use with them.
 func (m *machine) last(n int, use func([]Value) error) error {
 	if len(m.stack)-m.floor < n {
 		return m.noValue()
@@ -295,6 +295,7 @@ func (m *machine) last(n int, use func([]Value) error) error {
 	return m.cut(len(m.stack)-n, use)
 }
 
+// cut removes the values from index from on, and calls use with them.
 func (m *machine) cut(from int, use func([]Value) error) error {
 	items := m.stack[from:]
 	m.stack = m.stack[:from]
@@ -314,9 +315,9 @@ func (m *machine) notStored(i uint64) error {
 	return m.fail("the pickle refers to memo entry %d, which was never stored", i)
 }
 
-// put stores the topmost value. Picklers number memo entries one after the
-// other, and each takes a byte of input at least: a number beyond that is
-// refused, so that the memo grows no faster than the file.
+// put stores the topmost value in the memo. Picklers number memo entries one after the
+// other, and each takes at least one byte. A number larger than the offset is refused, so
+// the memo grows no faster than the file.
 func (m *machine) put(i uint64) error {
 	if len(m.stack) <= m.floor {
 		return m.noValue()
@@ -359,7 +360,7 @@ func (m *machine) opaque(n uint64) error {
 
 func (m *machine) long4(n int32) error {
 	if n < 0 {
-		return m.fail("an integer of %d bytes", n)
+		return m.fail("an integer of %d bytes, expected 0 or more", n)
 	}
 	return m.long(uint64(n))
 }
@@ -412,7 +413,7 @@ func (m *machine) setItems(items []Value) error {
 	}
 	for i := 0; i < len(items); i += 2 {
 		if items[i].tag() == tagObject {
-			return m.fail("%s as the key of a dict", m.store.Describe(items[i]))
+			return m.fail("%s cannot be the key of a dict", m.store.Describe(items[i]))
 		}
 	}
 	if dict.tag() != tagObject || !m.setObject(dict.payload(), items) {
@@ -434,20 +435,21 @@ func (m *machine) setObject(dict uint64, items []Value) bool {
 	return m.store.extend(dict, items, tagDict, tagEmptyDict)
 }
 
-// unfit reports a change to a value that is of another kind, or that changes
-// after it was complete, which no pickler writes.
+// unfit makes the error for a change of a value that is of another kind than want, or
+// that was complete already. No pickler writes either.
 func (m *machine) unfit(deed, want string, v Value) error {
 	if _, folded := m.store.Folded(v); folded {
-		return m.fail("the pickle %s %s that was already in use", deed, want)
+		return m.fail("the pickle %s %s that was already complete", deed, want)
 	}
 	return m.fail("the pickle %s %s: expected %s", deed, m.store.Describe(v), want)
 }
 
-// refuse names an opcode that is not read, and what it would have done.
+// refuse makes the error for an opcode that is not executed, with its name and what it
+// would do.
 func (m *machine) refuse(op byte) error {
 	known, ok := refused[op]
 	if !ok {
-		return m.fail("0x%02x is no opcode of pickle protocols 2 to %d: the file is damaged or not a pickle", op, MaxProtocol)
+		return m.fail("0x%02x is not an opcode of pickle protocols 2 to %d: the file is damaged or not a pickle", op, MaxProtocol)
 	}
 	label := fmt.Sprintf("opcode %s (%s)", known.name, quoteByte(op))
 	if known.deed == "" {
@@ -460,7 +462,7 @@ func (m *machine) refuse(op byte) error {
 	return m.fail("%s would %s%s; snapshots hold only plain data, refused", label, known.deed, target)
 }
 
-// target names what an importing opcode asks for.
+// target names what an opcode would import.
 func (m *machine) target(op byte) (string, error) {
 	switch op {
 	case opGlobal, opInst:
@@ -480,7 +482,7 @@ func (m *machine) target(op byte) (string, error) {
 	return "", nil
 }
 
-// quoteByte shows a byte as a character where it is one.
+// quoteByte shows a byte as a character if it is one, else in hexadecimal.
 func quoteByte(b byte) string {
 	if b < ' ' || b > '~' {
 		return fmt.Sprintf("0x%02x", b)

@@ -50,7 +50,7 @@ const (
 	opByteArray8      = 0x96
 )
 
-// argument is the number of bytes of fixed size that follow an opcode.
+// argument is the length of the argument of fixed size that follows an opcode, in bytes.
 var argument = [256]uint8{
 	opBinBytes: 4, opShortBinBytes: 1, opBinFloat: 8, opBinInt: 4, opBinInt1: 1, opBinInt2: 2,
 	opBinUnicode: 4, opBinGet: 1, opLongBinGet: 4, opBinPut: 1, opLongBinPut: 4, opProto: 1,
@@ -58,9 +58,9 @@ var argument = [256]uint8{
 	opByteArray8: 8,
 }
 
-// opcode names one that is not read, and what it would do. Those that would
-// import, call or build something have a deed; the rest belong to the text
-// protocols 0 and 1, or to none that this package knows.
+// opcode is an opcode that is refused: its name and what it would do. Opcodes that would
+// import, call or build something have a deed. The others belong to the text protocols 0
+// and 1.
 type opcode struct{ name, deed string }
 
 var refused = map[byte]opcode{

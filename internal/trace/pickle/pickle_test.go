@@ -15,7 +15,7 @@ type keepAll struct{}
 
 func (keepAll) FoldDict(*Store, []Value) (uint64, bool) { return 0, false }
 
-// dump writes a value as Python would, what a list holds at most depth deep.
+// dump writes a value as Python would. It writes lists and dicts up to depth deep.
 func dump(s *Store, v Value, depth int) string {
 	if depth == 0 {
 		return "…"
@@ -122,7 +122,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrors demands the exact place and text.
+// TestErrors expects the exact offset and text.
 func TestErrors(t *testing.T) {
 	end := "the file ends in the middle of the pickle: it was not written or copied completely"
 	tests := []struct{ pickle, want string }{
@@ -144,17 +144,17 @@ func TestErrors(t *testing.T) {
 		{"\x97", "byte 2: opcode NEXT_BUFFER (0x97) would load a buffer from elsewhere; snapshots hold only plain data, refused"},
 		{"\x98", "byte 2: opcode READONLY_BUFFER (0x98) would load a buffer from elsewhere; snapshots hold only plain data, refused"},
 		{"I1\n", "byte 2: opcode INT ('I') is not written by pickle protocols 2 to 5"},
-		{"\xff", "byte 2: 0xff is no opcode of pickle protocols 2 to 5: the file is damaged or not a pickle"},
+		{"\xff", "byte 2: 0xff is not an opcode of pickle protocols 2 to 5: the file is damaged or not a pickle"},
 		{"", "byte 2: " + end},
 		{"J\x01", "byte 4: " + end},
 		{"X\xff\xff\xff\xffab", "byte 9: " + end},
 		{"\x8d\xff\xff\xff\xff\xff\xff\xff\xffab", "byte 13: " + end},
 		{"\x8e\xff\xff\xff\xff\xff\xff\xff\xffab", "byte 13: " + end},
 		{"\x8b\xff\xff\xff\x7fab", "byte 9: " + end},
-		{"\x8b\xff\xff\xff\xff", "byte 2: an integer of -1 bytes"},
+		{"\x8b\xff\xff\xff\xff", "byte 2: an integer of -1 bytes, expected 0 or more"},
 		{".", "byte 2: the pickle takes a value from an empty stack"},
-		{"NN.", "byte 4: the pickle stops with 1 values left over"},
-		{"(N.", "byte 4: the pickle stops with 0 values left over"},
+		{"NN.", "byte 4: the pickle stops with 1 values and 0 marks left on the stack, expected none"},
+		{"(N.", "byte 4: the pickle stops with 0 values and 1 marks left on the stack, expected none"},
 		{"N.N", "byte 4: more data follows the end of the pickle"},
 		{"e", "byte 2: the pickle closes a group that was never opened"},
 		{"N(a", "byte 4: the pickle takes a value from an empty stack"},
@@ -165,8 +165,8 @@ func TestErrors(t *testing.T) {
 		{"]NNs", "byte 5: the pickle sets items of a list: expected a dict"},
 		{"](\x90", "byte 4: the pickle adds to a list: expected a set"},
 		{"}(Nu", "byte 5: a dict is given 1 keys and values: expected an even number"},
-		{"}]Ns", "byte 5: a list as the key of a dict"},
-		{"}(}Nu", "byte 6: a dict as the key of a dict"},
+		{"}]Ns", "byte 5: a list cannot be the key of a dict"},
+		{"}(}Nu", "byte 6: a dict cannot be the key of a dict"},
 		{"h\x03", "byte 2: the pickle refers to memo entry 3, which was never stored"},
 		{"j\xff\xff\xff\xff", "byte 2: the pickle refers to memo entry 4294967295, which was never stored"},
 		{"Nr\xff\xff\xff\xff", "byte 3: memo entry 4294967295: expected at most 3, one for every byte so far"},
@@ -207,13 +207,13 @@ func TestFolding(t *testing.T) {
 		}
 	}
 	_, err := read("\x80\x04}"+known+"Ns"+key+"Ns.", foldKnown{})
-	if want := "byte 18: the pickle sets items of a dict that was already in use"; err == nil || err.Error() != want {
+	if want := "byte 18: the pickle sets items of a dict that was already complete"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-// TestFoldList checks that a folded list is one number everywhere, and that its
-// memory goes to the next list.
+// TestFoldList checks that a folded list is the same number in all places, and that the
+// next list gets its memory.
 func TestFoldList(t *testing.T) {
 	s, v, err := Read(strings.NewReader("\x80\x04](]\x94K\x01ah\x00]K\x02ae."), nil, keepAll{})
 	if err != nil {
@@ -239,8 +239,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// hostile are opcodes that make as much as possible of every byte. Together
-// they have every opcode that is read.
+// hostile are sequences of opcodes that allocate as much as possible for every byte.
+// Together they have every opcode that is executed.
 var hostile = []string{
 	"N", "\x88", "\x89", "(", "(N", ")", "]", "}", "\x8f", "N0", "(0", "(1", "]0", "}0", ")0", "N\x85", ")\x850", "\x85",
 	"K\x010", "M\x01\x000", "J\x01\x00\x00\x000", "\x8a\x000", "\x8b\x00\x00\x00\x000",
@@ -251,9 +251,9 @@ var hostile = []string{
 	"\x8c\x000", "\x95\x00\x00\x00\x00\x00\x00\x00\x00", "\x80\x04",
 }
 
-// hostilePickles are what TestMemoryBound reads, by name: the opcodes over and
-// over, upon a list or a dict with an integer in the memo, and a few pickles
-// that no repetition makes.
+// hostilePickles makes the pickles for TestMemoryBound, by name: each of hostile repeated,
+// on a stack with a list or a dict and an integer in the memo, and some pickles that are
+// no repetition.
 func hostilePickles(size int) map[string][]byte {
 	pickles := map[string][]byte{}
 	for _, op := range hostile {
@@ -266,7 +266,7 @@ func hostilePickles(size int) map[string][]byte {
 	for _, text := range []string{"\x8c\x04%c%c%c%c0", "\x8d\x04\x00\x00\x00\x00\x00\x00\x00%c%c%c%c0", "X\x04\x00\x00\x00%c%c%c%c0"} {
 		pickle := []byte("\x80\x04]")
 		head := []byte(text[:strings.IndexByte(text, '%')])
-		for i := uint32(0); len(pickle) < size; i++ { // strings that all differ
+		for i := uint32(0); len(pickle) < size; i++ { // all strings differ
 			pickle = append(append(pickle, head...), byte(i)|0x80, byte(i>>8)|0x80, byte(i>>7), byte(i>>14))
 			pickle = append(pickle, '0')
 		}
@@ -285,8 +285,8 @@ func hostilePickles(size int) map[string][]byte {
 	return pickles
 }
 
-// TestMemoryBound compares everything that is allocated, garbage included, with
-// the bound in the package comment. What is in use at any moment is less.
+// TestMemoryBound compares all memory that is allocated, garbage included, with the bound
+// in the package comment.
 func TestMemoryBound(t *testing.T) {
 	const fixed = 1 << 20                                     // buffers and first pages
 	for name, pickle := range hostilePickles(1<<22 + 1<<10) { // just beyond where tables double
@@ -305,12 +305,12 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-// TestHostileOpcodes checks that TestMemoryBound leaves out no opcode.
+// TestHostileOpcodes checks that hostile has every opcode.
 func TestHostileOpcodes(t *testing.T) {
 	all := "." + strings.Join(hostile, "") + "\x8c\x8dX"
 	for op := range 256 {
 		_, known := refused[byte(op)]
-		if _, err := read("\x80\x04"+string([]byte{byte(op)}), keepAll{}); known || strings.Contains(err.Error(), "is no opcode") {
+		if _, err := read("\x80\x04"+string([]byte{byte(op)}), keepAll{}); known || strings.Contains(err.Error(), "is not an opcode") {
 			continue
 		}
 		if strings.IndexByte(all, byte(op)) < 0 {

@@ -1,21 +1,23 @@
 package pickle
 
-// table is a long list in pages, so that growing it neither copies it nor leaves
-// its old copies to the garbage collector.
+// table is a long list in pages. So it grows without being copied, and leaves no old
+// copies to the garbage collector.
 type table[T any] struct {
 	pages []*[pageSize]T
 	n     uint64
 }
 
 const (
-	pageBits = 12
+	// pageSize is the number of entries of a page. A page of Values is 32 KiB: small
+	// beside a snapshot, and large enough that pages are few.
 	pageSize = 1 << pageBits
+	pageBits = 12
 )
 
-// has reports whether there is room for entry i already.
+// has reports whether entry i has its page.
 func (t *table[T]) has(i uint64) bool { return i>>pageBits < uint64(len(t.pages)) }
 
-// get returns entry i, the zero T where there is no room for it.
+// get returns entry i, or the zero T if it has no page.
 func (t *table[T]) get(i uint64) (v T) {
 	if p := i >> pageBits; p < uint64(len(t.pages)) {
 		v = t.pages[p][i%pageSize]
@@ -23,10 +25,10 @@ func (t *table[T]) get(i uint64) (v T) {
 	return v
 }
 
-// at returns entry i, for which there must be room.
+// at returns entry i, which must have its page.
 func (t *table[T]) at(i uint64) *T { return &t.pages[i>>pageBits][i%pageSize] }
 
-// slot returns entry i, and makes room for it.
+// slot returns entry i, and adds pages up to its own.
 func (t *table[T]) slot(i uint64) *T {
 	for !t.has(i) {
 		t.pages = append(t.pages, new([pageSize]T))

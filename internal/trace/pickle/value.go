@@ -1,15 +1,14 @@
-// Package pickle reads pickles of plain data: None, booleans, integers, floats,
-// strings, bytes, tuples, lists, dicts and sets, of protocols 2 to 5. It is a
-// stack machine after CPython's Modules/_pickle.c and Lib/pickletools.py,
-// except that it never imports a name or calls a function: an opcode that would
-// is an error.
+// Package pickle reads pickles of plain data: None, booleans, integers, floats, strings,
+// bytes, tuples, lists, dicts and sets, of protocols 2 to 5. It is a stack machine after
+// CPython's Modules/_pickle.c and Lib/pickletools.py. But it never imports a name or calls
+// a function: an opcode that would do so is an error.
 //
-// A value is 8 bytes. A dict can be folded into something smaller the moment it
-// is complete (Folder), so that a list of a million dicts need not exist as
-// such. Nothing recurses, and memory stays within a fixed multiple of the bytes
-// read: whatever the opcodes, Read allocates at most 72 bytes for each byte of
-// the pickle, garbage and the room that growing slices keep spare included, and
-// 1 MiB. What is in use at any moment is less.
+// A value is 8 bytes. A dict can be replaced by a number as soon as it is complete
+// (Folder), so a list of a million dicts need not be held in memory.
+//
+// Nothing recurses, and memory is bounded: for any opcodes, Read allocates at most 72
+// bytes for each byte of the pickle, plus 1 MiB. This includes garbage and the spare room
+// of growing slices; at any moment less is in use.
 package pickle
 
 import (
@@ -17,11 +16,11 @@ import (
 	"strconv"
 )
 
-// Value is one pickled value, meaningful to the Store that made it. The zero
-// Value is no value at all.
+// Value is a pickled value. It has a meaning only together with the Store that made it.
+// The zero Value means that there is no value.
 //
-// The low 4 bits are the tag; the rest is the value itself, or an index into
-// one of the Store's tables.
+// The low 4 bits are the tag. The rest is the value itself, or an index into one of the
+// Store's tables.
 type Value uint64
 
 const (
@@ -34,16 +33,16 @@ const (
 	tagString   // index into Store.strings
 	tagPair     // a tuple of two integers of 30 bits
 	tagWidePair // index into Store.pairs
-	tagOther    // plain data that no caller looks into: other, huge or tuple below
+	tagOther    // plain data whose content is not kept: other, huge or tuple below
 	tagObject   // index into Store.objects
 
-	// What Store.objects holds. Only a pointer, so that the memo and the stack
-	// see a dict that is filled or folded after they took hold of it.
+	// The tags of the values in Store.objects. A Value refers to an object by its index,
+	// so the memo and the stack see it when a dict is filled or folded later.
 	tagEmptyDict
 	tagEmptyList
 	tagDict   // index into Store.bodies: key, value, key, value …
 	tagList   // index into Store.bodies
-	tagFolded // the Folder's own number
+	tagFolded // the number that replaces a dict or list
 )
 
 const (
@@ -52,7 +51,7 @@ const (
 	pairBits = 30
 )
 
-// MaxFolded is the largest number that a Folder may give.
+// MaxFolded is the largest number that a Folder may return.
 const MaxFolded = 1<<(64-tagBits) - 1
 
 func tagged(tag int, payload uint64) Value { return Value(payload<<tagBits | uint64(tag)) }
@@ -72,7 +71,7 @@ var (
 type Store struct {
 	strings table[string]
 	index   map[string]uint32 // of strings
-	recent  [256]uint32       // string numbers by a cheap hash, +1
+	recent  [256]uint32       // by a cheap hash of a string: its number plus 1, or 0
 	wide    []int64
 	floats  []float64
 	pairs   [][2]int64
@@ -90,8 +89,8 @@ func newStore(known []string) *Store {
 	return s
 }
 
-// Size is the length of the pickle in bytes. No list has more elements, unless
-// it is looked at in several places.
+// Size is the length of the pickle in bytes. All lists together have at most this many
+// elements, if each is counted once even if it is used in several places.
 func (s *Store) Size() int64 { return s.size }
 
 // Bool returns a boolean.
@@ -117,7 +116,7 @@ func (s *Store) Float(v Value) (float64, bool) {
 	return float64(i), ok
 }
 
-// String returns a string. Bytes that are not UTF-8 have become U+FFFD.
+// String returns a string. Bytes that are not UTF-8 are replaced by U+FFFD.
 func (s *Store) String(v Value) (string, bool) {
 	if v.tag() != tagString {
 		return "", false
@@ -131,7 +130,7 @@ func (s *Store) StringNumber(v Value) (int, bool) {
 	return int(v.payload()), v.tag() == tagString
 }
 
-// StringNumbered is the string of a number.
+// StringNumbered returns the string with a number.
 func (s *Store) StringNumbered(n int) string { return *s.strings.at(uint64(n)) }
 
 // IntPair returns a tuple of two integers.
@@ -146,13 +145,11 @@ func (s *Store) IntPair(v Value) (pair [2]int64, ok bool) {
 	return s.pairs[v.payload()], true
 }
 
-// List returns the elements of a list, which the caller must not keep beyond
-// the next call of Fold.
+// List returns the elements of a list. They are valid until the next call of Fold.
 func (s *Store) List(v Value) ([]Value, bool) { return s.body(v, tagList, tagEmptyList) }
 
-// Dict returns the items of a dict as key, value, key, value …; of equal keys
-// the last one counts. The caller must not keep them beyond the next call of
-// Fold.
+// Dict returns the items of a dict as key, value, key, value …. Of equal keys the last one
+// counts. The items are valid until the next call of Fold.
 func (s *Store) Dict(v Value) ([]Value, bool) { return s.body(v, tagDict, tagEmptyDict) }
 
 func (s *Store) body(v Value, tag, empty int) ([]Value, bool) {
@@ -166,15 +163,14 @@ func (s *Store) body(v Value, tag, empty int) ([]Value, bool) {
 	return nil, false
 }
 
-// Folded returns the number that a dict or list was folded into.
+// Folded returns the number that replaced a dict or list.
 func (s *Store) Folded(v Value) (uint64, bool) {
 	o := s.object(v)
 	return o.payload(), o.tag() == tagFolded
 }
 
-// Fold replaces a list by a number, wherever it is referred to, and takes its
-// memory back. From then on the list can no longer change. The number is at
-// most MaxFolded.
+// Fold replaces a list by a number, at most MaxFolded, in all places that refer to the
+// list, and frees its memory for other lists.
 func (s *Store) Fold(list Value, number uint64) {
 	i := list.payload()
 	o := s.objects.at(i)
@@ -190,7 +186,7 @@ func (s *Store) None(v Value) bool { return v == none }
 // Huge reports whether v is an integer that does not fit 64 bits.
 func (s *Store) Huge(v Value) bool { return v == huge }
 
-// Describe names v for a message.
+// Describe names a value for a message.
 func (s *Store) Describe(v Value) string {
 	switch v.tag() {
 	case tagAbsent:
@@ -218,8 +214,9 @@ func (s *Store) Describe(v Value) string {
 	return "a list"
 }
 
+// describeString quotes a text for a message, or its beginning if it is long.
 func describeString(text string) string {
-	const most = 40
+	const most = 40 // bytes; keeps a message readable
 	if len(text) > most {
 		return fmt.Sprintf("%q… (%d bytes)", text[:most], len(text))
 	}

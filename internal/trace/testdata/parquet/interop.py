@@ -1,8 +1,8 @@
 """Reads traces that stplan wrote, and writes traces as other tools would.
 
-    interop.py read TRACE.parquet    one JSON object per row, as pyarrow sees it
-    interop.py duckdb TRACE.parquet  the same, as DuckDB sees it
-    interop.py pandas OUT.parquet    a trace from pandas: five columns, its types
+    interop.py read TRACE.parquet    one JSON object per row, as pyarrow reads it
+    interop.py duckdb TRACE.parquet  the same, as DuckDB reads it
+    interop.py pandas OUT.parquet    a trace from pandas: five columns, pandas' types
     interop.py arrow OUT.parquet     all columns, in pyarrow's other encodings
 
 The Go tests run it and compare every value.
@@ -12,7 +12,7 @@ import sys
 
 COLUMNS = ["device", "action", "addr", "size", "stream"]
 
-# What the written traces hold; interop_test.go has the same rows.
+# The rows of the written traces; parquet_interop_test.go has the same.
 ROWS = [
     (0, "alloc", 4096, 100, 0),
     (0, "alloc", 8192, 200, 7),

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/stplan/stplan/internal/trace/parquet"
 )
 
-// fileMeta is what the file's metadata holds beside the rows; docs/trace.md
-// has its JSON, key by key.
+// fileMeta is the part of the file's metadata that is ours; docs/trace.md describes its
+// JSON.
 type fileMeta struct {
-	settings *settingsJSON // nil without known settings
+	settings *settingsJSON // nil if the settings are not known
 	devices  []deviceJSON  // nil without the key
-	stacks   []string      // texts that blocks' stacks index
+	stacks   []string      // the texts of blocks' stacks
 	notes    []string
 }
 
@@ -40,12 +42,13 @@ type segmentJSON struct {
 	Pool       PoolID `json:"pool,omitzero"`
 	Small      bool   `json:"small,omitzero"`
 	Expandable bool   `json:"expandable,omitzero"`
-	// Blocks are [size, requested, state] or [size, requested, state, stack];
-	// their addresses follow from the sizes, since blocks tile a segment.
+	// Blocks are [size, requested, state] or [size, requested, state, stack]. Their
+	// addresses follow from the sizes, since blocks tile a segment.
 	Blocks [][]int64 `json:"blocks"`
 }
 
-// encodeMeta builds the metadata of a trace, in the order of the file.
+// encodeMeta makes the metadata of a trace, as keys and values in the order of the
+// file.
 func encodeMeta(t *Trace, stacks *stackRenderer) ([][2]string, error) {
 	table := blockStacks{text: stacks, index: map[int32]int64{}}
 	devices := make([]deviceJSON, len(t.Devices))
@@ -80,13 +83,20 @@ func encodeMeta(t *Trace, stacks *stackRenderer) ([][2]string, error) {
 			return nil, err
 		}
 	}
+	size := 0
+	for _, m := range out {
+		size += len(m[1])
+	}
+	if size > parquet.MaxMetadata {
+		return nil, fmt.Errorf("segments and notes take %d B of metadata, more than a trace can hold (%d B)", size, parquet.MaxMetadata)
+	}
 	return out, nil
 }
 
-// blockStacks gathers the stacks of blocks, which may be in no event.
+// blockStacks gathers the stacks of blocks: the rows may not have them.
 type blockStacks struct {
 	text  *stackRenderer
-	index map[int32]int64 // by index into Trace.Stacks
+	index map[int32]int64 // from an index into Trace.Stacks to one into texts
 	texts []string
 }
 
@@ -128,8 +138,8 @@ func (s *blockStacks) block(b *Block) []int64 {
 	return append(out, i)
 }
 
-// decodeMeta reads the metadata; find returns a key's value, nil without it.
-// A file without any of our keys is a foreign one and has none.
+// decodeMeta reads the metadata. find returns the value of a key, or nil. A file by
+// another tool has none of our keys.
 func decodeMeta(find func(key string) *string) (fileMeta, *InputError) {
 	var m fileMeta
 	parts := []struct {
@@ -147,7 +157,7 @@ func decodeMeta(find func(key string) *string) (fileMeta, *InputError) {
 			return m, &InputError{Where: "metadata", Column: p.key, Problem: "present without " + keyVersion}
 		default:
 			if err := json.Unmarshal([]byte(*text), p.into); err != nil {
-				return m, &InputError{Where: "metadata", Column: p.key, Problem: fmt.Sprintf("expected JSON as version %d has it: %v", formatVersion, err)}
+				return m, &InputError{Where: "metadata", Column: p.key, Problem: fmt.Sprintf("expected JSON as in version %d: %v", formatVersion, err)}
 			}
 		}
 		if p.key == keyDevices && version != nil {
@@ -179,8 +189,8 @@ func (m *fileMeta) apply(t *Trace) {
 	}
 }
 
-// mergeDevices brings the devices that the rows have together with those that
-// the metadata lists, which may have segments and no rows.
+// mergeDevices combines the devices that have rows with those that the metadata lists,
+// which may have segments and no rows.
 func (m *fileMeta) mergeDevices(fromRows []Device, stacks *stackParser) ([]Device, *InputError) {
 	if m.devices == nil {
 		return fromRows, nil
@@ -214,7 +224,7 @@ func (m *fileMeta) mergeDevices(fromRows []Device, stacks *stackParser) ([]Devic
 	return devices, nil
 }
 
-// agree compares what the metadata says of a device with its rows.
+// agree compares the metadata's counts for a device with its rows.
 func (j *deviceJSON) agree(d *Device) *InputError {
 	if j.Events == len(d.Events) && j.Annotations == len(d.Annotations) {
 		return nil
@@ -224,8 +234,8 @@ func (j *deviceJSON) agree(d *Device) *InputError {
 			j.Device, j.Events, j.Annotations, len(d.Events), len(d.Annotations))}
 }
 
-// states puts the two recorded states into d; stacks are the indices of the
-// metadata's stacks in the trace.
+// states puts the two recorded states into d. stacks has the index in the trace of each
+// stack of the metadata.
 func (j *deviceJSON) states(d *Device, stacks []int32) (err error) {
 	if d.Initial, err = decodeSegments(j.Initial, stacks); err != nil {
 		return fmt.Errorf("initial %w", err)
@@ -259,7 +269,7 @@ func decodeBlocks(s *segmentJSON, stacks []int32) ([]Block, error) {
 		case b[2] < 0 || b[2] > int64(BlockPendingFree):
 			return nil, fmt.Errorf("block %d: state %d is not one of 0 to %d", i, b[2], BlockPendingFree)
 		case b[0] <= 0 || uint64(b[0]) > math.MaxUint64-next:
-			return nil, fmt.Errorf("block %d: size %d B at address %#x", i, b[0], next)
+			return nil, fmt.Errorf("block %d: size %d B at address %#x, expected 1 B or more, within the 64-bit address space", i, b[0], next)
 		case len(b) == 4 && (b[3] < 0 || b[3] >= int64(len(stacks))):
 			return nil, fmt.Errorf("block %d: stack %d is not one of the %d in %s", i, b[3], len(stacks), keyStacks)
 		}

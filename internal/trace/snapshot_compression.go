@@ -13,16 +13,26 @@ import (
 )
 
 const (
+	// chunkSize is the size of each of the two buffers between the decompressor and the
+	// parser, in bytes. It makes switches between the two goroutines rare and keeps
+	// memory small.
 	chunkSize = 256 << 10
-	// maxExpansion bounds what a compressed file may grow to: entries differ in
-	// address and time, so that real snapshots shrink to about 1/16. More than
-	// this plus the slack is a decompression bomb.
-	maxExpansion   = 256
+
+	// maxExpansion is the largest ratio of uncompressed to compressed bytes. Entries
+	// differ in address and time, so real snapshots shrink to about 1/16. A larger ratio
+	// is a decompression bomb.
+	maxExpansion = 256
+
+	// expansionSlack is the number of uncompressed bytes to which maxExpansion does not
+	// apply: a short file may begin with repetitions.
 	expansionSlack = 16 << 20
-	maxZstdWindow  = 128 << 20 // zstd --long
+
+	// maxZstdWindow is the largest zstd window, in bytes: that of zstd --long. The
+	// decompressor holds a window in memory.
+	maxZstdWindow = 128 << 20
 )
 
-// containerError says that the compression around a snapshot is damaged.
+// containerError says that the compression around a snapshot is damaged or not supported.
 type containerError struct{ problem string }
 
 func (e *containerError) Error() string { return e.problem }
@@ -30,12 +40,12 @@ func (e *containerError) Error() string { return e.problem }
 // chunk is a piece of the uncompressed stream.
 type chunk struct {
 	data []byte
-	read int64 // bytes of the file that were read to get here
+	read int64 // bytes of the file that were read up to here
 	err  error
 }
 
-// container uncompresses a file in a goroutine of its own, so that the parser
-// need not wait for it. It has two buffers: one fills while the other is read.
+// container decompresses a file in a goroutine of its own, beside the parser. It has two
+// buffers: one is filled while the other is parsed.
 type container struct {
 	ready    chan chunk
 	empty    chan []byte
@@ -45,8 +55,8 @@ type container struct {
 	progress func(int64)
 }
 
-// openContainer starts to uncompress r: gzip (also several members), zstd or
-// plain, by its first bytes. progress is called by Read. The caller must Close.
+// openContainer starts to decompress r, which is gzip (with one or more members), zstd or
+// plain, as its first bytes tell. Read calls progress. The caller must call Close.
 func openContainer(r io.Reader, progress func(read int64)) *container {
 	c := &container{
 		ready:    make(chan chunk, 1),
@@ -60,9 +70,8 @@ func openContainer(r io.Reader, progress func(read int64)) *container {
 	return c
 }
 
-// Close ends the goroutine. It does not wait for it: where the stream was not
-// read to its end, one last read of r may be under way, and that of a pipe ends
-// when its writer pleases.
+// Close ends the goroutine but does not wait for it. If the stream was not read to its
+// end, one last read of r may be under way; a read of a pipe may take any time.
 func (c *container) Close() { close(c.stop) }
 
 // Read implements io.Reader.
@@ -86,7 +95,7 @@ func (c *container) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill hands over one chunk after the other; the last has an error.
+// fill sends one chunk after the other. The last one has an error, io.EOF at the end.
 func (c *container) fill(r io.Reader) {
 	defer close(c.ready)
 	source := &counter{r: r}
@@ -118,9 +127,8 @@ func (c *container) fill(r io.Reader) {
 	}
 }
 
-// read fills buf as far as the stream goes, or with what is there at first: a
-// writer into a pipe may take its time, and what comes first is often enough to
-// know that it is no snapshot.
+// read fills buf, up to the end of the stream. The first chunk has only the bytes of one
+// read: a pipe may be slow, and its first bytes often tell that this is not a snapshot.
 func read(r io.Reader, buf []byte, first bool) chunk {
 	var n int
 	var err error
@@ -132,8 +140,8 @@ func read(r io.Reader, buf []byte, first bool) chunk {
 	return chunk{data: buf[:n], err: err}
 }
 
-// counter counts what is read of the file, and remembers what the file system
-// said, to tell a bad disk from bad data.
+// counter counts the bytes that are read of the file, and keeps the error of the file
+// system, which tells a bad disk from bad data.
 type counter struct {
 	r    io.Reader
 	read int64
@@ -155,9 +163,9 @@ var (
 	zipMagic  = []byte{'P', 'K', 3, 4}
 )
 
-// uncompress reads in, which buffers source.
+// uncompress returns the uncompressed bytes of in, which buffers source.
 func uncompress(in *bufio.Reader, source *counter) (io.ReadCloser, error) {
-	magic, _ := in.Peek(4) // a file shorter than this is a plain one
+	magic, _ := in.Peek(4) // a shorter file counts as plain
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):
 		z, err := gzip.NewReader(in)
@@ -177,7 +185,7 @@ func uncompress(in *bufio.Reader, source *counter) (io.ReadCloser, error) {
 	return io.NopCloser(in), nil
 }
 
-// bounded refuses a stream that grows beyond all proportion to its file.
+// bounded refuses a stream that grows more than maxExpansion allows.
 type bounded struct {
 	io.Reader
 	source *counter
@@ -197,8 +205,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	b.total += int64(n)
 	if b.total > expansionSlack && b.total-expansionSlack > maxExpansion*b.source.read {
 		return 0, &containerError{fmt.Sprintf(
-			"%d bytes of %s data have grown to more than %d: over %d to 1 is no snapshot",
-			b.source.read, b.kind, b.total, maxExpansion)}
+			"%d B of %s data decompress to %d B or more, expected at most %d times the size plus %d B: this is not a snapshot",
+			b.source.read, b.kind, b.total, maxExpansion, expansionSlack)}
 	}
 	if err != nil && err != io.EOF {
 		err = compressionError(b.source, b.kind, err)
@@ -206,7 +214,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compressionError puts a decompressor's error in plain words.
+// compressionError turns a decompressor's error into one that a user understands.
 func compressionError(source *counter, kind string, err error) error {
 	switch {
 	case source.err != nil:
@@ -217,7 +225,7 @@ func compressionError(source *counter, kind string, err error) error {
 	return &containerError{"damaged " + kind + " data: " + err.Error()}
 }
 
-// sizeOf is the size of the file behind r, 0 where there is no telling.
+// sizeOf is the size of the file behind r in bytes, or 0 if it cannot be known.
 func sizeOf(r io.Reader) int64 {
 	switch f := r.(type) {
 	case interface{ Stat() (fs.FileInfo, error) }:

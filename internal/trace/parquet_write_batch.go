@@ -1,20 +1,27 @@
 package trace
 
-// rowBatch is the rows of one row group: where they are in the trace, and the
-// text columns, whose size decides where the row group ends.
+import "github.com/stplan/stplan/internal/trace/parquet"
+
+// maxGroupText ends a row group early: a group that has this much distinct text in all
+// columns together, in bytes, gets no more rows. Nearly all of the text is stacks. It is
+// held in memory while the group is written.
+const maxGroupText = 32 << 20
+
+// rowBatch is the rows of one row group: their places in the trace, and the text of their
+// columns, whose size may end the row group.
 type rowBatch struct {
 	devices []Device
-	columns []*outColumn  // in the order of the file
-	texts   []*textColumn // those of columns
+	columns []*outColumn          // in the order of the file
+	texts   []*parquet.Dictionary // those of columns
 	runs    []rowRun
 	rows    int
-	most    int // rows of any row group
+	most    int // the largest number of rows in a row group
 }
 
-// rowRun is some rows one after the other of one kind: the events or the
-// annotations [from, to) of a device.
+// rowRun is consecutive rows of one kind: the events or the annotations
+// [from, to) of a device.
 type rowRun struct {
-	device      int // index into the trace's
+	device      int // index into the trace's devices
 	annotations bool
 	from, to    int
 }
@@ -28,26 +35,18 @@ func (t *Trace) rows() int {
 	return n
 }
 
-func (b *rowBatch) add(c *outColumn) {
-	b.columns = append(b.columns, c)
-	if c.text != nil {
-		c.text.rows = make([]int32, 0, b.most)
-		b.texts = append(b.texts, c.text)
-	}
-}
-
 func (b *rowBatch) full() bool {
 	text := 0
 	for _, c := range b.texts {
-		text += len(c.data)
+		text += c.Bytes()
 	}
-	return b.rows >= rowGroupRows || text >= maxGroupText
+	return b.rows >= parquet.GroupRows || text >= maxGroupText
 }
 
 func (b *rowBatch) reset() {
 	b.runs, b.rows = b.runs[:0], 0
 	for _, c := range b.texts {
-		c.reset()
+		c.Reset()
 	}
 }
 
@@ -55,21 +54,26 @@ func (b *rowBatch) reset() {
 func (b *rowBatch) events(device, from, to int) {
 	b.extend(rowRun{device: device, from: from, to: to})
 	events := b.devices[device].Events[from:to]
-	for _, c := range b.texts {
+	for _, c := range b.columns {
+		if c.text == nil {
+			continue
+		}
 		for i := range events {
-			c.add(c.event(device, &events[i]))
+			c.text.Add(c.eventText(device, &events[i]))
 		}
 	}
 }
 
 func (b *rowBatch) annotation(device, i int) {
 	b.extend(rowRun{device: device, annotations: true, from: i, to: i + 1})
-	for _, c := range b.texts {
-		c.add(c.annotation(device, i))
+	for _, c := range b.columns {
+		if c.text != nil {
+			c.text.Add(c.annotationText(device, i))
+		}
 	}
 }
 
-// extend adds a run of rows to the list, or to its last one.
+// extend adds a run of rows to the list, or to the list's last run.
 func (b *rowBatch) extend(r rowRun) {
 	b.rows += r.to - r.from
 	if n := len(b.runs); n > 0 {
@@ -88,7 +92,7 @@ type rowCursor struct {
 	event, annotations int
 }
 
-// fill makes the next row group of the batch; false when there is none.
+// fill makes the batch the next row group. It returns false if there is none.
 func (r *rowCursor) fill(b *rowBatch) bool {
 	b.reset()
 	for r.device < len(r.t.Devices) && !b.full() {
@@ -99,11 +103,13 @@ func (r *rowCursor) fill(b *rowBatch) bool {
 	return b.rows > 0
 }
 
-// advance adds an annotation or some events of the current device; false when
-// it has no more.
+// advance adds an annotation or some events of the current device. It returns
+// false if the device has no more.
 func (r *rowCursor) advance(b *rowBatch, d *Device) bool {
-	const most = 256 // events between two looks at the batch's size
-	to := min(len(d.Events), r.event+min(most, rowGroupRows-b.rows))
+	// most is the largest number of events between two checks of the batch's size. The
+	// batch may exceed maxGroupText by the text of this many events.
+	const most = 256
+	to := min(len(d.Events), r.event+min(most, parquet.GroupRows-b.rows))
 	if r.annotations < len(d.Annotations) {
 		at := int(d.Annotations[r.annotations].At)
 		if at <= r.event {

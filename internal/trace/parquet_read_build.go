@@ -3,15 +3,13 @@ package trace
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 )
 
-// build makes a trace of the decoded rows.
+// build makes a trace from the decoded rows.
 func (p *parquetReader) build(meta *fileMeta) (*Trace, *InputError) {
 	t := &Trace{Name: p.name}
 	p.stacks = newStackParser()
-	b := traceBuilder{p: p, t: t, strings: map[string]int32{}, pools: map[string]int16{}}
+	b := traceBuilder{p: p, t: t, strings: map[string]int32{}, pools: newPoolTable()}
 	for i := range p.groups {
 		if bad := b.group(&p.groups[i]); bad != nil {
 			return nil, bad
@@ -33,8 +31,8 @@ func (p *parquetReader) build(meta *fileMeta) (*Trace, *InputError) {
 	return t, nil
 }
 
-// inferStates supplies what a file by another tool does not record: the state
-// in which each device's recording begins.
+// inferStates infers the state in which each device's recording begins, which files by
+// other tools do not have.
 func (t *Trace) inferStates() {
 	for i := range t.Devices {
 		d := &t.Devices[i]
@@ -46,29 +44,27 @@ func (t *Trace) inferStates() {
 	}
 }
 
-// traceBuilder turns numbers of texts within a row group into indices of the
-// trace's tables, numbered by first appearance in the file, and rows into
-// devices.
+// traceBuilder turns indices into a row group's texts into indices into the trace's
+// tables, which are ordered by first appearance in the file, and rows into devices.
 type traceBuilder struct {
 	p       *parquetReader
 	t       *Trace
 	strings map[string]int32
-	pools   map[string]int16
-	poolIDs []PoolID
+	pools   poolTable
 	runs    []deviceRun // over the whole file
 	names   []string    // of annotations, in row order
 	list    []Device
-	first   map[int]int // by ordinal: the device's first row
+	first   map[int]int // by ordinal: the device's first row in the file
 }
 
-// group renumbers one row group.
+// group adds a row group: its runs of devices, and the indices of its rows.
 func (b *traceBuilder) group(g *rowGroup) *InputError {
-	rows := b.p.rows[g.first : g.first+g.count]
+	rows := b.p.rows[g.First : g.First+g.Rows]
 	for _, r := range g.devices {
 		if n := len(b.runs); n > 0 && b.runs[n-1].ordinal == r.ordinal {
 			continue
 		} else if n > 0 && b.runs[n-1].ordinal > r.ordinal {
-			return b.p.fail(rowName(r.first), colDevice, "device %d after device %d; rows must be sorted by device, in recorded order within one", r.ordinal, b.runs[n-1].ordinal)
+			return rowError(r.first, colDevice, "device %d after device %d; rows must be sorted by device, in recorded order within one", r.ordinal, b.runs[n-1].ordinal)
 		}
 		b.runs = append(b.runs, r)
 	}
@@ -105,14 +101,14 @@ func lookUp(table []int32, i int32) int32 {
 	return table[i]
 }
 
-// renumber gives each text of a column in one row group its index in the trace.
+// renumber returns the index in the trace of each text of a column of a row group.
 func (b *traceBuilder) renumber(g *rowGroup, column string, add func(string) (int32, error)) ([]int32, *InputError) {
 	table := g.text[column]
 	out := make([]int32, len(table.texts))
 	for i, text := range table.texts {
 		var err error
 		if out[i], err = add(text); err != nil {
-			return nil, b.p.fail(rowName(g.first+table.rows[i]), column, "%v", err)
+			return nil, rowError(g.First+table.first[i], column, "%v", err)
 		}
 	}
 	return out, nil
@@ -129,29 +125,15 @@ func (b *traceBuilder) addString(text string) (int32, error) {
 }
 
 func (b *traceBuilder) addPool(text string) (int32, error) {
-	if i, ok := b.pools[text]; ok {
-		return int32(i), nil
-	}
 	id, ok := parsePool(text)
 	if !ok {
 		return None, fmt.Errorf(`expected two numbers as in "0,1", found %s`, quoteShort(text))
 	}
-	if len(b.poolIDs) > math.MaxInt16 {
+	i, ok := b.pools.number(id)
+	if !ok {
 		return None, fmt.Errorf("more than %d pools", math.MaxInt16+1)
 	}
-	i := int16(len(b.poolIDs))
-	b.pools[text] = i
-	b.poolIDs = append(b.poolIDs, id)
 	return int32(i), nil
-}
-
-// parsePool is the inverse of PoolID.text.
-func parsePool(text string) (PoolID, bool) {
-	first, second, ok := strings.Cut(text, ",")
-	a, err1 := strconv.ParseInt(first, 10, 64)
-	c, err2 := strconv.ParseInt(second, 10, 64)
-	p := PoolID{a, c}
-	return p, ok && err1 == nil && err2 == nil && p.text() == text
 }
 
 // annotationNames gathers the names of a row group's annotations.
@@ -162,7 +144,7 @@ func (b *traceBuilder) annotationNames(g *rowGroup, rows []Event) *InputError {
 			continue
 		}
 		if len(g.names) == 0 || g.names[next] == None {
-			return b.p.fail(rowName(g.first+i), colName, "an annotation without a name")
+			return rowError(g.First+i, colName, "an annotation without a name")
 		}
 		b.names = append(b.names, g.text[colName].texts[g.names[next]])
 		next++
@@ -170,12 +152,12 @@ func (b *traceBuilder) annotationNames(g *rowGroup, rows []Event) *InputError {
 	return nil
 }
 
-// devices cuts the rows into devices and takes annotations out from among the
-// events, which close up in place.
+// devices cuts the rows into devices and moves annotations to lists of their own. Events
+// move up in place to fill the gaps.
 func (b *traceBuilder) devices() {
 	rows := b.p.rows
 	b.first = map[int]int{}
-	free := 0 // where the next event goes
+	free := 0 // the row that the next event goes to
 	for i, run := range b.runs {
 		end := len(rows)
 		if i+1 < len(b.runs) {
@@ -195,34 +177,12 @@ func (b *traceBuilder) devices() {
 			b.names = b.names[1:]
 		}
 		d.Events = rows[start:free:free]
-		b.devicePools(&d)
+		d.ownPools(b.pools.list)
 		b.list = append(b.list, d)
 	}
 }
 
-// devicePools gives a device a table of the pools that its own events name.
-func (b *traceBuilder) devicePools(d *Device) {
-	if len(b.poolIDs) == 0 {
-		return
-	}
-	of := make([]int16, len(b.poolIDs))
-	for i := range of {
-		of[i] = int16(None)
-	}
-	for i := range d.Events {
-		e := &d.Events[i]
-		if e.Pool == int16(None) {
-			continue
-		}
-		if of[e.Pool] == int16(None) {
-			of[e.Pool] = int16(len(d.Pools))
-			d.Pools = append(d.Pools, b.poolIDs[e.Pool])
-		}
-		e.Pool = of[e.Pool]
-	}
-}
-
-// where is the row of a device's event: annotations before it took rows too.
+// where names the row of a device's event. The annotations before it have rows too.
 func (b *traceBuilder) where(d *Device, entry int) string {
 	row := b.first[d.Ordinal] + entry
 	for _, a := range d.Annotations {

@@ -36,7 +36,7 @@ func settingsDict() *pyDict {
 		"garbage_collection_threshold", 0.75, "expandable_segments", true, "roundup_power2_divisions", divisions)
 }
 
-// oneBlock is the smallest recording: a segment, a block in it, on device 0.
+// oneBlock is the smallest recording: a segment with one block on device 0.
 func oneBlock() *pyDict {
 	return snapshotDict(
 		newList(segmentDict(0, start, 2<<20, 0, "small",
@@ -45,8 +45,8 @@ func oneBlock() *pyDict {
 		newList())
 }
 
-// randomSnapshot is a recording of n allocations and some of their frees on two
-// devices (of three), with shared stacks, metadata and annotations.
+// randomSnapshot is a recording of n allocations and some of their frees on each of two
+// devices of three, with shared stacks, metadata and annotations.
 func randomSnapshot(r *rand.Rand, n int) *pyDict {
 	frames := make([]any, 12)
 	for i := range frames {
@@ -87,8 +87,8 @@ func randomSnapshot(r *rand.Rand, n int) *pyDict {
 	return snapshotDict(segments, traces, annotations)
 }
 
-// shuffled returns a copy whose dicts have their items in another order and
-// further ones among them; what was shared still is.
+// shuffled returns a copy in which dicts have their items in another order, with unknown
+// items among them. What was shared is still shared.
 func shuffled(r *rand.Rand, v any, done map[any]any) any {
 	switch o := v.(type) {
 	case *pyList:
