@@ -43,7 +43,7 @@ func TestAdviceIsTold(t *testing.T) {
 	}
 	for _, c := range commands {
 		var stdout, stderr bytes.Buffer
-		if code := run(strings.Fields(c.command), strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		if code := execute(strings.Fields(c.command), strings.NewReader(""), &stdout, &stderr); code != exitOK {
 			t.Errorf("%s: exit code %d: %s", c.command, code, stderr.String())
 		}
 		if !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {

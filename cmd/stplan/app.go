@@ -1,22 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/stplan/stplan/internal/compile"
-	"github.com/stplan/stplan/internal/packing"
-	"github.com/stplan/stplan/internal/simdevice"
 )
 
 // Exit codes, documented in the README and in `stplan --help`.
@@ -58,14 +48,6 @@ type bug struct{ err error }
 func (b *bug) Error() string { return "internal error: " + b.err.Error() }
 func (b *bug) Unwrap() error { return b.err }
 
-// isBug says whether an error is a defect of stplan's.
-func isBug(err error) bool {
-	var ours *bug
-	var compiler *compile.BugError
-	var packer *packing.BugError
-	return errors.As(err, &ours) || errors.As(err, &compiler) || errors.As(err, &packer)
-}
-
 // hinted is an error with advice that is printed on a line of its own.
 type hinted struct {
 	err  error
@@ -74,161 +56,6 @@ type hinted struct {
 
 func (h *hinted) Error() string { return h.err.Error() }
 func (h *hinted) Unwrap() error { return h.err }
-
-// run executes one command line and returns its exit code. It owns the
-// signals: on SIGINT or SIGTERM unfinished output files are removed before it
-// returns.
-func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
-	done := make(chan error, 1)
-	go func() { done <- a.execute(ctx, args) }()
-	select {
-	case err := <-done:
-		return a.finish(err)
-	case s := <-signals:
-		cancel()
-		if a.jobOwnsSignals.Load() {
-			return a.finish(<-done)
-		}
-		a.outputs.abandon()
-		how, code := "interrupted", exitInterrupted
-		if s == syscall.SIGTERM {
-			how, code = "terminated", exitTerminated
-		}
-		fmt.Fprintln(stderr, "stplan: "+how+"; "+whatWasWritten(a.outputs.finished()))
-		return code
-	}
-}
-
-func whatWasWritten(files []string) string {
-	if len(files) == 0 {
-		return "no output file was changed"
-	}
-	return "written before that: " + strings.Join(files, ", ")
-}
-
-// execute runs the command and turns a panic into a bug.
-func (a *app) execute(ctx context.Context, args []string) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &bug{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
-		}
-	}()
-	root := a.rootCommand()
-	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
-}
-
-// finish reports err once and maps it to an exit code.
-func (a *app) finish(err error) int {
-	if err == nil {
-		return exitOK
-	}
-	a.outputs.abandon()
-	var j *jobExit
-	if errors.As(err, &j) {
-		return j.code
-	}
-	if isBug(err) {
-		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", err)
-		return exitBug
-	}
-	fmt.Fprintf(a.stderr, "stplan: %v\n", err)
-	var h *hinted
-	if errors.As(err, &h) {
-		fmt.Fprintf(a.stderr, "hint: %s\n", h.hint)
-	}
-	var n *negative
-	if errors.As(err, &n) {
-		return exitNo
-	}
-	return exitBadInput
-}
-
-func (a *app) rootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "stplan",
-		Short: "Compile a recorded PyTorch run into a GPU memory plan",
-		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot or a
-Parquet trace), gives every allocation an address, proves the result, and says
-what it saves against PyTorch's own allocators. Later runs of the job are served
-at these addresses.
-
-Wherever a command takes a TRACE it takes a snapshot
-(torch.cuda.memory._dump_snapshot, plain, gzip or zstd) or a Parquet trace
-(docs/trace.md). "-" is standard input.
-
-Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
-met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
-terminated (SIGTERM). record and run end with the job's own.`,
-		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
-  stplan compile run.pickle.gz              # writes run.bin
-  stplan run run.bin -- python train.py     # served by the plan
-  stplan verify run.bin --trace run.pickle.gz
-  stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
-		Version:       version,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	root.SetVersionTemplate("stplan {{.Version}} " + kindOfBuild() + "\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
-	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only: no progress, no notes")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &hinted{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
-	})
-	root.AddCommand(
-		a.importCommand(),
-		a.compileCommand(),
-		a.verifyCommand(),
-		a.inspectCommand(),
-		a.diffCommand(),
-		a.replayCommand(),
-		a.packCommand(),
-		a.recordCommand(),
-		a.runCommand(),
-	)
-	demandTopics(root)
-	return root
-}
-
-// kindOfBuild says whether this build has the C runtime.
-func kindOfBuild() string {
-	if simdevice.Built {
-		return "(with the C runtime)"
-	}
-	return "(built without cgo: no C runtime, so no replay, and plans without an advice)"
-}
-
-// demandTopics makes help and completion refuse a topic that does not exist;
-// cobra prints their help and succeeds.
-func demandTopics(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "help":
-			cmd.Args = func(cmd *cobra.Command, args []string) error {
-				if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return &hinted{fmt.Errorf("no help for %q", strings.Join(args, " ")), `"stplan --help" lists the commands`}
-				}
-				return nil
-			}
-		case "completion":
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-				return usageError(cmd, "expected bash, fish, powershell or zsh")
-			}
-		}
-	}
-}
 
 // exactArgs demands these arguments and says which are missing.
 func exactArgs(names ...string) cobra.PositionalArgs {

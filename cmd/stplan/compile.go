@@ -126,7 +126,7 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	if err := a.demandInputs(paths...); err != nil {
 		return err
 	}
-	if err := a.demandOutputs(outputs...); err != nil {
+	if err := a.outputs.demand(outputs...); err != nil {
 		return err
 	}
 	opt := compile.Options{
@@ -245,7 +245,7 @@ func (a *app) compileOne(ctx context.Context, path, output string, opt compile.O
 		return report.Compiled{}, &bug{err}
 	}
 	sum.Plan = output
-	return sum, a.writeOutput(output, func(w io.Writer) error {
+	return sum, a.outputs.write(output, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})

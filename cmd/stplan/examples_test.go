@@ -81,7 +81,7 @@ func runExample(t *testing.T, command string) string {
 		t.Fatalf("not a stplan command: %q", command)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(words[1:], strings.NewReader(""), &stdout, &stderr); code != exitOK {
+	if code := execute(words[1:], strings.NewReader(""), &stdout, &stderr); code != exitOK {
 		t.Fatalf("%s: exit code %d: %s", command, code, stderr.String())
 	}
 	return stdout.String()

@@ -18,7 +18,7 @@ func TestForgedPlan(t *testing.T) {
 	path := filepath.Join(dir, "plan.bin")
 	stplan := func(args ...string) (int, string, string) {
 		var stdout, stderr bytes.Buffer
-		code := run(append([]string{"--quiet"}, args...), strings.NewReader(""), &stdout, &stderr)
+		code := execute(append([]string{"--quiet"}, args...), strings.NewReader(""), &stdout, &stderr)
 		return code, stdout.String(), stderr.String()
 	}
 	if code, _, stderr := stplan("compile", recording, "-o", path, "--mode", "recorded"); code != exitOK {

@@ -71,7 +71,7 @@ func (a *app) runImport(path string, f importFlags) error {
 	if err := a.demandInputs(path, f.base); err != nil {
 		return err
 	}
-	if err := a.demandOutputs(output); err != nil {
+	if err := a.outputs.demand(output); err != nil {
 		return err
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
@@ -98,7 +98,7 @@ func (a *app) writeTrace(output string, t *trace.Trace) (int64, error) {
 	bar := a.progress("writing " + output)
 	defer bar.done()
 	var count countingWriter
-	err := a.writeOutput(output, func(w io.Writer) error {
+	err := a.outputs.write(output, func(w io.Writer) error {
 		count.w = w
 		return trace.WriteParquet(&count, t, trace.Options{Progress: bar.update})
 	})

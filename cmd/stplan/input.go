@@ -55,6 +55,22 @@ func (a *app) readPlan(path string) (*planfile.Plan, error) {
 	return p, nil
 }
 
+// planDeviceByOrdinal finds a device of the plan. If there is none of that number,
+// the error names those that there are.
+func planDeviceByOrdinal(p *planfile.Plan, ordinal int, name string) (*planfile.Device, error) {
+	var have string
+	for i := range p.Devices {
+		if int64(p.Devices[i].Ordinal) == int64(ordinal) {
+			return &p.Devices[i], nil
+		}
+		have += fmt.Sprintf(" %d", p.Devices[i].Ordinal)
+	}
+	if have == "" {
+		return nil, fmt.Errorf("%s: the plan has no devices", name)
+	}
+	return nil, fmt.Errorf("%s: no device %d in the plan; it has%s", name, ordinal, have)
+}
+
 // demandInputs proves, before the work, that files can be read, and notes them, so
 // that no output overwrites one. "-" and "" are none.
 func (a *app) demandInputs(paths ...string) error {
@@ -66,7 +82,7 @@ func (a *app) demandInputs(paths ...string) error {
 		if err != nil {
 			return fmt.Errorf("%s: cannot read: %w", path, cause(err))
 		}
-		a.outputs.read(info)
+		a.outputs.reads(info)
 		if !info.Mode().IsRegular() {
 			continue // a pipe is opened once; a folder is refused by who reads it
 		}

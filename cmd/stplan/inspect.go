@@ -42,7 +42,7 @@ place and no row.`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("repeat") {
-				if err := checkRepeat(f); err != nil {
+				if err := checkRepeat(f.repeat, f.csv); err != nil {
 					return err
 				}
 			}
@@ -79,20 +79,4 @@ func (a *app) runInspect(path string, f inspectFlags, one bool) error {
 		return report.WriteJSON(a.stdout, report.Inspect(p, inputName(path), devices))
 	}
 	return report.Inspect(p, inputName(path), devices).Write(a.stdout)
-}
-
-// planDeviceByOrdinal finds a device of the plan. If there is none of that number,
-// the error names those that there are.
-func planDeviceByOrdinal(p *planfile.Plan, ordinal int, name string) (*planfile.Device, error) {
-	var have string
-	for i := range p.Devices {
-		if int64(p.Devices[i].Ordinal) == int64(ordinal) {
-			return &p.Devices[i], nil
-		}
-		have += fmt.Sprintf(" %d", p.Devices[i].Ordinal)
-	}
-	if have == "" {
-		return nil, fmt.Errorf("%s: the plan has no devices", name)
-	}
-	return nil, fmt.Errorf("%s: no device %d in the plan; it has%s", name, ordinal, have)
 }

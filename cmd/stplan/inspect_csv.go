@@ -15,12 +15,12 @@ const (
 	maxRows   = 50_000_000
 )
 
-func checkRepeat(f inspectFlags) error {
-	if f.repeat < 1 || f.repeat > maxRepeat {
-		return fmt.Errorf("--repeat: expected 1 to %d rounds, found %d", maxRepeat, f.repeat)
+func checkRepeat(rounds int, csv bool) error {
+	if rounds < 1 || rounds > maxRepeat {
+		return fmt.Errorf("--repeat: expected 1 to %d rounds, found %d", maxRepeat, rounds)
 	}
-	if !f.csv {
-		return &hinted{fmt.Errorf("--repeat says how far --csv unrolls a plan"), "--csv --repeat " + strconv.Itoa(f.repeat)}
+	if !csv {
+		return &hinted{fmt.Errorf("--repeat says how far --csv unrolls a plan"), "--csv --repeat " + strconv.Itoa(rounds)}
 	}
 	return nil
 }

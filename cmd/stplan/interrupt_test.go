@@ -43,7 +43,7 @@ func testInterrupt(t *testing.T, signal syscall.Signal, want int, said string) {
 	var stdout, stderr bytes.Buffer
 	code := make(chan int)
 	go func() {
-		code <- run([]string{"compile", "-", "-o", filepath.Join(dir, "plan.bin")}, stdin, &stdout, &stderr)
+		code <- execute([]string{"compile", "-", "-o", filepath.Join(dir, "plan.bin")}, stdin, &stdout, &stderr)
 	}()
 	<-stdin.reading
 	if err := syscall.Kill(os.Getpid(), signal); err != nil {
@@ -70,7 +70,7 @@ func TestAbandonedOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a app
-	err := a.writeOutput(path, func(w io.Writer) error {
+	err := a.outputs.write(path, func(w io.Writer) error {
 		if _, err := w.Write([]byte("half")); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func TestAbandonedOutput(t *testing.T) {
 	if got, _ := os.ReadFile(path); string(got) != "before" {
 		t.Errorf("the file holds %q, want what was there before", got)
 	}
-	if err := a.writeOutput(path, func(io.Writer) error { return nil }); !errors.Is(err, errAbandoned) {
+	if err := a.outputs.write(path, func(io.Writer) error { return nil }); !errors.Is(err, errAbandoned) {
 		t.Errorf("a new output after the interruption: error %v, want %v", err, errAbandoned)
 	}
 }
@@ -123,7 +123,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 func TestOutputMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.bin")
 	var a app
-	if err := a.writeOutput(path, func(io.Writer) error { return nil }); err != nil {
+	if err := a.outputs.write(path, func(io.Writer) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)

@@ -15,6 +15,7 @@ import (
 // interruption or an error leaves none behind, and the files that it reads, so
 // that it overwrites none of them.
 type outputs struct {
+	stdout    io.Writer // where "-" goes
 	mu        sync.Mutex
 	pending   map[string]bool
 	written   []string
@@ -40,8 +41,8 @@ func (o *outputs) abandon() {
 	o.pending = nil
 }
 
-// read notes an input file.
-func (o *outputs) read(info fs.FileInfo) { o.inputs = append(o.inputs, info) }
+// reads notes an input file.
+func (o *outputs) reads(info fs.FileInfo) { o.inputs = append(o.inputs, info) }
 
 func (o *outputs) isInput(info fs.FileInfo) bool {
 	return slices.ContainsFunc(o.inputs, func(in fs.FileInfo) bool { return os.SameFile(in, info) })
@@ -109,41 +110,41 @@ func cause(err error) error {
 	return err
 }
 
-// target is the file that an output is written to.
-type target struct {
+// place is the file that an output is written to.
+type place struct {
 	path string      // where symbolic links lead; it need not exist
 	info fs.FileInfo // of what is there, nil if nothing is
 }
 
-// outputTarget finds the file to write for a path other than "-", and refuses what
+// target finds the file to write for a path other than "-", and refuses what
 // must not be written: an input of this command, a folder, a file without write
 // permission.
-func (a *app) outputTarget(path string) (target, error) {
+func (o *outputs) target(path string) (place, error) {
 	link, err := followLinks(path)
 	if err != nil {
-		return target{}, fmt.Errorf("%s: cannot write: %w", path, err)
+		return place{}, fmt.Errorf("%s: cannot write: %w", path, err)
 	}
 	info, err := os.Stat(link)
 	if err != nil {
-		return target{path: link}, nil
+		return place{path: link}, nil
 	}
-	if a.outputs.isInput(info) {
-		return target{}, fmt.Errorf("%s: cannot write: is also an input", path)
+	if o.isInput(info) {
+		return place{}, fmt.Errorf("%s: cannot write: is also an input", path)
 	}
 	if err := writable(link, info); err != nil {
-		return target{}, fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return place{}, fmt.Errorf("%s: cannot write: %w", path, cause(err))
 	}
-	return target{link, info}, nil
+	return place{link, info}, nil
 }
 
-// demandOutputs proves, before the work, that the outputs can be written. "-" and ""
-// are none. The inputs have to be noted before (outputs.read).
-func (a *app) demandOutputs(paths ...string) error {
+// demand proves, before the work, that the outputs can be written. "-" and ""
+// are none. The inputs have to be noted before (reads).
+func (o *outputs) demand(paths ...string) error {
 	for _, path := range paths {
 		if path == "-" || path == "" {
 			continue
 		}
-		t, err := a.outputTarget(path)
+		t, err := o.target(path)
 		if err != nil {
 			return err
 		}
@@ -167,35 +168,35 @@ func probeFolder(folder string) error {
 	return os.Remove(probe.Name())
 }
 
-// writeOutput writes path whole or not at all: to a temporary file in the same
-// folder, renamed when write has succeeded. "-" is standard output. What is there
+// write writes path whole or not at all: to a temporary file in the same
+// folder, renamed when content has succeeded. "-" is standard output. What is there
 // already and is not a regular file, such as a device or a pipe, is written to as
 // it is; a symbolic link keeps pointing where it does.
-func (a *app) writeOutput(path string, write func(io.Writer) error) error {
+func (o *outputs) write(path string, content func(io.Writer) error) error {
 	if path == "-" {
-		return write(a.stdout)
+		return content(o.stdout)
 	}
-	to, err := a.outputTarget(path)
+	to, err := o.target(path)
 	if err != nil {
 		return err
 	}
 	mode := 0o666 &^ umask()
 	if to.info != nil {
 		if !to.info.Mode().IsRegular() {
-			return writeThrough(path, to.path, write)
+			return writeThrough(path, to.path, content)
 		}
 		mode = to.info.Mode().Perm()
 	}
-	f, err := a.outputs.create(to.path)
+	f, err := o.create(to.path)
 	if err != nil {
 		return err
 	}
 	temp := f.Name()
-	if err := writeAndClose(f, mode, write); err != nil {
-		a.outputs.discard(temp)
+	if err := writeAndClose(f, mode, content); err != nil {
+		o.discard(temp)
 		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
 	}
-	return a.outputs.finish(temp, to.path)
+	return o.finish(temp, to.path)
 }
 
 // followLinks is where path leads; it need not exist there.

@@ -70,7 +70,7 @@ func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 	if err := a.demandInputs(path); err != nil {
 		return err
 	}
-	if err := a.demandOutputs(f.output); err != nil {
+	if err := a.outputs.demand(f.output); err != nil {
 		return err
 	}
 	ids, problem, err := a.readInstance(path)
@@ -138,7 +138,7 @@ func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement
 		return nil
 	}
 	sum.OutputWritten = &output
-	if err := a.writeOutput(output, func(w io.Writer) error { return packing.WriteCSV(w, ids, p, pl) }); err != nil {
+	if err := a.outputs.write(output, func(w io.Writer) error { return packing.WriteCSV(w, ids, p, pl) }); err != nil {
 		return err
 	}
 	if f.json {

@@ -51,7 +51,7 @@ func TestUnrolled(t *testing.T) {
 	path := writePlan(t, p)
 	for repeat := 1; repeat <= 7; repeat++ {
 		var stdout, stderr bytes.Buffer
-		if code := run([]string{"inspect", path, "--csv", "--repeat", fmt.Sprint(repeat)}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		if code := execute([]string{"inspect", path, "--csv", "--repeat", fmt.Sprint(repeat)}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, stderr.String())
 		}
 		type row struct{ id, lower, upper, size, offset int }
@@ -98,7 +98,7 @@ func TestForgedPeriodic(t *testing.T) {
 	p := vectorPlan(t, "ok-periodic")
 	p.Devices[0].Slots[3].RequestedEnd, p.Devices[0].Slots[3].CompletedEnd = 3, 3
 	var stdout, stderr bytes.Buffer
-	code := run([]string{"verify", writePlan(t, p)}, strings.NewReader(""), &stdout, &stderr)
+	code := execute([]string{"verify", writePlan(t, p)}, strings.NewReader(""), &stdout, &stderr)
 	if code != exitNo || !strings.Contains(stderr.String(), "does not verify: device 1: overlap: slot 2 of the prologue") {
 		t.Errorf("exit code %d, expected %d: %s", code, exitNo, stderr.String())
 	}

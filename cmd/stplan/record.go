@@ -89,7 +89,7 @@ func (a *app) runRecord(command []string, f recordFlags) error {
 		if err != nil {
 			return err
 		}
-		return a.tellRecorded(recorded, dir, f, code)
+		return a.tellRecorded(recorded, dir, f.output, code)
 	})
 }
 

@@ -117,7 +117,7 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	if err := a.demandInputs(args...); err != nil {
 		return err
 	}
-	if err := a.demandOutputs(f.addresses); err != nil {
+	if err := a.outputs.demand(f.addresses); err != nil {
 		return err
 	}
 	var p *planfile.Plan
@@ -151,11 +151,11 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 		return err
 	}
 	if f.addresses != "" {
-		if err := a.writeOutput(f.addresses, func(w io.Writer) error { return writeAddresses(w, program, result) }); err != nil {
+		if err := a.outputs.write(f.addresses, func(w io.Writer) error { return writeAddresses(w, program, result) }); err != nil {
 			return err
 		}
 	}
-	if err := a.printReplayed(out, f); err != nil {
+	if err := a.printReplayed(out, f.json, f.addresses == "-"); err != nil {
 		return err
 	}
 	if result.Overlaps > 0 {

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden output in testdata/s
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"stplan": func() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"stplan": func() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
 }
 

@@ -34,12 +34,12 @@ const (
 
 // tellRecorded lists the traces and what went wrong, and says what to do next.
 // The result is the job's exit code, or a negative if a trace is missing.
-func (a *app) tellRecorded(all []recordReport, dir string, f recordFlags, code int) error {
+func (a *app) tellRecorded(all []recordReport, dir, output string, code int) error {
 	var traces, problems []string
 	for _, r := range all {
 		switch r.State {
 		case stateWritten:
-			path := filepath.Join(f.output, r.Trace)
+			path := filepath.Join(output, r.Trace)
 			traces = append(traces, path)
 			fmt.Fprintf(a.stderr, "%s: %s, %s, %s%s\n", path, counted(r.Steps, "step"),
 				counted(r.Allocations, "allocation"), report.Bytes(r.Bytes), early(r))

@@ -81,7 +81,7 @@ func (a *app) tellServed(reports string, plans *jobPlans, summary string, code i
 		err = served.Write(a.stderr)
 	}
 	if summary != "" {
-		err = errors.Join(err, a.writeOutput(summary, func(w io.Writer) error { return report.WriteJSON(w, served) }))
+		err = errors.Join(err, a.outputs.write(summary, func(w io.Writer) error { return report.WriteJSON(w, served) }))
 	}
 	if code == 0 {
 		return err

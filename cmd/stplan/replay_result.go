@@ -42,11 +42,11 @@ func account(r *report.Replayed, p *replay.Program, result *replay.Result, c cud
 
 // printReplayed prints the result: on standard output, or, when the addresses went
 // there, on standard error.
-func (a *app) printReplayed(r *report.Replayed, f replayFlags) error {
+func (a *app) printReplayed(r *report.Replayed, asJSON, addressesThere bool) error {
 	switch {
-	case f.json:
+	case asJSON:
 		return report.WriteJSON(a.stdout, r)
-	case f.addresses != "-":
+	case !addressesThere:
 		return r.Write(a.stdout)
 	case a.quiet:
 		return nil
