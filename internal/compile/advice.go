@@ -10,10 +10,6 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Server serves a program with the runtime and says what that takes: by an encoded
-// plan's device of the given ordinal, or from the pool alone if plan is nil.
-type Server func(program *replay.Program, plan []byte, ordinal int) (replay.Cost, error)
-
 // paysWithin is the share of the pool's bytes, as a divisor, that a plan may
 // reserve more if data does not decide what an iteration allocates: half a per
 // cent, which moving half as much memory is worth.

@@ -1,0 +1,106 @@
+package compile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// Options say what plan is wanted. The zero value makes the plan that fits the
+// recording, silently and without an advice.
+type Options struct {
+	// Mode is what the plan covers. 0 is periodic if that serves the job, else
+	// recorded.
+	Mode planfile.Mode
+	// Marker matches the annotations that begin an iteration. nil looks for
+	// optimizer steps, and without any for repetition.
+	Marker *regexp.Regexp
+	// NoReusePending makes the plan for the recorded completion of each free, so
+	// that no reuse waits for a free that is pending.
+	NoReusePending bool
+	// NoCrossStream gives every stream its own part of the arena.
+	NoCrossStream bool
+	// TimeLimit ends what improves a device's plan after that long; 0 is no limit.
+	TimeLimit time.Duration
+	// Producer is the program that the plan names as its maker.
+	Producer string
+
+	// Note, if set, is told what the user should know besides the result.
+	Note func(text string)
+	// Progress, if set, is told how many of total steps of a stage are done. Calls
+	// do not overlap, and a stage that has begun is told of before the next one.
+	Progress func(stage string, done, total int64)
+	// Serve, if set, serves the recording with the plan and without, and the plan
+	// carries an advice if it does not pay. Without it there is none.
+	Serve Server
+}
+
+// Server serves a program with the runtime and says what that takes: by an encoded
+// plan's device of the given ordinal, or from the pool alone if plan is nil.
+type Server func(program *replay.Program, plan []byte, ordinal int) (replay.Cost, error)
+
+// BugError is a result that the pipeline itself finds to be wrong: a defect of
+// stplan, never of its input.
+type BugError struct{ Err error }
+
+func (b *BugError) Error() string { return "internal error: " + b.Err.Error() }
+
+// Unwrap returns what was found.
+func (b *BugError) Unwrap() error { return b.Err }
+
+// compiler compiles one device.
+type compiler struct {
+	Options
+	ctx    context.Context
+	trace  string // its name
+	device *trace.Device
+
+	timeline   *lifespan.Timeline
+	iterations lifespan.Iterations
+	reserved   trace.Bytes        // the most that the recording held
+	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
+	deadline   time.Time          // if there is a time limit
+	limited    bool               // the time limit stopped something early
+}
+
+// end is the end of the buffers' live ranges that the plan is made for.
+func (c *compiler) end() lifespan.End {
+	if c.NoReusePending {
+		return lifespan.EndCompleted
+	}
+	return lifespan.EndRequested
+}
+
+// remaining is what is left of the time limit, in the packer's terms: 0 is no
+// limit.
+func (c *compiler) remaining() time.Duration {
+	if c.deadline.IsZero() {
+		return 0
+	}
+	return max(time.Until(c.deadline), 1)
+}
+
+// fault names the trace and the device in an error, and tells a defect of the
+// packer from its other errors.
+func (c *compiler) fault(err error) error {
+	named := fmt.Errorf("%s: device %d: %w", c.trace, c.device.Ordinal, err)
+	var wrong *packing.BugError
+	if errors.As(err, &wrong) {
+		return &BugError{named}
+	}
+	return named
+}
+
+func (c *compiler) note(format string, args ...any) {
+	if c.Note != nil {
+		c.Note(fmt.Sprintf("%s: device %d: ", c.trace, c.device.Ordinal) + fmt.Sprintf(format, args...))
+	}
+}
