@@ -27,7 +27,7 @@ import (
 )
 
 // Compile makes the plan of a recording, and the summary of what it is. The plan
-// has passed verify.Plan. Devices without allocations have no part in it.
+// has passed verify.Plan and verify.AgainstTrace. Devices without allocations have no part in it.
 //
 // The same recording and options give the same plan, unless TimeLimit stopped
 // something early; the summary says so then. Errors are those of the packages
@@ -50,7 +50,7 @@ func Compile(ctx context.Context, t *trace.Trace, opt Options) (*planfile.Plan, 
 		p.Devices = append(p.Devices, *dev)
 		sum.Devices = append(sum.Devices, row)
 	}
-	if v := verify.Plan(p, nil); len(v) > 0 {
+	if v := append(verify.Plan(p, nil), verify.AgainstTrace(p, t)...); len(v) > 0 {
 		return nil, sum, &BugError{fmt.Errorf("%s: the plan does not verify: %s", t.Name, v[0].Message)}
 	}
 	return p, sum, nil

@@ -70,17 +70,22 @@ func longestRun(a, b []int32) int {
 	return longest
 }
 
-// dropLonely makes the first pass part of the prologue if it is the only one of its body:
-// then nothing shows what the body does with the state that another pass leaves. It
-// repeats that with the next pass, and renumbers the bodies. why is not empty if fewer
-// than leastPasses steps are left.
-func dropLonely(r *rotation, bodies []int) (left []int, why string) {
-	for r.steps() > 1 && only(bodies, bodies[0]) {
+// dropFirst makes the first pass part of the prologue if it cannot be one of the passes:
+// if it is the only one of its body, since nothing shows then what the body does with the
+// state that another pass leaves; and if the recording begins with it, since there is no
+// prologue then that what lived before could be in. It repeats that with the next pass,
+// and renumbers the bodies. why is not empty if fewer than leastPasses steps are left.
+func dropFirst(tl *Timeline, r *rotation, bodies []int) (left []int, why string) {
+	why = "no two steady passes have the same body"
+	for r.steps() > 1 && (only(bodies, bodies[0]) || tl.eventOf(r.first[0]) == 0) {
+		if tl.eventOf(r.first[0]) == 0 {
+			why = "the recording begins with a steady pass, and fewer than two follow"
+		}
 		r.rank = r.rank[r.first[1]-r.first[0]:]
 		r.first, bodies = r.first[1:], bodies[1:]
 	}
 	if r.steps() < leastPasses {
-		return nil, "no two steady passes have the same body"
+		return nil, why
 	}
 	numbers := map[int]int{}
 	for i, b := range bodies {

@@ -35,7 +35,24 @@ func (c *classifier) fillEntering() {
 		}
 	}
 	for x := range found {
-		c.out.Bodies[x].Entering = slices.DeleteFunc(found[x], func(s Slot) bool { return s.Occurrences == 0 })
+		c.enterUnseen(x, found[x])
+		c.out.Bodies[x].Entering = slices.DeleteFunc(found[x], func(s Slot) bool { return s.CompletedEnd == 0 })
+	}
+}
+
+// enterUnseen adds an entering slot for each cell that no recorded pass of body x began
+// with. Nothing shows when the body frees what another pass leaves there, so it is taken
+// to live until the body fills the cell again. Its occurrences and requests are 0.
+func (c *classifier) enterUnseen(x int, entering []Slot) {
+	body := &c.out.Bodies[x]
+	for i := range body.Slots {
+		leaving := &body.Slots[i]
+		if leaving.Cell < 0 || entering[leaving.Cell].Occurrences > 0 {
+			continue
+		}
+		s := &entering[leaving.Cell]
+		s.Cell, s.Stream = leaving.Cell, leaving.Stream
+		s.extend(leaving.Start, leaving.Start)
 	}
 }
 

@@ -125,7 +125,7 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		return nil, why
 	}
 	bodies := alternatives(r)
-	if bodies, why = dropLonely(r, bodies); why != "" {
+	if bodies, why = dropFirst(tl, r, bodies); why != "" {
 		return nil, why
 	}
 	return classify(tl, r, bodies, end), ""

@@ -455,8 +455,11 @@ func (g *judge) checkCells() {
 			}
 		}
 		for _, s := range b.Entering {
-			if s.Cell <= last || s.Start != 0 || s.Stray || s.Occurrences < 1 || s.Occurrences > b.Occurrences {
+			if s.Cell <= last || s.Start != 0 || s.Stray || s.Occurrences > b.Occurrences {
 				g.t.Errorf("body %d: %+v enters after cell %d", x, s, last)
+			}
+			if s.Occurrences == 0 && (s.Requested != 0 || s.Least != 0 || s.RequestedEnd != filled[s.Cell] || s.CompletedEnd != filled[s.Cell]) {
+				g.t.Errorf("body %d: %+v was never seen to enter, and is not kept until the cell is filled at %d", x, s, filled[s.Cell])
 			}
 			last = s.Cell
 			if s.Until(g.end, b.Length) > filled[s.Cell] {
