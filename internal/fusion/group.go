@@ -15,8 +15,8 @@ func Group(buffers []Buffer, waste float64) (*Reduced, error) {
 		return nil, err
 	}
 	g := newGrouping(buffers)
-	for share := min(waste, leastWaste); ; share = min(waste, 2*share) {
-		for before := math.MaxInt; len(g.objects) < before-before/worthwhile; {
+	for share := min(waste, firstWaste); ; share = min(waste, 2*share) {
+		for before := math.MaxInt; len(g.objects) < before-before/minProgress; {
 			before = len(g.objects)
 			g.pass(share, (*pass).chain)
 			g.pass(share, (*pass).stack)
@@ -28,8 +28,8 @@ func Group(buffers []Buffer, waste float64) (*Reduced, error) {
 }
 
 const (
-	leastWaste = 1.0 / 64
-	worthwhile = 64 // another pass follows one that left a 64th fewer objects
+	firstWaste  = 1.0 / 64
+	minProgress = 64 // another pass follows one that left a 64th fewer objects
 )
 
 // object is a buffer or a composite. Its life is counted in starts of buffers.
@@ -71,14 +71,14 @@ func newGrouping(buffers []Buffer) *grouping {
 // pass goes through the objects in the order of their starts and offers each to
 // those that came shortly before.
 type pass struct {
-	load  *load
-	waste float64
-	out   []object
-	near  []int32 // of out, those looked at next, the best last
+	load   *load
+	waste  float64
+	out    []object
+	recent []int32 // of out, those looked at next, the best last
 }
 
 // window is how many composites an object is offered to.
-const window = 24
+const maxRecent = 24
 
 // pass runs one pass with join, which says where object o goes, or -1 for a
 // place of its own, and how high.
@@ -91,7 +91,7 @@ func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Byte
 			at = int32(len(p.out))
 			p.out = append(p.out, o)
 		}
-		p.touch(at)
+		p.markRecent(at)
 		moved[i] = home{at, inner}
 	}
 	for b, h := range g.home {
@@ -102,31 +102,31 @@ func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Byte
 }
 
 // touch makes object i the first to be looked at.
-func (p *pass) touch(i int32) {
-	for k, x := range p.near {
+func (p *pass) markRecent(i int32) {
+	for k, x := range p.recent {
 		if x == i {
-			copy(p.near[k:], p.near[k+1:])
-			p.near[len(p.near)-1] = i
+			copy(p.recent[k:], p.recent[k+1:])
+			p.recent[len(p.recent)-1] = i
 			return
 		}
 	}
-	if len(p.near) == window {
-		copy(p.near, p.near[1:])
-		p.near = p.near[:window-1]
+	if len(p.recent) == maxRecent {
+		copy(p.recent, p.recent[1:])
+		p.recent = p.recent[:maxRecent-1]
 	}
-	p.near = append(p.near, i)
+	p.recent = append(p.recent, i)
 }
 
 // best is the one of near that wastes least with o, and what they make, or -1.
 func (p *pass) best(o object, with func(a, b object) (object, bool)) (int32, object) {
 	at, best, least := int32(-1), object{}, p.waste
-	for k := len(p.near) - 1; k >= 0; k-- {
-		both, ok := with(p.out[p.near[k]], o)
+	for k := len(p.recent) - 1; k >= 0; k-- {
+		both, ok := with(p.out[p.recent[k]], o)
 		if !ok {
 			continue
 		}
 		if w := both.wasted(); w < least || at < 0 && w <= least {
-			at, best, least = p.near[k], both, w
+			at, best, least = p.recent[k], both, w
 		}
 	}
 	return at, best

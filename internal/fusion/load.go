@@ -12,7 +12,7 @@ type load struct {
 // room is the share of the max load, as a divisor, that stays free of
 // composites' unused area: where the load comes within it of the maximum, the
 // packer needs the buffers one by one to fill every hole.
-const room = 64
+const headroom = 64
 
 func newLoad(objects []object) *load {
 	n := 0
@@ -31,7 +31,7 @@ func newLoad(objects []object) *load {
 		l.whole[n+t], l.most[n+t] = live, live
 		l.limit = max(l.limit, live)
 	}
-	l.limit -= (l.limit + room - 1) / room
+	l.limit -= (l.limit + headroom - 1) / headroom
 	for v := n - 1; v >= 1; v-- {
 		l.most[v] = max(l.most[2*v], l.most[2*v+1])
 	}

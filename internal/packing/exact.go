@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	notPlaced = int64(-1)     // as an offset
-	settled   = math.MaxInt64 // as the lowest offset of a buffer that is placed
+	notPlaced     = int64(-1)     // as an offset
+	leastOfPlaced = math.MaxInt64 // as the lowest offset of a buffer that is placed
 )
 
 // exact searches one instance. All sizes and offsets are in units.
@@ -43,23 +43,23 @@ type exact struct {
 	overlap [][]int32 // of each buffer: those that overlap it in time
 	members [][]int32 // of each section: its buffers
 
-	off     []int64 // current offsets, or notPlaced
-	best    []int64 // offsets of the parts solved so far
-	least   []int64 // of each buffer: its lowest possible offset, or settled
-	rest    []int64 // of each section: the sizes still to be placed
-	witness []int32 // of each section: the buffer that last proved that these fit
-	joints  []int32 // unplaced buffers that cross from section s to s+1
-	rank    []int32 // of each buffer in the order of its part
+	off      []int64 // current offsets, or notPlaced
+	best     []int64 // offsets of the parts solved so far
+	least    []int64 // of each buffer: its lowest possible offset, or settled
+	rest     []int64 // of each section: the sizes still to be placed
+	witness  []int32 // of each section: the buffer that last proved that these fit
+	crossing []int32 // unplaced buffers that cross from section s to s+1
+	rank     []int32 // of each buffer in the order of its part
 
-	blocked []spans // of each buffer: what is taken during its life; nil without obstacles
-	closed  []shut  // of each section: what no buffer in it can use; nil without obstacles
+	blocked  []spans    // of each buffer: what is taken during its life; nil without obstacles
+	unusable []unusable // of each section: what no buffer in it can use; nil without obstacles
 
 	nodes, limit int64 // of the order under way
 	spent        int64 // nodes of all turns of the last decide
 	looks        int64 // at a buffer or a section, in the last decide
 	maxLooks     int64 // ends decide like its budget of nodes
 	stop         func() bool
-	lifted       []undo  // the trail of least
+	trail        []undo  // the trail of least
 	candidates   []int32 // a stack of the candidates of all open nodes
 	byOrder      exactOrder
 	round        uint64 // of turns in the last decide
@@ -82,7 +82,7 @@ func newExact(of *instance) *exact {
 	e := &exact{
 		in: in, overlap: make([][]int32, in.n), members: make([][]int32, in.sections),
 		off: make([]int64, in.n), best: make([]int64, in.n), least: make([]int64, in.n),
-		rest: make([]int64, in.sections), witness: make([]int32, in.sections), joints: make([]int32, in.sections),
+		rest: make([]int64, in.sections), witness: make([]int32, in.sections), crossing: make([]int32, in.sections),
 		rank: make([]int32, in.n), maxLooks: math.MaxInt64,
 	}
 	for b := range int32(in.n) {
@@ -137,18 +137,18 @@ func (e *exact) layout() layout {
 
 func (e *exact) reset(t exactOrder, limit int64) {
 	e.byOrder, e.nodes, e.limit = t, 0, limit
-	e.lifted, e.candidates = e.lifted[:0], e.candidates[:0]
+	e.trail, e.candidates = e.trail[:0], e.candidates[:0]
 	for b := range e.least {
-		e.least[b] = e.jump(int32(b), 0)
+		e.least[b] = e.pastObstacles(int32(b), 0)
 	}
 	clear(e.rest)
-	clear(e.joints)
+	clear(e.crossing)
 	for b := range int32(e.in.n) {
 		e.off[b] = notPlaced
 		for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 			e.rest[s] += e.in.size[b]
 			if s+1 < e.in.hi[b] {
-				e.joints[s]++
+				e.crossing[s]++
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (e *exact) solveParts() verdict {
 		all[b] = int32(b)
 	}
 	var seams []int32
-	for s, joined := range e.joints {
+	for s, joined := range e.crossing {
 		if joined == 0 {
 			seams = append(seams, int32(s)+1)
 		}
@@ -255,7 +255,7 @@ func (e *exact) choose(part []int32, from int64, after int32) []int32 {
 	roof, left := int64(math.MaxInt64), len(part)
 	for i := 0; i < left; {
 		b := part[i]
-		if l := e.least[b]; l != settled {
+		if l := e.least[b]; l != leastOfPlaced {
 			roof = min(roof, l+e.in.size[b])
 			i++
 			continue

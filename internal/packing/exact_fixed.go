@@ -10,7 +10,7 @@ type obstacle struct {
 
 // shut is what none of a section's buffers can use: sorted spans, and the sum of
 // each and all above it.
-type shut struct {
+type unusable struct {
 	spans spans
 	above []int64
 }
@@ -24,7 +24,7 @@ type shut struct {
 //
 // A gap that is too small for each of a section's buffers, or blocked for each
 // at another time of its life, is lost to the section.
-func (e *exact) obstruct(taken []obstacle) {
+func (e *exact) setObstacles(taken []obstacle) {
 	e.blocked = make([]spans, e.in.n)
 	for b := range int32(e.in.n) {
 		var l spans
@@ -39,7 +39,7 @@ func (e *exact) obstruct(taken []obstacle) {
 	for b, taken := range e.blocked {
 		open[b] = e.openTo(int32(b), taken)
 	}
-	e.closed = make([]shut, e.in.sections)
+	e.unusable = make([]unusable, e.in.sections)
 	for s, members := range e.members {
 		var any spans
 		for _, b := range members {
@@ -50,7 +50,7 @@ func (e *exact) obstruct(taken []obstacle) {
 				break // all of it, and so it is mostly
 			}
 		}
-		e.closed[s] = complement(any)
+		e.unusable[s] = complement(any)
 	}
 }
 
@@ -67,8 +67,8 @@ func (e *exact) openTo(b int32, taken spans) (open spans) {
 }
 
 // complement is what open leaves out below its last span.
-func complement(open spans) shut {
-	var c shut
+func complement(open spans) unusable {
+	var c unusable
 	x := int64(0)
 	for _, o := range open {
 		if o.lo > x {
@@ -86,7 +86,7 @@ func complement(open spans) shut {
 }
 
 // jump is the lowest offset from x up where b meets no obstacle.
-func (e *exact) jump(b int32, x int64) int64 {
+func (e *exact) pastObstacles(b int32, x int64) int64 {
 	if e.blocked == nil {
 		return x
 	}
@@ -98,11 +98,11 @@ func (e *exact) jump(b int32, x int64) int64 {
 }
 
 // shutAbove is how much of section s above floor is of no use.
-func (e *exact) shutAbove(s int32, floor int64) int64 {
-	if e.closed == nil {
+func (e *exact) unusableAbove(s int32, floor int64) int64 {
+	if e.unusable == nil {
 		return 0
 	}
-	c := &e.closed[s]
+	c := &e.unusable[s]
 	i := c.spans.after(0, floor)
 	if i == len(c.spans) {
 		return 0
@@ -113,16 +113,16 @@ func (e *exact) shutAbove(s int32, floor int64) int64 {
 // roomAtStart reports whether each section holds its buffers beside the
 // obstacles.
 func (e *exact) roomAtStart() bool {
-	if e.closed == nil {
+	if e.unusable == nil {
 		return true
 	}
 	for s, l := range e.in.load {
-		if l > 0 && l+e.shutAbove(int32(s), 0) > e.ceiling {
+		if l > 0 && l+e.unusableAbove(int32(s), 0) > e.ceiling {
 			return false
 		}
 	}
 	for b := range int32(e.in.n) {
-		if e.jump(b, 0)+e.in.size[b] > e.ceiling {
+		if e.pastObstacles(b, 0)+e.in.size[b] > e.ceiling {
 			return false
 		}
 	}

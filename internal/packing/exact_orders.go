@@ -13,12 +13,12 @@ var exactOrders = []exactOrder{
 // exactOrder is an order whose keys vary by a share.
 type exactOrder struct {
 	order
-	shake float64
+	noise float64
 }
 
 // String is the order's name, with a mark where it is shaken.
 func (t exactOrder) String() string {
-	if t.shake > 0 {
+	if t.noise > 0 {
 		return t.name + "~"
 	}
 	return t.name
@@ -28,10 +28,10 @@ func (t exactOrder) String() string {
 // number and the round.
 func (t exactOrder) keyIn(in *instance, b int32, round uint64) sortKey {
 	k := t.key(in, b)
-	if t.shake > 0 {
+	if t.noise > 0 {
 		for i := range k {
 			noise := float64(mix(uint64(b)*4+uint64(i)+round<<40)>>11) / (1 << 53)
-			k[i] *= 1 + t.shake*(noise-0.5)
+			k[i] *= 1 + t.noise*(noise-0.5)
 		}
 	}
 	return k

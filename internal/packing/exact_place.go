@@ -3,8 +3,8 @@ package packing
 // try places b at its lowest offset, searches on, and takes it back. open says
 // whether anything unplaced overlaps b in time.
 func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
-	mark, least, size := len(e.lifted), e.least[b], e.in.size[b]
-	e.off[b], e.least[b] = least, settled
+	mark, least, size := len(e.trail), e.least[b], e.in.size[b]
+	e.off[b], e.least[b] = least, leastOfPlaced
 	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 		e.rest[s] -= size
 		open = open || e.rest[s] > 0
@@ -15,10 +15,10 @@ func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
 			e.best[b] = least
 		}
 	}
-	for i := len(e.lifted) - 1; i >= mark; i-- {
-		e.least[e.lifted[i].index] = e.lifted[i].value
+	for i := len(e.trail) - 1; i >= mark; i-- {
+		e.least[e.trail[i].index] = e.trail[i].value
 	}
-	e.lifted = e.lifted[:mark]
+	e.trail = e.trail[:mark]
 	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 		e.rest[s] += size
 	}
@@ -32,8 +32,8 @@ func (e *exact) lift(b int32, top int64) bool {
 	e.looks += int64(len(e.overlap[b]))
 	for _, o := range e.overlap[b] {
 		if l := e.least[o]; l < top {
-			e.lifted = append(e.lifted, undo{o, l})
-			l = e.jump(o, top)
+			e.trail = append(e.trail, undo{o, l})
+			l = e.pastObstacles(o, top)
 			e.least[o] = l
 			if l+e.in.size[o] > e.ceiling {
 				return false
@@ -46,11 +46,11 @@ func (e *exact) lift(b int32, top int64) bool {
 // fit reports whether what is left still fits in the sections of all buffers on
 // the trail from mark on.
 func (e *exact) fit(mark int) bool {
-	if len(e.lifted) == mark {
+	if len(e.trail) == mark {
 		return true
 	}
 	lo, hi := int32(e.in.sections), int32(0)
-	for _, u := range e.lifted[mark:] {
+	for _, u := range e.trail[mark:] {
 		lo, hi = min(lo, e.in.lo[u.index]), max(hi, e.in.hi[u.index])
 	}
 	e.looks += int64(hi - lo)
@@ -66,7 +66,7 @@ func (e *exact) fit(mark int) bool {
 // of b. If it does so for one buffer that is left there, nothing is lost yet.
 func (e *exact) holds(s, b int32) bool {
 	l := e.least[b]
-	return l <= e.ceiling-e.rest[s] && (e.closed == nil || l+e.shutAbove(s, l)+e.rest[s] <= e.ceiling)
+	return l <= e.ceiling-e.rest[s] && (e.unusable == nil || l+e.unusableAbove(s, l)+e.rest[s] <= e.ceiling)
 }
 
 // anyHolds looks for a new witness of section s.
@@ -88,7 +88,7 @@ func (e *exact) roomAbove(first, last int32, offset int64) bool {
 	e.looks += int64(last - first)
 	room := e.ceiling - offset
 	for s := first; s < last; s++ {
-		if rest := e.rest[s]; rest > room || e.closed != nil && rest > 0 && rest > room-e.shutAbove(s, offset) {
+		if rest := e.rest[s]; rest > room || e.unusable != nil && rest > 0 && rest > room-e.unusableAbove(s, offset) {
 			return false
 		}
 	}
@@ -100,7 +100,7 @@ func (e *exact) roomAbove(first, last int32, offset int64) bool {
 func (e *exact) searchOn(part []int32, first, last, b int32) verdict {
 	var seams []int32
 	for s := e.in.lo[b]; s+1 < e.in.hi[b]; s++ {
-		if e.joints[s]--; e.joints[s] == 0 {
+		if e.crossing[s]--; e.crossing[s] == 0 {
 			seams = append(seams, s+1)
 		}
 	}
@@ -111,7 +111,7 @@ func (e *exact) searchOn(part []int32, first, last, b int32) verdict {
 		v = e.solveBetween(part, first, append(seams, last))
 	}
 	for s := e.in.lo[b]; s+1 < e.in.hi[b]; s++ {
-		e.joints[s]++
+		e.crossing[s]++
 	}
 	return v
 }

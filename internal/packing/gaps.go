@@ -68,7 +68,7 @@ func checkGaps(p *Problem) error {
 }
 
 // join notes the mates of each piece, where of says whose pieces they are.
-func (in *instance) join(of []int32) {
+func (in *instance) setMates(of []int32) {
 	if of == nil {
 		return
 	}

@@ -68,9 +68,9 @@ func newInstance(p *Problem) (*instance, error) {
 	}
 	in := &instance{n: len(buffers), unit: unit, buffers: len(p.Buffers)}
 	in.renumber(buffers)
-	in.join(of)
-	in.cut()
-	in.crests()
+	in.setMates(of)
+	in.cutSections()
+	in.setCrests()
 	return in, nil
 }
 
@@ -128,7 +128,7 @@ func (in *instance) sortEnds() {
 
 // cut finds the sections. Ends come before starts at the same instant: live
 // ranges are half-open.
-func (in *instance) cut() {
+func (in *instance) cutSections() {
 	in.lo, in.hi = make([]int32, in.n), make([]int32, in.n)
 	var live int64
 	ended, fresh := 0, true
@@ -159,7 +159,7 @@ func (in *instance) cut() {
 	}
 }
 
-func (in *instance) crests() {
+func (in *instance) setCrests() {
 	heights := newRangeMax(in.sections)
 	for s, l := range in.load {
 		heights.raise(int32(s), int32(s)+1, l)

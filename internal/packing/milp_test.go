@@ -108,7 +108,7 @@ func TestWindowsAgainstOutsideSolver(t *testing.T) {
 			least = max(least, o.at.hi)
 		}
 		e := newExact(w)
-		e.obstruct(taken)
+		e.setObstacles(taken)
 		for ; e.decide(least, 1<<22, never) == infeasible; least++ {
 		}
 		questions, ours = append(questions, question), append(ours, least)

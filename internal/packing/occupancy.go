@@ -70,7 +70,7 @@ func newOccupancy(sections int) *occupancy {
 // parts sets own to the nodes that make up [lo, hi) and above to the nodes over
 // any of these. While they climb, the ancestors of the first and the last leaf
 // lie above a part from the level on where they stick out of [lo, hi).
-func (t *occupancy) parts(lo, hi int32) {
+func (t *occupancy) decompose(lo, hi int32) {
 	t.own, t.above = t.own[:0], t.above[:0]
 	l, r := lo+t.leaves, hi+t.leaves
 	leftOut, rightOut := false, false
@@ -97,7 +97,7 @@ func (t *occupancy) parts(lo, hi int32) {
 
 // take marks s as taken during sections [lo, hi).
 func (t *occupancy) take(lo, hi int32, s span) {
-	t.parts(lo, hi)
+	t.decompose(lo, hi)
 	for _, v := range t.own {
 		t.covers[v] = t.covers[v].add(s)
 		t.touches[v] = t.touches[v].add(s)
@@ -108,8 +108,8 @@ func (t *occupancy) take(lo, hi int32, s span) {
 }
 
 // ask gathers the lists whose union is what is taken during [lo, hi).
-func (t *occupancy) ask(lo, hi int32) {
-	t.parts(lo, hi)
+func (t *occupancy) query(lo, hi int32) {
+	t.decompose(lo, hi)
 	t.lists, t.cursors = t.lists[:0], t.cursors[:0]
 	for _, v := range t.own {
 		t.gather(t.touches[v])
@@ -129,13 +129,13 @@ func (t *occupancy) gather(l spans) {
 // lowest is the least offset at or above from where size units are free
 // during [lo, hi).
 func (t *occupancy) lowest(lo, hi int32, size, from int64) int64 {
-	t.ask(lo, hi)
-	return t.leap(size, from)
+	t.query(lo, hi)
+	return t.firstFree(size, from)
 }
 
 // leap moves x up past every span in the way until one round over the lists
 // finds none. The cursors only move up, so x must not go down between calls.
-func (t *occupancy) leap(size, x int64) int64 {
+func (t *occupancy) firstFree(size, x int64) int64 {
 	for calm := 0; calm < len(t.lists); {
 		for k, l := range t.lists {
 			c := l.after(t.cursors[k], x)
@@ -153,11 +153,11 @@ func (t *occupancy) leap(size, x int64) int64 {
 // tightest is the offset of the smallest gap of at least size units during
 // [lo, hi), the lowest among equals; the room above everything comes last.
 func (t *occupancy) tightest(lo, hi int32, size int64) int64 {
-	t.ask(lo, hi)
+	t.query(lo, hi)
 	best, waste := int64(-1), int64(0)
-	x := t.leap(size, 0)
+	x := t.firstFree(size, 0)
 	for {
-		ceiling, bounded := t.ceiling()
+		ceiling, bounded := t.holeEnd()
 		if !bounded {
 			if best < 0 {
 				return x
@@ -167,12 +167,12 @@ func (t *occupancy) tightest(lo, hi int32, size int64) int64 {
 		if w := ceiling - x - size; best < 0 || w < waste {
 			best, waste = x, w
 		}
-		x = t.leap(size, ceiling)
+		x = t.firstFree(size, ceiling)
 	}
 }
 
 // ceiling is where the free gap that leap has just found ends.
-func (t *occupancy) ceiling() (int64, bool) {
+func (t *occupancy) holeEnd() (int64, bool) {
 	least, bounded := int64(0), false
 	for k, l := range t.lists {
 		if c := t.cursors[k]; c < len(l) && (!bounded || l[c].lo < least) {
@@ -185,7 +185,7 @@ func (t *occupancy) ceiling() (int64, bool) {
 // highest is the largest offset where size units are free below limit during
 // [lo, hi), or -1.
 func (t *occupancy) highest(lo, hi int32, size, limit int64) int64 {
-	t.ask(lo, hi)
+	t.query(lo, hi)
 	x := limit - size
 	for calm := 0; x >= 0 && calm < len(t.lists); {
 		for _, l := range t.lists {

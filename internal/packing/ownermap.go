@@ -120,7 +120,7 @@ func (s *ownerMap) splice(first, last cursor, lo, hi int64, b int32) {
 	at := &s.chunks[first.chunk]
 	at.lo = slices.Replace(at.lo, first.i, last.i+1, fresh.lo...)
 	at.own = slices.Replace(at.own, first.i, last.i+1, fresh.own...)
-	s.join(cursor{first.chunk, max(first.i-1, 0)}, len(fresh.lo)+1)
+	s.mergeEqual(cursor{first.chunk, max(first.i-1, 0)}, len(fresh.lo)+1)
 	if len(at.lo) > piecesLen {
 		s.split(first.chunk)
 	}
@@ -128,7 +128,7 @@ func (s *ownerMap) splice(first, last cursor, lo, hi int64, b int32) {
 
 // join makes one piece of neighbours with the same owner among the n+1 pieces
 // from c on, within its chunk.
-func (s *ownerMap) join(c cursor, n int) {
+func (s *ownerMap) mergeEqual(c cursor, n int) {
 	at := &s.chunks[c.chunk]
 	for i := c.i; n > 0 && i+1 < len(at.lo); n-- {
 		if at.own[i] != at.own[i+1] {

@@ -17,8 +17,8 @@ import (
 
 // alone is a job that nothing interrupts.
 func alone(in *instance) *job {
-	j := &job{in: in, ctx: context.Background(), cut: new(atomic.Int64), limit: new(atomic.Int64)}
-	j.cut.Store(math.MaxInt64)
+	j := &job{in: in, ctx: context.Background(), accepted: new(atomic.Int64), limit: new(atomic.Int64)}
+	j.accepted.Store(math.MaxInt64)
 	j.limit.Store(math.MaxInt64)
 	return j
 }

@@ -9,12 +9,12 @@ import (
 
 // job is one attempt's view of the search: the instance, and when to give up.
 type job struct {
-	in    *instance
-	ctx   context.Context
-	index int64         // of the task within its race
-	cut   *atomic.Int64 // lowest accepted index so far
-	limit *atomic.Int64 // a makespan above it cannot win
-	must  bool          // finish whatever the time
+	in         *instance
+	ctx        context.Context
+	index      int64         // of the task within its race
+	accepted   *atomic.Int64 // lowest accepted index so far
+	limit      *atomic.Int64 // a makespan above it cannot win
+	mustFinish bool          // finish whatever the time
 }
 
 // stopEvery is how many placements pass between two looks at the clock.
@@ -31,7 +31,7 @@ func (j *job) halted(step int, makespan int64) bool {
 
 // stopped is halted without a makespan.
 func (j *job) stopped() bool {
-	return j.cut.Load() < j.index || (!j.must && j.ctx.Err() != nil)
+	return j.accepted.Load() < j.index || (!j.mustFinish && j.ctx.Err() != nil)
 }
 
 // contest is a list of attempts of which the first accepted one wins, else the
@@ -40,12 +40,12 @@ func (j *job) stopped() bool {
 // than an accepted one always finishes, and an attempt gives up only on a
 // makespan that is both beaten and not acceptable.
 type contest struct {
-	tasks  int
-	run    func(i int, j *job) (layout, bool) // false: no result
-	target int64                              // a makespan up to this is accepted
-	known  int64                              // a makespan above this is of no use
-	must   bool                               // the first task finishes whatever the time
-	done   func(best int64)                   // told after each task, calls do not overlap; may be nil
+	tasks      int
+	run        func(i int, j *job) (layout, bool) // false: no result
+	target     int64                              // a makespan up to this is accepted
+	known      int64                              // a makespan above this is of no use
+	mustFinish bool                               // the first task finishes whatever the time
+	done       func(best int64)                   // told after each task, calls do not overlap; may be nil
 }
 
 // decide runs the contest and returns the winner, or ok false without one.
@@ -89,7 +89,7 @@ func (s *search) decide(c contest) (best layout, ok bool) {
 		go func() {
 			defer wg.Done()
 			for i := take(); i >= 0; i = take() {
-				j := &job{in: s.in, ctx: s.ctx, index: int64(i), cut: &cut, limit: &limit, must: c.must && i == 0}
+				j := &job{in: s.in, ctx: s.ctx, index: int64(i), accepted: &cut, limit: &limit, mustFinish: c.mustFinish && i == 0}
 				l, ok := c.run(i, j)
 				finish(i, l, ok)
 			}

@@ -21,10 +21,10 @@ import "slices"
 // only: these are never part of the crux.
 func crux(s *search, best layout) layout {
 	small := poolSize(s.in)
-	c := newCruxes(s.in, small)
+	c := newBottlenecks(s.in, small)
 	low, ceiling, failures := s.target, s.target, 0
 	for range min(cruxPlacements/s.in.n, cruxRounds) {
-		if s.settled(best) || best.makespan-low <= small || failures == cruxFailures || s.ctx.Err() != nil {
+		if s.finished(best) || best.makespan-low <= small || failures == cruxFailures || s.ctx.Err() != nil {
 			break
 		}
 		found, ok := s.decide(contest{
@@ -57,7 +57,7 @@ const (
 	cruxPlacements = 300_000
 	cruxFailures   = 3
 	cruxBuffers    = 1 << 12
-	cruxNodes      = 12
+	cruxNodesPer   = 12
 	cruxLooks      = 1 << 24
 )
 
@@ -66,15 +66,15 @@ var cruxFills = []order{byCrestSize, bySize}
 
 // hard is one crux: the buffers above the pool of the smallest ones that live
 // in a section with nearly the max load.
-type hard struct {
+type bottleneck struct {
 	in      *instance // of these buffers alone
 	members []int32   // what they are in the whole instance, ascending
 }
 
 // newCruxes finds the different ones among cruxShares, of buffers larger than
 // small.
-func newCruxes(in *instance, small int64) []hard {
-	var cruxes []hard
+func newBottlenecks(in *instance, small int64) []bottleneck {
+	var cruxes []bottleneck
 	for _, share := range cruxShares {
 		var members []int32
 		for b := range int32(in.n) {
@@ -82,9 +82,9 @@ func newCruxes(in *instance, small int64) []hard {
 				members = append(members, b)
 			}
 		}
-		known := slices.ContainsFunc(cruxes, func(h hard) bool { return len(h.members) == len(members) })
+		known := slices.ContainsFunc(cruxes, func(h bottleneck) bool { return len(h.members) == len(members) })
 		if len(members) > 0 && len(members) <= cruxBuffers && !known {
-			cruxes = append(cruxes, hard{in.only(members), members})
+			cruxes = append(cruxes, bottleneck{in.only(members), members})
 		}
 	}
 	return cruxes
@@ -101,17 +101,17 @@ func (in *instance) only(members []int32) *instance {
 		own.byEnd = append(own.byEnd, int32(i))
 	}
 	own.sortEnds()
-	own.cut()
-	own.crests()
+	own.cutSections()
+	own.setCrests()
 	return own
 }
 
 // attempt looks for a layout under the ceiling. The crux gets no more of it
 // than leaves the pool what it takes up beside the crux at the peak.
-func (h hard) attempt(j *job, ceiling int64) (best layout, ok bool) {
+func (h bottleneck) attempt(j *job, ceiling int64) (best layout, ok bool) {
 	e := newExact(h.in)
 	e.maxLooks = cruxLooks
-	if e.decide(ceiling-(j.in.bound-h.in.bound), cruxNodes*int64(h.in.n), j.stopped) != fits {
+	if e.decide(ceiling-(j.in.bound-h.in.bound), cruxNodesPer*int64(h.in.n), j.stopped) != fits {
 		return layout{}, false
 	}
 	for _, o := range cruxFills {
@@ -128,7 +128,7 @@ func (h hard) attempt(j *job, ceiling int64) (best layout, ok bool) {
 }
 
 // fill adds everything that is not of the crux by first fit.
-func (h hard) fill(j *job, crux []int64, rest order) (layout, bool) {
+func (h bottleneck) fill(j *job, crux []int64, rest order) (layout, bool) {
 	off := make([]int64, j.in.n)
 	for b := range off {
 		off[b] = notPlaced

@@ -142,7 +142,7 @@ func TestCruxesAreNearThePeak(t *testing.T) {
 	in := instanceOf(t, generate(pipeline{Layers: 4, Chunks: 1, Stages: 4, MicroBatches: 8, Iterations: 2, PerLayer: 7, Jitter: 0.1}, 2))
 	small := in.size[0] / 4
 	seen := map[int]bool{}
-	for _, h := range newCruxes(in, small) {
+	for _, h := range newBottlenecks(in, small) {
 		if seen[h.in.n] {
 			t.Errorf("two cruxes of %d buffers", h.in.n)
 		}

@@ -86,7 +86,7 @@ type ejection struct {
 	in      *instance
 	members []bool    // those that the search places
 	pool    []int32   // the small rest, by crest and size
-	near    [][]int32 // of each member, the members whose life overlaps its own
+	overlap [][]int32 // of each member, the members whose life overlaps its own
 	floor   []int64   // of each member, the base block during its life
 	base    []int64   // offsets in the base block, -1 outside
 	median  int64     // life
@@ -111,7 +111,7 @@ func newEjection(in *instance) (*ejection, bool) {
 			e.pool = append(e.pool, b)
 		}
 	}
-	e.meet()
+	e.findOverlaps()
 	return e, true
 }
 
@@ -195,14 +195,14 @@ func (e *ejection) pairs() int64 {
 	return n
 }
 
-func (e *ejection) meet() {
+func (e *ejection) findOverlaps() {
 	in := e.in
-	e.near = make([][]int32, in.n)
+	e.overlap = make([][]int32, in.n)
 	for b := range int32(in.n) {
 		for c := b + 1; e.members[b] && int(c) < in.n && in.lo[c] < in.hi[b]; c++ {
 			if e.members[c] {
-				e.near[b] = append(e.near[b], c)
-				e.near[c] = append(e.near[c], b)
+				e.overlap[b] = append(e.overlap[b], c)
+				e.overlap[c] = append(e.overlap[c], b)
 			}
 		}
 	}
@@ -211,15 +211,15 @@ func (e *ejection) meet() {
 // attempt is one search under a cap.
 type attempt struct {
 	*ejection
-	cap    int64
-	high   bool
-	off    []int64   // -1 outside
-	worth  []float64 // what it costs to throw a buffer out
-	unit   []float64 // by how much worth grows
-	rank   []int32
-	out    rankHeap // thrown out, to be inserted first
-	looks  int64
-	random uint64
+	cap         int64
+	high        bool
+	off         []int64   // -1 outside
+	ejectCost   []float64 // what it costs to throw a buffer out
+	baseCost    []float64 // by how much worth grows
+	rank        []int32
+	ejected     rankHeap // thrown out, to be inserted first
+	looks       int64
+	randomState uint64
 
 	blocks []block // scratch: what is placed near the buffer at hand, by lo
 	ends   []block // the same by hi, worth summed up
@@ -235,24 +235,24 @@ type block struct {
 func (e *ejection) attempt(j *job, limit int64, start ejectStart, seed uint64) (layout, bool) {
 	in := e.in
 	seq := start.order.sorted(in)
-	a := &attempt{ejection: e, cap: limit, high: start.high, off: make([]int64, in.n), worth: make([]float64, in.n),
-		unit: make([]float64, in.n), rank: make([]int32, in.n), random: seed}
+	a := &attempt{ejection: e, cap: limit, high: start.high, off: make([]int64, in.n), ejectCost: make([]float64, in.n),
+		baseCost: make([]float64, in.n), rank: make([]int32, in.n), randomState: seed}
 	for r, b := range seq {
 		a.off[b], a.rank[b] = -1, int32(r)
-		a.unit[b] = float64(in.size[b]) * math.Sqrt(in.lifeKey(b))
-		a.worth[b] = a.unit[b]
+		a.baseCost[b] = float64(in.size[b]) * math.Sqrt(in.lifeKey(b))
+		a.ejectCost[b] = a.baseCost[b]
 	}
 	step, budget := 0, min(ejectLooks, ejectLooksPer*int64(in.n))
 	for _, b := range seq {
 		if !e.members[b] {
 			continue
 		}
-		for next := b; ; next = seq[a.out.pop()] {
+		for next := b; ; next = seq[a.ejected.pop()] {
 			step++
 			if a.looks > budget || step%stopEvery == 0 && j.stopped() || !a.insert(next) {
 				return layout{}, false
 			}
-			if len(a.out) == 0 {
+			if len(a.ejected) == 0 {
 				break
 			}
 		}
@@ -267,15 +267,15 @@ func (a *attempt) insert(b int32) bool {
 	if floor+size > a.cap {
 		return false
 	}
-	a.survey(b)
+	a.listBlocks(b)
 	x := a.hole(floor, size, a.high && a.in.life(b) < a.median)
 	if x < 0 {
 		x = a.cheapest(floor, size)
-		a.worth[b] += a.unit[b]
+		a.ejectCost[b] += a.baseCost[b]
 		for _, o := range a.blocks {
 			if o.lo < x+size && x < o.hi {
 				a.off[o.b] = -1
-				a.out.push(a.rank[o.b])
+				a.ejected.push(a.rank[o.b])
 			}
 		}
 	}
@@ -284,14 +284,14 @@ func (a *attempt) insert(b int32) bool {
 }
 
 // survey lists what is placed near b.
-func (a *attempt) survey(b int32) {
+func (a *attempt) listBlocks(b int32) {
 	a.blocks = a.blocks[:0]
-	for _, c := range a.near[b] {
+	for _, c := range a.overlap[b] {
 		if x := a.off[c]; x >= 0 {
 			a.blocks = append(a.blocks, block{lo: x, hi: x + a.in.size[c], b: c})
 		}
 	}
-	a.looks += int64(len(a.near[b])) + 8
+	a.looks += int64(len(a.overlap[b])) + 8
 	slices.SortFunc(a.blocks, func(x, y block) int { return cmp.Or(cmp.Compare(x.lo, y.lo), cmp.Compare(x.b, y.b)) })
 }
 
@@ -325,24 +325,24 @@ func (a *attempt) cheapest(floor, size int64) int64 {
 	slices.SortFunc(a.ends, func(x, y block) int { return cmp.Or(cmp.Compare(x.hi, y.hi), cmp.Compare(x.b, y.b)) })
 	sum := 0.0
 	for i := range a.blocks {
-		sum += a.worth[a.blocks[i].b]
+		sum += a.ejectCost[a.blocks[i].b]
 		a.blocks[i].sum = sum
 	}
 	sum = 0
 	for i := range a.ends {
-		sum += a.worth[a.ends[i].b]
+		sum += a.ejectCost[a.ends[i].b]
 		a.ends[i].sum = sum
 	}
-	best, least, ties := floor, a.cost(floor, size), uint64(1)
+	best, least, ties := floor, a.costAt(floor, size), uint64(1)
 	try := func(x int64) {
 		if x < floor || x+size > a.cap {
 			return
 		}
-		c := a.cost(x, size)
+		c := a.costAt(x, size)
 		if c < least {
 			best, least, ties = x, c, 1
 		} else if c == least {
-			if ties++; a.draw()%ties == 0 {
+			if ties++; a.nextRandom()%ties == 0 {
 				best = x
 			}
 		}
@@ -355,7 +355,7 @@ func (a *attempt) cheapest(floor, size int64) int64 {
 	return best
 }
 
-func (a *attempt) cost(x, size int64) float64 {
+func (a *attempt) costAt(x, size int64) float64 {
 	begun, _ := slices.BinarySearchFunc(a.blocks, x+size, func(o block, y int64) int { return cmp.Compare(o.lo, y) })
 	ended, _ := slices.BinarySearchFunc(a.ends, x, func(o block, y int64) int {
 		if o.hi <= y {
@@ -374,9 +374,9 @@ func (a *attempt) cost(x, size int64) float64 {
 }
 
 // draw is the next number of a splitmix64 sequence.
-func (a *attempt) draw() uint64 {
-	z := mix(a.random)
-	a.random += splitmix
+func (a *attempt) nextRandom() uint64 {
+	z := mix(a.randomState)
+	a.randomState += splitmix
 	return z
 }
 

@@ -13,9 +13,9 @@ const (
 	briefLooks         = 1 << 26
 	solveCapacityNodes = 1 << 24
 	solveLooks         = 1 << 31
-	solveTarget        = solveLooks >> 3
-	solveOther         = solveLooks >> 5
-	solveWidth         = 1 << 9
+	solveTargetLooks   = solveLooks >> 3
+	solveCeilingLooks  = solveLooks >> 5
+	solveResolution    = 1 << 9
 )
 
 // exactBriefly asks the exact search for the target, and not for long: where it is
@@ -39,22 +39,22 @@ func exactFully(s *search, best layout) layout {
 		return s.below(e, best, s.target, solveCapacityNodes, math.MaxInt64)
 	}
 	looks := int64(solveLooks)
-	best = s.below(e, best, s.target, math.MaxInt64, solveTarget)
+	best = s.below(e, best, s.target, math.MaxInt64, solveTargetLooks)
 	looks -= e.looks
-	for quota := int64(solveOther); looks > 0 && s.ctx.Err() == nil; quota *= 2 {
+	for quota := int64(solveCeilingLooks); looks > 0 && s.ctx.Err() == nil; quota *= 2 {
 		low := max(s.target, s.proven)
-		for !s.settled(best) && low < best.makespan && looks > 0 && s.ctx.Err() == nil {
+		for !s.finished(best) && low < best.makespan && looks > 0 && s.ctx.Err() == nil {
 			ceiling, was := low+(best.makespan-1-low)/2, best.makespan
 			best = s.below(e, best, ceiling, math.MaxInt64, min(quota, looks))
 			looks -= e.looks
 			if low = max(low, s.proven); best.makespan < was || s.proven > ceiling {
 				continue
 			}
-			if low = ceiling + 1; best.makespan-low <= s.in.bound/solveWidth {
+			if low = ceiling + 1; best.makespan-low <= s.in.bound/solveResolution {
 				break
 			}
 		}
-		if s.settled(best) {
+		if s.finished(best) {
 			break
 		}
 	}

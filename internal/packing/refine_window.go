@@ -19,7 +19,7 @@ func windows(s *search, best layout) layout {
 	share := 1.0 // of the gap that the next ceiling closes
 	for range windowRounds {
 		gap := best.makespan - s.target
-		if s.settled(best) || share < windowShare || s.ctx.Err() != nil {
+		if s.finished(best) || share < windowMinShare || s.ctx.Err() != nil {
 			break
 		}
 		from, ceiling := best, best.makespan-max(1, int64(share*float64(gap)))
@@ -42,12 +42,12 @@ func windows(s *search, best layout) layout {
 // each so many looks in all, a part of them for one window; and no more buffers
 // and nodes a buffer in a window than this.
 const (
-	windowRounds  = 24
-	windowShare   = 1.0 / 32
-	windowLooks   = 1 << 26
-	windowPart    = 16
-	windowBuffers = 1 << 10
-	windowNodes   = 20
+	windowRounds   = 24
+	windowMinShare = 1.0 / 32
+	windowLooks    = 1 << 26
+	windowPart     = 16
+	windowBuffers  = 1 << 10
+	windowNodesPer = 20
 )
 
 // repairs is one attempt at a ceiling.
@@ -128,9 +128,9 @@ func (r *repairs) window(lo, hi int32) (free []int32, taken []obstacle) {
 // solve moves the free buffers of a window under the ceiling.
 func (r *repairs) solve(free []int32, taken []obstacle, lo, hi int32) bool {
 	e := newExact(r.j.in.within(free, lo, hi))
-	e.obstruct(taken)
+	e.setObstacles(taken)
 	e.maxLooks = min(windowLooks/windowPart, r.looks)
-	v := e.decide(r.ceiling, windowNodes*int64(len(free)), r.j.stopped)
+	v := e.decide(r.ceiling, windowNodesPer*int64(len(free)), r.j.stopped)
 	r.looks -= e.looks + int64(len(free))*int64(len(free)+len(taken))
 	if v != fits {
 		return false
@@ -158,6 +158,6 @@ func (in *instance) within(members []int32, lo, hi int32) *instance {
 			own.bound, own.peak = l, int32(s)
 		}
 	}
-	own.crests()
+	own.setCrests()
 	return own
 }

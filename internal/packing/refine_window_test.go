@@ -55,7 +55,7 @@ func TestExactAmongObstacles(t *testing.T) {
 		}
 		w := in.within(free, lo, hi)
 		e := newExact(w)
-		e.obstruct(taken)
+		e.setObstacles(taken)
 		ceiling := in.bound + 1 - rng.Int64N(4)
 		for _, o := range taken {
 			ceiling = max(ceiling, o.at.hi)

@@ -6,13 +6,13 @@ type rule struct {
 	cost cost
 	// whole rules place each buffer without regard to its mates: they are for
 	// instances without gaps.
-	whole bool
-	run   func(j *job) (layout, bool)
+	noGaps bool
+	run    func(j *job) (layout, bool)
 }
 
 // cost is what a rule takes to place one buffer, in units of what a first-fit
 // sweep takes, and the largest problem, in buffers, that it is tried on.
-type cost struct{ each, most int }
+type cost struct{ perBuffer, upTo int }
 
 // The costs were measured on 10,000 to 100,000 buffers. A sweep places millions
 // of buffers a second, a first fit hundreds of thousands, and a skyline tens of
@@ -74,12 +74,12 @@ func rulesWithin(budget int, in *instance) []rule {
 	var rules []rule
 	left := map[bool]int{false: budget, true: budget / 8 * skylineShare} // by whether it is a skyline
 	for _, r := range portfolio {
-		if in.mates != nil && r.whole {
+		if in.mates != nil && r.noGaps {
 			continue
 		}
 		kind := r.cost == costSkyline
-		left[kind] -= r.cost.each * in.n
-		if left[kind] >= 0 && in.n <= r.cost.most || rules == nil {
+		left[kind] -= r.cost.perBuffer * in.n
+		if left[kind] >= 0 && in.n <= r.cost.upTo || rules == nil {
 			rules = append(rules, r)
 		}
 	}

@@ -21,8 +21,8 @@ func TestRulesStayWithinTheirBudget(t *testing.T) {
 				rules := rulesWithin(budget, in)
 				spent := map[bool]int{}
 				for _, r := range rules[1:] {
-					spent[r.cost == costSkyline] += r.cost.each * n
-					if n > r.cost.most || in.mates != nil && r.whole {
+					spent[r.cost == costSkyline] += r.cost.perBuffer * n
+					if n > r.cost.upTo || in.mates != nil && r.noGaps {
 						t.Errorf("%d buffers: %s is not for them", n, r.name)
 					}
 				}

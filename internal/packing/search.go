@@ -60,10 +60,10 @@ func (s *search) run() (layout, error) {
 		known = int64((s.work.below - 1) / s.in.unit)
 	}
 	best, ok := s.decide(contest{
-		tasks:  len(rules),
-		target: s.target,
-		known:  known,
-		must:   true,
+		tasks:      len(rules),
+		target:     s.target,
+		known:      known,
+		mustFinish: true,
 		run: func(i int, j *job) (layout, bool) {
 			if j.stopped() {
 				return layout{}, false // without sorting first
@@ -79,7 +79,7 @@ func (s *search) run() (layout, error) {
 		return layout{}, cmp.Or(s.caller.Err(), errNotBelow)
 	}
 	for i, r := range refinements {
-		if s.settled(best) || s.ctx.Err() != nil {
+		if s.finished(best) || s.ctx.Err() != nil {
 			break
 		}
 		best = r(s, best)
@@ -92,7 +92,7 @@ func (s *search) run() (layout, error) {
 
 // settled says that nothing better can be had: the target is reached or known
 // to be out of reach, or the makespan is known to be the least.
-func (s *search) settled(best layout) bool {
+func (s *search) finished(best layout) bool {
 	return best.makespan <= max(s.target, s.proven) || s.opt.Capacity > 0 && s.proven > s.target
 }
 

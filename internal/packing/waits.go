@@ -133,7 +133,7 @@ func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt
 			return
 		}
 		movers[i] = newMover(in, uses, starts[i], known.makespan)
-		movers[i].settleAll(ctx)
+		movers[i].minimize(ctx)
 		if movers[i].cost.count == 0 {
 			free.Store(min(free.Load(), int64(i)))
 		}
@@ -144,7 +144,7 @@ func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt
 			best = m
 		}
 	}
-	best.settleAcross(ctx)
+	best.retryCrossFirst(ctx)
 	return best.layout()
 }
 
@@ -188,8 +188,8 @@ func each(opt Options, n int, do func(i int)) {
 
 // fitUnder is first fit in the given order, if it needs no more than limit.
 func fitUnder(ctx context.Context, in *instance, o order, limit int64) (layout, bool) {
-	j := &job{in: in, ctx: ctx, cut: new(atomic.Int64), limit: new(atomic.Int64)}
-	j.cut.Store(math.MaxInt64)
+	j := &job{in: in, ctx: ctx, accepted: new(atomic.Int64), limit: new(atomic.Int64)}
+	j.accepted.Store(math.MaxInt64)
 	j.limit.Store(limit)
 	return firstFit(j, o.sorted(in))
 }

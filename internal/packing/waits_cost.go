@@ -20,7 +20,7 @@ func (t waitCost) less(o waitCost) bool {
 
 // lessAcross puts what goes between streams first: less memory, then more time,
 // whatever happens to the number of waits.
-func (t waitCost) lessAcross(o waitCost) bool {
+func (t waitCost) lessCrossFirst(o waitCost) bool {
 	if c := cmp.Or(cmp.Compare(t.crossUnits, o.crossUnits), cmp.Compare(o.crossSlack, t.crossSlack)); c != 0 {
 		return c < 0
 	}
@@ -48,7 +48,7 @@ func (m *mover) charge(t *waitCost, a, b int32, n int64, isNew bool) {
 }
 
 // ordered says that b has to wait where it takes over bytes of a.
-func (m *mover) ordered(a, b int32) bool {
+func (m *mover) needsWait(a, b int32) bool {
 	return m.uses[a].Stream != m.uses[b].Stream || m.uses[a].Settled > m.in.start[b]
 }
 
@@ -80,7 +80,7 @@ func (r run) from(x int64) run {
 // weigh is by how much the cost changes when b comes to x, within r: what b
 // waits for, what waits for b, less what no longer waits because b is between.
 // any says that b has to do with a wait there.
-func (m *mover) weigh(r run, b int32, x int64) (change waitCost, any bool) {
+func (m *mover) delta(r run, b int32, x int64) (change waitCost, any bool) {
 	y := x + m.in.size[b]
 	m.stamp++
 	var gone waitCost
@@ -91,23 +91,23 @@ func (m *mover) weigh(r run, b int32, x int64) (change waitCost, any bool) {
 		}
 		m.looks++
 		n := min(y, l.hi) - max(x, l.lo)
-		if l.p >= 0 && m.ordered(l.p, b) {
-			m.charge(&change, l.p, b, n, m.fresh(l.p))
+		if l.p >= 0 && m.needsWait(l.p, b) {
+			m.charge(&change, l.p, b, n, m.firstSeen(l.p))
 			any = true
 		}
-		if l.q >= 0 && m.ordered(b, l.q) {
-			m.charge(&change, b, l.q, n, m.fresh(l.q))
+		if l.q >= 0 && m.needsWait(b, l.q) {
+			m.charge(&change, b, l.q, n, m.firstSeen(l.q))
 			any = true
 		}
-		if l.p >= 0 && l.q >= 0 && m.ordered(l.p, l.q) {
-			m.charge(&gone, l.p, l.q, n, m.severs(r[:i], l, x, y))
+		if l.p >= 0 && l.q >= 0 && m.needsWait(l.p, l.q) {
+			m.charge(&gone, l.p, l.q, n, m.endsWait(r[:i], l, x, y))
 		}
 	}
 	return change.minus(gone), any
 }
 
 // fresh says that weigh meets buffer a for the first time.
-func (m *mover) fresh(a int32) bool {
+func (m *mover) firstSeen(a int32) bool {
 	first := m.seen[a] != m.stamp
 	m.seen[a] = m.stamp
 	return first
@@ -115,7 +115,7 @@ func (m *mover) fresh(a int32) bool {
 
 // severs says that a buffer in [x, y) comes between the owners of l on all the
 // bytes that one of them hands to the other, and that none of before did so.
-func (m *mover) severs(before run, l link, x, y int64) bool {
+func (m *mover) endsWait(before run, l link, x, y int64) bool {
 	for _, o := range before {
 		if o.p == l.p && o.q == l.q {
 			return false
@@ -123,11 +123,11 @@ func (m *mover) severs(before run, l link, x, y int64) bool {
 	}
 	lo := max(m.off[l.p], m.off[l.q])
 	hi := min(m.off[l.p]+m.in.size[l.p], m.off[l.q]+m.in.size[l.q])
-	return !m.hands(l.p, l.q, lo, min(hi, x)) && !m.hands(l.p, l.q, max(lo, y), hi)
+	return !m.handsOver(l.p, l.q, lo, min(hi, x)) && !m.handsOver(l.p, l.q, max(lo, y), hi)
 }
 
 // hands says that p hands a byte of [lo, hi) to q.
-func (m *mover) hands(p, q int32, lo, hi int64) bool {
+func (m *mover) handsOver(p, q int32, lo, hi int64) bool {
 	found := false
 	m.walk(lo, hi, func(l link) bool {
 		found = l.p == p && l.q == q
@@ -171,8 +171,8 @@ func (m *mover) costOf() waitCost {
 		was = owners.set(m.off[b], m.off[b]+m.in.size[b], b, was[:0])
 		m.stamp++
 		for _, w := range was {
-			if w.own >= 0 && m.ordered(w.own, b) {
-				m.charge(&sum, w.own, b, w.hi-w.lo, m.fresh(w.own))
+			if w.own >= 0 && m.needsWait(w.own, b) {
+				m.charge(&sum, w.own, b, w.hi-w.lo, m.firstSeen(w.own))
 			}
 		}
 	}

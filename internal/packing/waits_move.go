@@ -58,8 +58,8 @@ func (m *mover) layout() layout {
 }
 
 // settleAll looks for the least cost.
-func (m *mover) settleAll(ctx context.Context) {
-	m.toAndFro(ctx, waitCost.less)
+func (m *mover) minimize(ctx context.Context) {
+	m.alternate(ctx, waitCost.less)
 	m.cost = m.costOf()
 }
 
@@ -67,20 +67,20 @@ func (m *mover) settleAll(ctx context.Context) {
 // long-lived buffer of another stream one wait becomes many as soon as what
 // was last there has gone and what was before it shows: a while in which the
 // memory of these waits comes first, and not their number, gets over that.
-func (m *mover) settleAcross(ctx context.Context) {
+func (m *mover) retryCrossFirst(ctx context.Context) {
 	if m.cost.crossUnits == 0 {
 		return
 	}
 	known, least := slices.Clone(m.off), m.cost
-	m.toAndFro(ctx, waitCost.lessAcross)
-	m.settleAll(ctx)
+	m.alternate(ctx, waitCost.lessCrossFirst)
+	m.minimize(ctx)
 	if !m.cost.less(least) {
 		m.off, m.cost = known, least
 	}
 }
 
 // toAndFro makes passes until neither way moves a buffer.
-func (m *mover) toAndFro(ctx context.Context, less func(a, b waitCost) bool) {
+func (m *mover) alternate(ctx context.Context, less func(a, b waitCost) bool) {
 	m.less = less
 	for k, still := 0, 0; k < waitPasses && still < 2 && m.looks < m.budget && ctx.Err() == nil; k++ {
 		still++
@@ -117,7 +117,7 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 			scratch = ahead.set(p.lo, p.hi, p.own, scratch[:0])
 		}
 		undo = undo[:from[i]]
-		if x := m.settle(b); x != m.off[b] {
+		if x := m.bestOffset(b); x != m.off[b] {
 			m.off[b] = x
 			moved++
 		}
@@ -129,7 +129,7 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 // settle is the place for b: where it is, or another with a smaller cost. A
 // buffer that has to do with no wait stays, and the search ends at the first
 // place without one.
-func (m *mover) settle(b int32) int64 {
+func (m *mover) bestOffset(b int32) int64 {
 	best, size := m.off[b], m.in.size[b]
 	if m.uses[b].Pinned {
 		return best
@@ -137,7 +137,7 @@ func (m *mover) settle(b int32) int64 {
 	var least waitCost
 	noisy := false
 	m.runs(b, best, best+size, func(r run) bool {
-		least, noisy = m.weigh(r, b, best)
+		least, noisy = m.delta(r, b, best)
 		return false
 	})
 	if !noisy {
@@ -145,7 +145,7 @@ func (m *mover) settle(b int32) int64 {
 	}
 	m.runs(b, 0, m.top, func(r run) bool {
 		for _, x := range m.candidates(r, size) {
-			t, waits := m.weigh(r, b, x)
+			t, waits := m.delta(r, b, x)
 			if m.less(t, least) {
 				best, least, noisy = x, t, waits
 			}

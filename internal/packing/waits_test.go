@@ -112,12 +112,12 @@ func TestWeighsWhatAMoveChanges(t *testing.T) {
 		home := l.off[b]
 		var atHome waitCost
 		m.runs(b, home, home+in.size[b], func(r run) bool {
-			atHome, _ = m.weigh(r, b, home)
+			atHome, _ = m.delta(r, b, home)
 			return true
 		})
 		m.runs(b, 0, m.top, func(r run) bool {
 			for x := r.lo(); x+in.size[b] <= r.hi(); x++ {
-				got, _ := m.weigh(r, b, x)
+				got, _ := m.delta(r, b, x)
 				l.off[b] = x
 				want := count().minus(before)
 				if got = got.minus(atHome); got != want {
