@@ -64,7 +64,7 @@ func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt O
 		return Placement{}, &InputError{Where: "uses", Problem: fmt.Sprintf("expected %d, one per buffer, found %d", len(p.Buffers), len(uses))}
 	}
 	if len(p.Gaps) > 0 {
-		return Placement{}, &InputError{Where: "gaps", Problem: fmt.Sprintf("expected none where waits are counted, found %d", len(p.Gaps))}
+		return Placement{}, &InputError{Where: "gaps", Problem: fmt.Sprintf("expected none if waits are counted, found %d", len(p.Gaps))}
 	}
 	if len(Waits(p, uses, pl)) == 0 {
 		return pl, ctx.Err()
