@@ -1,24 +1,24 @@
 package fusion
 
-// Fold leaves out repetitions. A *seam* is an instant right before a start; a
-// *segment* lies between two seams at which the very same buffers are live.
-// These live throughout it, and everything that starts in it ends in it: a
-// segment is a problem of its own above a fixed set of others. Two segments
-// beside the same set that hold the same sizes and live ranges in the same
-// order therefore have the same answers, wherever they are, and only the first
-// is kept. Segments nest; a kept one is searched for repetitions within.
+// Fold leaves out repetitions. A seam is an instant right before a start. A
+// segment is the time between two seams at which the very same buffers are live.
+// These live throughout the segment, and every buffer that starts in it ends in
+// it. So a segment is a problem of its own beside a fixed set of buffers. Two
+// segments beside the same set, with the same sizes and live ranges in the same
+// order, have the same answers, and only the first is kept. Segments nest; a kept
+// one is searched for repetitions within.
 //
-// Folding costs nothing: the offsets that Expand gives to a repetition are
-// those of the segment it repeats, and every makespan of the folded problem is
-// one of the original. Time and memory are linear in the number of buffers.
+// Folding costs nothing in the result: Expand gives a repetition the offsets of the
+// segment that it repeats, and a placement of the folded problem becomes one of the
+// original with the same makespan. Time and memory are linear in the number of buffers.
 //
-// It returns an error for buffers without a size or a life.
+// It returns an error if a buffer has no size or no life, or the sizes overflow.
 func Fold(buffers []Buffer) (*Reduced, error) {
 	if err := check(buffers); err != nil {
 		return nil, err
 	}
 	r := rank(buffers)
-	from := make([]int32, len(r.size)) // whose layout buffer i takes
+	from := make([]int32, len(r.size)) // of each buffer: the buffer whose offset it takes
 	for i := range from {
 		from[i] = int32(i)
 	}
@@ -30,9 +30,9 @@ func Fold(buffers []Buffer) (*Reduced, error) {
 	return r.keep(buffers, from), nil
 }
 
-// keep is the problem of the buffers that take their own layout.
+// keep is the problem of the buffers that take no other buffer's offset.
 func (r *ranked) keep(buffers []Buffer, from []int32) *Reduced {
-	kept := make([]int32, len(from)+1) // those before buffer i
+	kept := make([]int32, len(from)+1) // of each buffer: the number kept before it
 	for i, f := range from {
 		kept[i+1] = kept[i]
 		if int(f) == i {
@@ -50,16 +50,17 @@ func (r *ranked) keep(buffers []Buffer, from []int32) *Reduced {
 	return out
 }
 
-// segment is the buffers [lo, hi), beside the set number class.
+// segment is the buffers that start in a segment, [lo, hi) in the order of starts.
+// class is the number of the set of buffers that live throughout it.
 type segment struct {
 	lo, hi, class int32
 }
 
-// segments finds every segment between a seam and the next one with the same
-// live buffers, in the order of their ends, the inner before the outer.
+// segments finds every segment between a seam and the next one with the same live
+// buffers, in the order of their ends, inner ones before outer ones.
 //
-// seams is a stack of those that may still come back: their live buffers are
-// all live now, so the number of these tells whether no other is.
+// seams is a stack of the seams that may still begin a segment: all their live buffers
+// are still live. So the live buffers now are the same if their number is the same.
 func (r *ranked) segments() []segment {
 	type seam struct{ at, live, class int32 }
 	var out []segment
@@ -83,15 +84,15 @@ func (r *ranked) segments() []segment {
 		}
 		live++
 	}
-	// Whatever starts after a seam that may still come back has ended by the
-	// time of the end, and what lives at the seam lives to the end.
+	// At the end of time too: buffers that start after a seam on the stack have ended
+	// by then, and the live buffers of the seam live to the end.
 	for top := len(seams) - 1; top >= 0; top-- {
 		out = append(out, segment{seams[top].at, n, seams[top].class})
 	}
 	return out
 }
 
-// byEnd lists the buffers in the order of their ends, by counting.
+// byEnd lists the buffers in the order of their ends, by counting sort.
 func (r *ranked) byEnd() []int32 {
 	next := make([]int32, len(r.end)+2)
 	for _, e := range r.end {
@@ -108,13 +109,13 @@ func (r *ranked) byEnd() []int32 {
 	return out
 }
 
-// repeat is a segment [lo, hi) that equals the one that begins at first.
+// repeat is a segment [lo, hi) that equals the one beginning at buffer first.
 type repeat struct {
 	lo, hi, first int32
 }
 
-// repeats finds the segments that equal an earlier one beside the same live
-// buffers, the outermost only, in the order of time.
+// repeats finds the segments that equal an earlier one beside the same live buffers, in
+// the order of time. Of nested ones it takes the outermost only.
 func (r *ranked) repeats() []repeat {
 	segments := r.segments()
 	hash := r.hashes()
@@ -123,7 +124,7 @@ func (r *ranked) repeats() []repeat {
 		hash          uint64
 	}
 	first := make(map[content]int32, len(segments)/2)
-	again := make([]int32, len(segments)) // where its first equal begins, -1 for none
+	again := make([]int32, len(segments)) // of each segment: the begin of its first equal, or -1
 	for i, s := range segments {
 		c := content{s.class, s.hi - s.lo, hash.of(s.lo, s.hi)}
 		if lo, ok := first[c]; ok {
@@ -133,7 +134,7 @@ func (r *ranked) repeats() []repeat {
 		first[c], again[i] = s.lo, -1
 	}
 	var out []repeat
-	before := int32(len(r.size)) // where the repeat found last begins
+	before := int32(len(r.size)) // begin of the repeat found last
 	for i := len(segments) - 1; i >= 0; i-- {
 		if s := segments[i]; again[i] >= 0 && s.hi <= before && r.equal(again[i], s.lo, s.hi-s.lo) {
 			out = append(out, repeat{s.lo, s.hi, again[i]})
@@ -146,7 +147,7 @@ func (r *ranked) repeats() []repeat {
 	return out
 }
 
-// equal compares n buffers from x with n from y.
+// equal reports whether the n buffers from x on equal the n from y on.
 func (r *ranked) equal(x, y, n int32) bool {
 	for k := range n {
 		if r.size[x+k] != r.size[y+k] || r.end[x+k]-x != r.end[y+k]-y {
@@ -156,12 +157,15 @@ func (r *ranked) equal(x, y, n int32) bool {
 	return true
 }
 
-// hashes are polynomial hashes of all prefixes; equal decides where two agree.
+// hashes are polynomial rolling hashes of all prefixes. If two segments have the same
+// hash, equal decides.
 type hashes struct {
 	prefix, power []uint64
 }
 
-const hashBase = 0x9e3779b97f4a7c15 // odd, with bits everywhere
+// hashBase is odd and has its bits spread, so that products keep all bits of the input:
+// 2^64 divided by the golden ratio.
+const hashBase = 0x9e3779b97f4a7c15
 
 func (r *ranked) hashes() hashes {
 	h := hashes{make([]uint64, len(r.size)+1), make([]uint64, len(r.size)+1)}

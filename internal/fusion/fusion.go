@@ -1,14 +1,13 @@
-// Package fusion makes a packing problem smaller before it is packed, and gives
-// the buffers their offsets back afterwards. The packer cannot tell a composite
-// from a buffer.
+// Package fusion makes a packing problem smaller before it is packed, and gives the
+// buffers their offsets afterwards. The packer cannot tell a composite from a buffer.
 //
-// Fold leaves out what repeats: a stretch of time that begins and ends with the
-// same buffers live is a problem of its own, and where another one beside the
-// same buffers is its equal, both get one layout. An iteration, a layer's
-// temporaries, an optimizer step are packed once, however often they come.
+// Fold leaves out repetitions. A stretch of time that begins and ends with the same
+// buffers live is a problem of its own. If another stretch beside the same buffers is
+// equal to it, both get one layout. So an iteration, the temporaries of a layer or an
+// optimizer step are packed once, however often they are repeated.
 //
-// Group joins buffers to composites with a fixed inner layout. There are two
-// kinds, and composites of composites:
+// Group joins buffers to composites with a fixed inner layout. There are two kinds, and
+// composites of composites:
 //
 //	offset                               offset
 //	  ^   +-----------------------+        ^   +-------+.+-------+...........+
@@ -19,15 +18,15 @@
 //	  +----------------------------> time  +----------------------------> time
 //	     stack: live together                 chain: live in turn
 //
-// A stack holds buffers that begin in one phase and end in another, such as the
-// activations of a layer or of a whole micro-batch; its height is the sum. A
-// chain holds buffers that take turns, such as the gradients of a backward; its
-// height is the largest. A composite lives from its first start to its last end,
-// and takes up the dotted area too. That is free where the load has room for it:
-// no join is made that would add to the load where it is near its maximum, or
-// bring it there. The max load, and with it the lower bound, is the same before
-// and after. Whether a packing of the composites is as good as one of the
-// buffers is another matter: that is for the packer to try.
+// A stack holds buffers that begin close together and end close together, such as
+// the activations of a layer or of a whole micro-batch; its height is the sum of
+// their sizes. A chain holds buffers that follow one another, such as the gradients
+// of a backward; its height is the largest size. A composite lives from its first
+// start to its last end, and takes up the dotted area too, which no buffer uses.
+// Buffers are not joined if that area would add to the load while it is near its
+// maximum, or bring it there. So the max load, and with it the lower bound, is the
+// same before and after. A packing of the composites may still be worse than one of
+// the buffers: the packer tries both.
 package fusion
 
 import (
@@ -35,36 +34,36 @@ import (
 	"math"
 )
 
-// Time is an instant. Only the order of instants matters.
+// Time is an instant. Only the order of instants matters, not their distance.
 type Time int64
 
 // Bytes is a size or an offset in bytes.
 type Bytes int64
 
-// Buffer is one allocation, live in [Start, End). Fold and Group take Size as it
-// is, so the caller rounds it up to the alignment beforehand.
+// Buffer is one allocation, live in [Start, End). Fold and Group take Size as it is;
+// the caller rounds it up to the alignment before.
 type Buffer struct {
 	Start, End Time
 	Size       Bytes
 }
 
-// Reduced is a smaller problem in the same time with the same max load, reached
-// first at the same instant. An answer to it is one to the problem that it was
-// made from.
+// Reduced is a smaller problem with the same max load, reached first at the same
+// instant. Expand turns a placement of it into one of the problem that it was made
+// from.
 type Reduced struct {
 	Buffers []Buffer // in the order of their starts
 	home    []home   // of each original buffer
-	first   []int32  // of each of Buffers, the index of its first member
+	first   []int32  // of each of Buffers: the index of the original that starts first
 }
 
-// home is where an original buffer went.
+// home is the place of an original buffer in the reduced problem.
 type home struct {
 	object int32 // index in Reduced.Buffers
-	inner  Bytes // its offset there
+	inner  Bytes // its offset within that buffer
 }
 
-// Expand turns the offsets of the reduced problem into those of the original
-// one, in its order.
+// Expand turns the offsets of the reduced problem into those of the original one, in
+// the order of its buffers.
 func (r *Reduced) Expand(offsets []Bytes) []Bytes {
 	out := make([]Bytes, len(r.home))
 	for i, h := range r.home {
@@ -73,8 +72,8 @@ func (r *Reduced) Expand(offsets []Bytes) []Bytes {
 	return out
 }
 
-// First is, for each reduced buffer, the index of the original that starts first
-// in it. In a folded problem that is the buffer itself, its repetitions left out.
+// First is, for each reduced buffer, the index of the original buffer that starts first
+// in it. In a folded problem that is the kept buffer itself.
 func (r *Reduced) First() []int32 { return r.first }
 
 // Then is r followed by next, a reduction of r.Buffers.
@@ -93,7 +92,7 @@ func (r *Reduced) Then(next *Reduced) *Reduced {
 // maxBuffers keeps indices within int32.
 const maxBuffers = math.MaxInt32 / 4
 
-// check refuses what is no problem: then no sum of sizes overflows.
+// check refuses buffers without a size or a life, and sizes whose sum overflows.
 func check(buffers []Buffer) error {
 	if len(buffers) > maxBuffers {
 		return fmt.Errorf("expected at most %d buffers, found %d", maxBuffers, len(buffers))

@@ -9,7 +9,8 @@ import (
 	"github.com/stplan/stplan/internal/synth"
 )
 
-// randomBuffers have small random sizes and lives, so that much coincides.
+// randomBuffers are n buffers with small random sizes and lives, so that many starts,
+// ends and sizes are equal.
 func randomBuffers(rng *rand.Rand, n int) []Buffer {
 	var out []Buffer
 	for range n {
@@ -19,7 +20,7 @@ func randomBuffers(rng *rand.Rand, n int) []Buffer {
 	return out
 }
 
-// repeated is a few random problems one after the other, several times, above
+// repeated is a few random problems one after the other, each several times, beside
 // buffers that live throughout some of them.
 func repeated(rng *rand.Rand) []Buffer {
 	var kinds [][]Buffer
@@ -64,7 +65,7 @@ func pipelineBuffers(spec synth.Pipeline, seed uint64) []Buffer {
 	return out
 }
 
-// samples are problems of every kind that the tests go through.
+// samples are problems of all kinds.
 func samples() [][]Buffer {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := [][]Buffer{nil, {{0, 1, 1}}, {{3, 9, 5}, {3, 9, 5}}}
@@ -170,8 +171,8 @@ func foldGroup(b []Buffer) (*Reduced, error) {
 	return fold.Then(group), nil
 }
 
-// TestExpandIsValid: any valid answer to the reduced problem is a valid one to
-// the original, with the same makespan, and no load was added.
+// TestExpandIsValid: a valid placement of the reduced problem becomes a valid one of
+// the original with no larger makespan, and the max loads are the same.
 func TestExpandIsValid(t *testing.T) {
 	for name, reduce := range reductions {
 		rng := rand.New(rand.NewPCG(3, 4))
@@ -188,13 +189,13 @@ func TestExpandIsValid(t *testing.T) {
 			}
 			for k, first := range r.First() {
 				if h := r.home[first]; int(h.object) != k || buffers[first].Start != r.Buffers[k].Start || name == "fold" && buffers[first] != r.Buffers[k] {
-					t.Fatalf("%s, sample %d: %v is not the first of %v", name, i, buffers[first], r.Buffers[k])
+					t.Fatalf("%s, sample %d: expected the original that starts first in %v, found %v", name, i, r.Buffers[k], buffers[first])
 				}
 			}
 			off := place(rng, r.Buffers)
 			full := r.Expand(off)
 			if a, b, ok := overlap(buffers, full); ok {
-				t.Fatalf("%s, sample %d: %v at %d and %v at %d overlap", name, i, buffers[a], full[a], buffers[b], full[b])
+				t.Fatalf("%s, sample %d: expected no overlap, found %v at %d and %v at %d", name, i, buffers[a], full[a], buffers[b], full[b])
 			}
 			if was, is := makespan(r.Buffers, off), makespan(buffers, full); is > was {
 				t.Fatalf("%s, sample %d: expected a makespan of at most %d, found %d", name, i, was, is)
@@ -206,8 +207,9 @@ func TestExpandIsValid(t *testing.T) {
 	}
 }
 
-// TestMembersLieInTheirComposite: each original lies within the bytes and the
-// life of exactly one composite, whose height is what its members need.
+// TestMembersLieInTheirComposite: each original lies within the bytes and the life of
+// one composite. Each composite is as long as its members and at least as high as their
+// max load.
 func TestMembersLieInTheirComposite(t *testing.T) {
 	for i, buffers := range samples() {
 		r, err := Group(buffers, 0.25)
@@ -219,28 +221,28 @@ func TestMembersLieInTheirComposite(t *testing.T) {
 			h := r.home[k]
 			c := r.Buffers[h.object]
 			if b.Start < c.Start || b.End > c.End || h.inner < 0 || h.inner+b.Size > c.Size {
-				t.Fatalf("sample %d: %v at %d is not within its composite %v", i, b, h.inner, c)
+				t.Fatalf("sample %d: expected %v within its composite %v, found it at %d", i, b, c, h.inner)
 			}
 			members[h.object] = append(members[h.object], b)
 		}
 		for k, c := range r.Buffers {
 			if len(members[k]) == 0 {
-				t.Fatalf("sample %d: composite %v without a member", i, c)
+				t.Fatalf("sample %d: expected members of composite %v, found none", i, c)
 			}
 			first, last := members[k][0].Start, Time(0)
 			for _, b := range members[k] {
 				first, last = min(first, b.Start), max(last, b.End)
 			}
 			if load, _ := maxLoad(members[k]); load > c.Size || first != c.Start || last != c.End {
-				t.Fatalf("sample %d: composite %v: members live in [%d, %d) with load %d", i, c, first, last, load)
+				t.Fatalf("sample %d: expected members as long and at most as high as composite %v, found [%d, %d) with load %d", i, c, first, last, load)
 			}
 		}
 	}
 }
 
-// TestFoldFindsWhatRepeats: the size of a folded pipeline does not depend on the
-// number of its iterations.
-func TestFoldFindsWhatRepeats(t *testing.T) {
+// TestFoldFindsRepetitions: the size of a folded pipeline does not depend on the number
+// of its iterations.
+func TestFoldFindsRepetitions(t *testing.T) {
 	spec := synth.Pipeline{Layers: 4, Chunks: 2, Stages: 2, MicroBatches: 6, PerLayer: 5, Optimizer: 3}
 	var sizes []int
 	for _, n := range []int{1, 2, 7, 40} {
@@ -256,9 +258,9 @@ func TestFoldFindsWhatRepeats(t *testing.T) {
 	}
 }
 
-// TestFoldKeepsWhatDiffers: what stands beside other buffers, or has another
-// size, order or end, is no repetition.
-func TestFoldKeepsWhatDiffers(t *testing.T) {
+// TestFoldKeepsDifferences: a segment beside other buffers, or with another size, order
+// or end, is no repetition.
+func TestFoldKeepsDifferences(t *testing.T) {
 	pair := func(at Time, a, b Bytes, end Time) []Buffer { return []Buffer{{at, at + 3, a}, {at + 1, at + end, b}} }
 	resident := Buffer{0, 100, 7}
 	for _, c := range []struct {
@@ -282,8 +284,8 @@ func TestFoldKeepsWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestOrderAndTimeDoNotMatter: shuffling the buffers and shifting or stretching
-// time changes nothing but names.
+// TestOrderAndTimeDoNotMatter: if the buffers are shuffled and time is shifted and
+// stretched, the reduced problem is the same.
 func TestOrderAndTimeDoNotMatter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for i, buffers := range samples() {
@@ -309,7 +311,7 @@ func TestOrderAndTimeDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestPipelinesGetSmall: pipelines of any shape lose most of their objects.
+// TestPipelinesGetSmall: pipelines of any shape keep at most a tenth of their objects.
 func TestPipelinesGetSmall(t *testing.T) {
 	for seed := range uint64(8) {
 		spec := synth.Pipeline{Layers: 8, Chunks: 1 + int(seed%2), Stages: 4, MicroBatches: 16, Iterations: 4,
@@ -343,7 +345,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestSorter compares with the standard library's stable sort.
+// TestSorter compares sorter with the standard library's stable sort.
 func TestSorter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for n := range 200 {

@@ -2,21 +2,21 @@ package fusion
 
 import "math"
 
-// Group joins buffers to stacks and chains, and these again, as long as no
-// more than the share waste (0 to 1) of a composite's size × life is nobody's,
-// and that part never lives where the load is within a 64th of its maximum.
-// What fits best is joined first: the share grows from 1/64, doubling. It
-// returns an error for buffers without a size or a life.
+// Group joins buffers to stacks and chains, and these again to larger ones. Of a
+// composite's size × life at most the share waste (0 to 1) may be unused, and nothing
+// unused is added while the load is within a 64th of its maximum (headroom). Buffers
+// that fit best are joined first: the share allowed starts at firstWaste and doubles.
+// It returns an error if a buffer has no size or no life, or the sizes overflow.
 //
-// Everything is decided among neighbours in time, so time and memory are
-// near-linear in the number of buffers, and what repeats is joined alike.
+// Each decision compares neighbours in time only. So time and memory are near-linear in
+// the number of buffers, and repetitions are joined alike.
 func Group(buffers []Buffer, waste float64) (*Reduced, error) {
 	if err := check(buffers); err != nil {
 		return nil, err
 	}
 	g := newGrouping(buffers)
-	for share := min(waste, leastWaste); ; share = min(waste, 2*share) {
-		for before := math.MaxInt; len(g.objects) < before-before/worthwhile; {
+	for share := min(waste, firstWaste); ; share = min(waste, 2*share) {
+		for before := math.MaxInt; len(g.objects) < before-before/minProgress; {
 			before = len(g.objects)
 			g.pass(share, (*pass).chain)
 			g.pass(share, (*pass).stack)
@@ -27,24 +27,27 @@ func Group(buffers []Buffer, waste float64) (*Reduced, error) {
 	}
 }
 
-const (
-	leastWaste = 1.0 / 64
-	worthwhile = 64 // another pass follows one that left a 64th fewer objects
-)
+// firstWaste is the share of a composite that may be unused in the first passes. It
+// doubles up to Group's waste, so that close fits come before loose ones.
+const firstWaste = 1.0 / 64
 
-// object is a buffer or a composite. Its life is counted in starts of buffers.
+// minProgress ends the passes at one share: another pass of chains and one of stacks
+// follow only if the last two left more than a 64th fewer objects.
+const minProgress = 64
+
+// object is a buffer or a composite. Its life is counted in starts of buffers (ranked).
 type object struct {
 	start, end int32
 	last       Time // the time of its end
 	size       Bytes
-	used       float64 // of size × life, what buffers take up
+	used       float64 // the part of its size × life that buffers take up
 }
 
-// area is o's size × life. The conversion rounds the product before it is added
-// to anything, so that the result is the same on every processor.
+// area is o's size × life. The conversion rounds the product before it is added to
+// anything, so that the result is the same on processors that fuse the two operations.
 func (o *object) area() float64 { return float64(float64(o.size) * float64(o.end-o.start)) }
 
-// wasted is the share of o that no buffer takes up.
+// wasted is the share of o's size × life that no buffer takes up.
 func (o *object) wasted() float64 { return 1 - o.used/o.area() }
 
 // grouping is the state between two passes.
@@ -68,20 +71,21 @@ func newGrouping(buffers []Buffer) *grouping {
 	return g
 }
 
-// pass goes through the objects in the order of their starts and offers each to
-// those that came shortly before.
+// pass goes through the objects in the order of their starts, and tries to join each
+// with one of those used most recently.
 type pass struct {
-	load  *load
-	waste float64
-	out   []object
-	near  []int32 // of out, those looked at next, the best last
+	load   *load
+	waste  float64
+	out    []object
+	recent []int32 // indices into out, the most recent last
 }
 
-// window is how many composites an object is offered to.
-const window = 24
+// maxRecent is the number of objects that a new one is compared with. With more a pass
+// takes longer and finds closer fits.
+const maxRecent = 24
 
-// pass runs one pass with join, which says where object o goes, or -1 for a
-// place of its own, and how high.
+// pass runs one pass. join returns the index of the object that o is joined with and
+// o's offset in it, or -1 if o stays by itself.
 func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Bytes)) {
 	p := &pass{load: g.load, waste: waste, out: make([]object, 0, len(g.objects))}
 	moved := make([]home, len(g.objects))
@@ -91,7 +95,7 @@ func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Byte
 			at = int32(len(p.out))
 			p.out = append(p.out, o)
 		}
-		p.touch(at)
+		p.markRecent(at)
 		moved[i] = home{at, inner}
 	}
 	for b, h := range g.home {
@@ -101,38 +105,39 @@ func (g *grouping) pass(waste float64, join func(p *pass, o object) (int32, Byte
 	g.objects = p.out
 }
 
-// touch makes object i the first to be looked at.
-func (p *pass) touch(i int32) {
-	for k, x := range p.near {
+// markRecent makes object i the most recent one.
+func (p *pass) markRecent(i int32) {
+	for k, x := range p.recent {
 		if x == i {
-			copy(p.near[k:], p.near[k+1:])
-			p.near[len(p.near)-1] = i
+			copy(p.recent[k:], p.recent[k+1:])
+			p.recent[len(p.recent)-1] = i
 			return
 		}
 	}
-	if len(p.near) == window {
-		copy(p.near, p.near[1:])
-		p.near = p.near[:window-1]
+	if len(p.recent) == maxRecent {
+		copy(p.recent, p.recent[1:])
+		p.recent = p.recent[:maxRecent-1]
 	}
-	p.near = append(p.near, i)
+	p.recent = append(p.recent, i)
 }
 
-// best is the one of near that wastes least with o, and what they make, or -1.
+// best is the recent object that wastes least together with o, and the composite of the
+// two; -1 if none is within the waste allowed.
 func (p *pass) best(o object, with func(a, b object) (object, bool)) (int32, object) {
 	at, best, least := int32(-1), object{}, p.waste
-	for k := len(p.near) - 1; k >= 0; k-- {
-		both, ok := with(p.out[p.near[k]], o)
+	for k := len(p.recent) - 1; k >= 0; k-- {
+		both, ok := with(p.out[p.recent[k]], o)
 		if !ok {
 			continue
 		}
 		if w := both.wasted(); w < least || at < 0 && w <= least {
-			at, best, least = p.near[k], both, w
+			at, best, least = p.recent[k], both, w
 		}
 	}
 	return at, best
 }
 
-// chain puts o after an object that has ended.
+// chain joins o with an object that has ended.
 func (p *pass) chain(o object) (int32, Bytes) {
 	at, both := p.best(o, func(a, b object) (object, bool) {
 		return object{a.start, b.end, b.last, max(a.size, b.size), a.used + b.used}, a.end <= b.start
@@ -148,7 +153,7 @@ func (p *pass) chain(o object) (int32, Bytes) {
 	return at, 0
 }
 
-// stack puts o on an object that lives at the same time.
+// stack puts o on top of an object that lives at the same time.
 func (p *pass) stack(o object) (int32, Bytes) {
 	at, both := p.best(o, func(a, b object) (object, bool) {
 		return object{a.start, max(a.end, b.end), max(a.last, b.last), a.size + b.size, a.used + b.used}, a.end > b.start
@@ -164,7 +169,7 @@ func (p *pass) stack(o object) (int32, Bytes) {
 	return at, a.size
 }
 
-// reduced is the problem of the objects.
+// reduced is the problem that has the objects as buffers.
 func (g *grouping) reduced() *Reduced {
 	out := &Reduced{Buffers: make([]Buffer, len(g.objects)), home: make([]home, len(g.home)), first: make([]int32, len(g.objects))}
 	for i, o := range g.objects {

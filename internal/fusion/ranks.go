@@ -1,17 +1,16 @@
 package fusion
 
-// ranked is a problem with its time counted in starts: buffer i is the i-th to
-// start, and live in [i, end[i]), where end[i] buffers start before it ends. Two
-// buffers overlap in time exactly if these ranges do, and the load is largest
-// right after a start, so nothing else of time matters to packing.
+// ranked is a problem with time counted in starts: buffer i is the i-th to start and is
+// live in [i, end[i]); end[i] buffers start before it ends. Two buffers overlap in time
+// exactly if these ranges do, and the load is largest right after a start. So nothing
+// else of time matters to packing.
 type ranked struct {
-	origin []int32 // of the i-th to start, its index in the problem
+	origin []int32 // of each buffer: its index in the problem
 	size   []Bytes
 	end    []int32
 }
 
-// rank sorts by (start, end, size), so that the order of the problem does not
-// matter.
+// rank sorts by (start, end, size), so that the order of the problem does not matter.
 func rank(buffers []Buffer) *ranked {
 	n := len(buffers)
 	r := &ranked{origin: make([]int32, n), size: make([]Bytes, n), end: make([]int32, n)}
@@ -23,7 +22,7 @@ func rank(buffers []Buffer) *ranked {
 	sorter.sort(r.origin, func(i int32) int64 { return int64(buffers[i].End) })
 	byEnd := append([]int32(nil), r.origin...)
 	sorter.sort(r.origin, func(i int32) int64 { return int64(buffers[i].Start) })
-	place := make([]int32, n) // of each buffer of the problem
+	place := make([]int32, n) // of each buffer of the problem: its rank
 	for k, o := range r.origin {
 		place[o] = int32(k)
 		r.size[k] = buffers[o].Size
@@ -38,17 +37,19 @@ func rank(buffers []Buffer) *ranked {
 	return r
 }
 
-// sorter sorts indices by numbers that are not below 0, in time that is linear
-// in their number: digit by digit from the least (radix sort), stable.
+// sorter is a stable radix sort, from the least digit up: it sorts indices by numbers
+// of at least 0, in time that is linear in their number.
 type sorter struct {
 	keys, otherKeys []int64
 	other           []int32
 }
 
-const (
-	digitBits = 11
-	digits    = 1 << digitBits
-)
+// digitBits is the size of a radix-sort digit, in bits: the 2,048 counters of a digit
+// fit in the first-level cache, and a key of 64 bits takes at most six passes.
+const digitBits = 11
+
+// digits is the number of values of a digit.
+const digits = 1 << digitBits
 
 func newSorter(n int) *sorter {
 	return &sorter{keys: make([]int64, n), otherKeys: make([]int64, n), other: make([]int32, n)}

@@ -6,14 +6,16 @@ import (
 	"slices"
 )
 
-// Apart places the buffers of each class by themselves, one class above the other
-// in ascending order, so that no byte is ever used by two classes. classes has one
-// element for each buffer; pack places the buffers of one class, which members
-// lists.
+// Apart packs each class of buffers by itself and stacks the arenas of the classes in
+// ascending order, so that no byte is ever used by two classes. classes has one element
+// for each buffer. pack places the buffers of one class; members are their indices in
+// p.
 //
 // MaxLoad.Load and LowerBound are the sums over the classes: no placement that
-// keeps them apart has a smaller makespan. MaxLoad.At is when the class with the
-// largest load has it, the first class among equals.
+// keeps the classes apart has a smaller makespan. MaxLoad.At is the instant at
+// which the class with the largest load reaches it, the first class among equals.
+// The errors are an *InputError if classes has the wrong length, pack's own, and a
+// *BugError if the result is not valid.
 func Apart(p *Problem, classes []int32, pack func(part *Problem, members []int32) (Placement, error)) (Placement, error) {
 	if len(classes) != len(p.Buffers) {
 		return Placement{}, &InputError{Where: "classes", Problem: fmt.Sprintf("expected %d, one per buffer, found %d", len(p.Buffers), len(classes))}
@@ -56,9 +58,9 @@ func Apart(p *Problem, classes []int32, pack func(part *Problem, members []int32
 	return out, nil
 }
 
-// ApartLoad is the sum of the largest loads of the classes, in bytes: no placement
-// that keeps the classes apart is smaller. The errors are those of Pack for gaps that
-// it refuses. O(n log n).
+// ApartLoad is the sum of the max loads of the classes, in bytes: no placement that
+// keeps the classes apart is smaller. The errors are those of Pack for gaps that it
+// refuses. O(n log n).
 func ApartLoad(p *Problem, classes []int32) (Bytes, error) {
 	pieces, of, err := splitAtGaps(p)
 	if err != nil {
@@ -79,7 +81,7 @@ func ApartLoad(p *Problem, classes []int32) (Bytes, error) {
 		size := roundUp(b.Size, max(p.Alignment, 1))
 		changes = append(changes, change{class, b.Start, size}, change{class, b.End, -size})
 	}
-	// What ends at an instant goes before what starts there.
+	// Ends come before starts at the same instant: live ranges are half-open.
 	slices.SortFunc(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.at, b.at), cmp.Compare(a.bytes, b.bytes))
 	})

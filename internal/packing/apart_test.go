@@ -12,8 +12,8 @@ func packPart(part *Problem, _ []int32) (Placement, error) {
 	return Pack(context.Background(), part, Options{Workers: 1})
 }
 
-// TestApartSharesNoByte: no two classes ever use the same byte, and the bound is
-// the sum of the classes' loads.
+// TestApartSharesNoByte: no byte is ever used by two classes, and the bounds are the
+// sums over the classes.
 func TestApartSharesNoByte(t *testing.T) {
 	rng := rand.New(rand.NewPCG(41, 1))
 	for range 200 {
@@ -61,7 +61,7 @@ func TestApartSharesNoByte(t *testing.T) {
 			}
 		}
 		if at < 0 {
-			t.Fatalf("nothing lives at %d, where the bound is said to be", pl.MaxLoad.At)
+			t.Fatalf("expected MaxLoad.At to be an instant with live buffers, found %d", pl.MaxLoad.At)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestApartOfOneClassIsPack(t *testing.T) {
 func TestApartRefuses(t *testing.T) {
 	p := &Problem{Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}}}
 	if _, err := Apart(p, []int32{1}, packPart); err == nil || err.Error() != "classes: expected 2, one per buffer, found 1" {
-		t.Errorf("found %v", err)
+		t.Errorf("expected an error about the length of classes, found %v", err)
 	}
 	stop := errors.New("stop")
 	if _, err := Apart(p, []int32{1, 2}, func(*Problem, []int32) (Placement, error) { return Placement{}, stop }); err != stop {
@@ -87,7 +87,7 @@ func TestApartRefuses(t *testing.T) {
 	}
 }
 
-// TestApartLoadWithGaps: within a gap a buffer is no load.
+// TestApartLoadWithGaps: a buffer does not count in the load during its gaps.
 func TestApartLoadWithGaps(t *testing.T) {
 	p := &Problem{
 		Buffers: []Buffer{{Start: 0, End: 10, Size: 4}, {Start: 3, End: 5, Size: 3}, {Start: 0, End: 9, Size: 2}},

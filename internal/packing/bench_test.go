@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// benchInstances are small ones of testdata, generated pipelines, and the
-// public instances beside the repository where there are any.
+// benchInstances is an instance of testdata and two generated pipelines.
 func benchInstances(b *testing.B) []benchInstance {
 	return []benchInstance{
 		{"minimalloc-A", readInstance(b, "minimalloc-A.csv")},
@@ -49,8 +48,8 @@ func BenchmarkPack(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstPlan is the time to a first plan of 2 million buffers: reading
-// the problem into sections and one sweep.
+// BenchmarkFirstPlan is the time to a first plan of 2 million buffers: cutting the
+// problem into sections and one sweep.
 func BenchmarkFirstPlan(b *testing.B) {
 	p := generate(pipeline{Layers: 32, Chunks: 4, Stages: 4, MicroBatches: 64, Iterations: 22, PerLayer: 22, Jitter: 0.1}, 1)
 	var gap float64
@@ -66,8 +65,8 @@ func BenchmarkFirstPlan(b *testing.B) {
 	b.ReportMetric(float64(len(p.Buffers)*b.N)/b.Elapsed().Seconds(), "buffers/s")
 }
 
-// BenchmarkShared packs the public instances of minimalloc and idealloc that
-// lie beside the repository.
+// BenchmarkShared packs the public instances of minimalloc and idealloc that lie beside
+// the repository.
 func BenchmarkShared(b *testing.B) {
 	files, err := filepath.Glob("../../../shared/instances/*/*.csv")
 	if err != nil {
@@ -116,8 +115,8 @@ func BenchmarkExact(b *testing.B) {
 	}
 }
 
-// BenchmarkFewerWaits is a jittered pipeline on two streams whose frees settle
-// late.
+// BenchmarkFewerWaits searches a jittered pipeline on two streams, in which buffers
+// settle up to 200 instants after their end.
 func BenchmarkFewerWaits(b *testing.B) {
 	p := generate(pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 64, Iterations: 4, PerLayer: 22, Jitter: 0.1}, 1)
 	rng := rand.New(rand.NewPCG(31, 1))

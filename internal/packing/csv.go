@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The columns of an instance file. An offset column is what WriteCSV adds.
+// csvColumns are the columns of an instance file. WriteCSV adds the last one.
 var csvColumns = []string{"id", "lower", "upper", "size", "offset"}
 
 const (
@@ -20,18 +20,19 @@ const (
 	colOffset
 )
 
-// maxLine bounds one line of an instance file, in bytes.
+// maxLine is the longest line of an instance file, in bytes. It bounds the memory that
+// a file without line breaks takes.
 const maxLine = 64 << 10
 
-// ReadCSV reads an instance in minimalloc's form: a header naming the columns
-// id, lower, upper and size in any order, then one buffer a row, live in
-// [lower, upper), its size in exact bytes. An offset column, as WriteCSV
-// writes it, has to hold integers and is not used; any other column is
-// refused. An empty line is refused wherever it stands. ids are the id
-// column, which may repeat. The alignment of the problem is 1.
+// ReadCSV reads an instance in minimalloc's form: a header that names the columns id,
+// lower, upper and size in any order, then one buffer a row, live in [lower, upper),
+// its size in exact bytes. An offset column, as WriteCSV writes it, has to hold
+// integers and is not used. Any other column is refused, and so is an empty line
+// anywhere. ids is the id column, in which an id may repeat. The alignment of the
+// problem is 1.
 //
-// name is the file as messages call it. Errors are *InputError, with line and
-// column (the byte in the line), both from 1.
+// name is the file's name in messages. Errors are *InputError, with line and column
+// (the byte in the line), both from 1.
 func ReadCSV(r io.Reader, name string) (ids []string, p *Problem, err error) {
 	c := &csvReader{name: name, scan: bufio.NewScanner(r)}
 	c.scan.Buffer(nil, maxLine)
@@ -63,8 +64,8 @@ type csvReader struct {
 	scan   *bufio.Scanner
 	line   int
 	fields []string // of the current line, trimmed
-	at     []int    // byte in the line where each begins, from 1
-	place  [5]int   // where each of csvColumns stands, -1 if absent
+	at     []int    // of each field: the byte in the line where it begins, from 1
+	place  [5]int   // of each of csvColumns: its index in fields, -1 if absent
 }
 
 func (c *csvReader) fault(column int, problem string) error {
@@ -182,9 +183,9 @@ func (c *csvReader) integer(k int) (int64, error) {
 	return v, nil
 }
 
-// WriteCSV writes the buffers of p with their ids and, in a last column, their
-// offsets. ids has one entry per buffer; an id may not hold a comma, a line
-// break, or space at either end, since the form has no quoting.
+// WriteCSV writes the buffers of p with their ids and, in a last column, their offsets.
+// ids has one entry per buffer. An id may not hold a comma, a line break, or space at
+// either end, since the form has no quoting.
 func WriteCSV(w io.Writer, ids []string, p *Problem, pl Placement) error {
 	if len(ids) != len(p.Buffers) || len(pl.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("expected %d ids and offsets, one per buffer, found %d and %d", len(p.Buffers), len(ids), len(pl.Offsets))

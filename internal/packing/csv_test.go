@@ -61,7 +61,7 @@ func TestReadCSVSaysWhereAndWhat(t *testing.T) {
 			t.Errorf("%.60q: expected %q, found %v", c.text, c.want, err)
 		}
 		if ids != nil || p != nil {
-			t.Errorf("%.60q: results beside an error", c.text)
+			t.Errorf("%.60q: expected no results with an error, found %v and %v", c.text, ids, p)
 		}
 	}
 }
@@ -101,8 +101,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// FuzzReadCSV: whatever is read packs, and what is written reads back as the
-// same buffers.
+// FuzzReadCSV: an instance that can be read can be packed, and the file that is written
+// for it reads back as the same buffers.
 func FuzzReadCSV(f *testing.F) {
 	f.Add("id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\n")
 	f.Add("size,upper,offset,id,lower\n4,3,0,b1,0\n")
@@ -112,7 +112,7 @@ func FuzzReadCSV(f *testing.F) {
 		ids, p, err := ReadCSV(strings.NewReader(text), "fuzz")
 		if err != nil {
 			if ids != nil || p != nil {
-				t.Fatal("results beside an error")
+				t.Fatalf("expected no results with an error, found %v and %v", ids, p)
 			}
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// errNotBelow says that no rule stayed below work.below.
+// errNotBelow is the error of a search in which no rule got below work.below.
 var errNotBelow = errors.New("no placement below the given makespan")
 
 // InputError says what is wrong with a problem or an instance file.
@@ -26,11 +26,11 @@ func (e *InputError) Error() string {
 // CapacityError says that no placement within a capacity was found.
 type CapacityError struct {
 	Capacity   Bytes // as asked for
-	Best       Bytes // the makespan reached
-	LowerBound Bytes // of every placement; see Placement.LowerBound
+	Best       Bytes // the smallest makespan found
+	LowerBound Bytes // no placement can be under it; see Placement.LowerBound
 }
 
-// Infeasible reports whether the lower bound proves that nothing fits.
+// Infeasible reports whether the lower bound proves that no placement fits.
 func (e *CapacityError) Infeasible() bool { return e.LowerBound > e.Capacity }
 
 func (e *CapacityError) Error() string {
@@ -41,7 +41,7 @@ func (e *CapacityError) Error() string {
 		e.Capacity, e.Best, e.LowerBound)
 }
 
-// BugError says that a heuristic made a placement that is not valid: a defect
+// BugError says that a heuristic made a placement that is not valid. That is a defect
 // of this package, never of its input.
 type BugError struct {
 	Heuristic string

@@ -6,23 +6,25 @@ import (
 	"slices"
 )
 
-// The exact search decides whether an instance fits under a ceiling: a depth
-// first search over canonical layouts, in which every buffer rests on the
-// bottom or on another one and buffers are placed in order of their offsets.
-// Its inferences are those of minimalloc (Moffitt, "MiniMalloc: A Lightweight
-// Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023),
-// kept up to date incrementally:
+// The exact search is a depth-first branch and bound that decides whether an instance
+// fits under a ceiling. It visits canonical layouts only, in which every buffer rests
+// on the bottom or on another buffer, and places the buffers in the order of their
+// offsets. Its inferences are those of minimalloc (Moffitt, "MiniMalloc: A Lightweight
+// Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023), with
+// bounds that are kept up to date incrementally:
 //
-//   - in each section, what is still to be placed has to fit above the lowest
-//     offset that any of it can take, and above the offset placed last;
-//   - a buffer is not placed where an unplaced one would fit entirely below;
-//   - a buffer that nothing unplaced overlaps in time needs one try only;
-//   - sections between which nothing unplaced remains are solved apart.
+//   - in each section, the unplaced buffers have to fit above the lowest offset
+//     that any of them can take, and above the offset placed last;
+//   - a buffer is not placed at an offset if an unplaced one fits entirely below
+//     that offset;
+//   - a buffer that overlaps no unplaced buffer in time is tried once only;
+//   - parts of the time that no unplaced buffer joins are solved one by one.
 //
-// Places that are taken already (exact_fixed.go) are jumped over. The search is
-// complete: without a layout it has proven that there is none.
+// Offsets that are taken already (exact_fixed.go) are skipped. The search is
+// complete: if it ends without a layout, it has proven that there is none
+// (docs/packing.md, "The integer program").
 
-// verdict is what the exact search knows about a ceiling.
+// verdict is the answer of the exact search to a ceiling.
 type verdict int
 
 const (
@@ -32,49 +34,51 @@ const (
 )
 
 const (
-	notPlaced = int64(-1)     // as an offset
-	settled   = math.MaxInt64 // as the lowest offset of a buffer that is placed
+	notPlaced     = int64(-1)     // the offset of a buffer that is not placed
+	leastOfPlaced = math.MaxInt64 // exact.least of a buffer that is placed
 )
 
 // exact searches one instance. All sizes and offsets are in units.
 type exact struct {
 	in      *instance
 	ceiling int64
-	overlap [][]int32 // of each buffer: those that overlap it in time
+	overlap [][]int32 // of each buffer: the buffers that overlap it in time
 	members [][]int32 // of each section: its buffers
 
-	off     []int64 // current offsets, or notPlaced
-	best    []int64 // offsets of the parts solved so far
-	least   []int64 // of each buffer: its lowest possible offset, or settled
-	rest    []int64 // of each section: the sizes still to be placed
-	witness []int32 // of each section: the buffer that last proved that these fit
-	joints  []int32 // unplaced buffers that cross from section s to s+1
-	rank    []int32 // of each buffer in the order of its part
+	off      []int64 // of each buffer: its offset now, or notPlaced
+	best     []int64 // of each buffer: its offset in the parts solved so far
+	least    []int64 // of each buffer: its lowest possible offset, or leastOfPlaced
+	rest     []int64 // of each section: the sum of the sizes still to be placed
+	witness  []int32 // of each section: the buffer that last proved that these fit
+	crossing []int32 // of each section s: the unplaced buffers live in both s and s+1
+	rank     []int32 // of each buffer: its place in the order of its part
 
-	blocked []spans // of each buffer: what is taken during its life; nil without obstacles
-	closed  []shut  // of each section: what no buffer in it can use; nil without obstacles
+	blocked  []spans    // of each buffer: offsets taken during its life; nil without obstacles
+	unusable []unusable // of each section: offsets that no buffer in it can use; nil without obstacles
 
-	nodes, limit int64 // of the order under way
-	spent        int64 // nodes of all turns of the last decide
-	looks        int64 // at a buffer or a section, in the last decide
-	maxLooks     int64 // ends decide like its budget of nodes
+	nodes, limit int64 // nodes searched by the restart under way, and their limit
+	spent        int64 // nodes searched by all restarts of the last decide
+	looks        int64 // buffers and sections examined by the last decide
+	maxLooks     int64 // decide ends when looks reaches it
 	stop         func() bool
-	lifted       []undo  // the trail of least
+	trail        []undo  // values of least to put back on backtracking
 	candidates   []int32 // a stack of the candidates of all open nodes
 	byOrder      exactOrder
-	round        uint64 // of turns in the last decide
+	round        uint64 // of restarts, in the last decide; from 1
 }
 
-// undo is a value to put back.
+// undo is a value of exact.least to put back.
 type undo struct {
 	index int32
 	value int64
 }
 
-// stopNodes is how many nodes pass between two looks at the clock.
+// stopNodes is the number of nodes between two calls of exact.stop, which looks at the
+// clock. With more the search would stop later, with fewer it would be slower.
 const stopNodes = 1 << 8
 
-// newExact prepares the search of one instance. It keeps crests of its own.
+// newExact prepares the search of one instance. It copies the crests, since solvePart
+// changes them.
 func newExact(of *instance) *exact {
 	own := *of
 	own.crest = slices.Clone(of.crest)
@@ -82,7 +86,7 @@ func newExact(of *instance) *exact {
 	e := &exact{
 		in: in, overlap: make([][]int32, in.n), members: make([][]int32, in.sections),
 		off: make([]int64, in.n), best: make([]int64, in.n), least: make([]int64, in.n),
-		rest: make([]int64, in.sections), witness: make([]int32, in.sections), joints: make([]int32, in.sections),
+		rest: make([]int64, in.sections), witness: make([]int32, in.sections), crossing: make([]int32, in.sections),
 		rank: make([]int32, in.n), maxLooks: math.MaxInt64,
 	}
 	for b := range int32(in.n) {
@@ -103,10 +107,11 @@ func newExact(of *instance) *exact {
 	return e
 }
 
-// decide takes turns with exactOrders, giving each twice as many nodes in every
-// round, until the question is answered, all of budget or of e.maxLooks is used or
-// stop says so.
-// With fits, e.best holds the offsets.
+// decide restarts the search with each of exactOrders in turn. In every round each
+// order gets twice as many nodes as in the round before; in the first, two nodes a
+// buffer, since a descent without backtracking takes one. decide ends when the question
+// is answered, when budget nodes or e.maxLooks are used up, or when stop returns true.
+// If the verdict is fits, e.best holds the offsets.
 func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 	e.ceiling, e.stop, e.spent, e.looks = ceiling, stop, 0, 0
 	if e.in.bound > ceiling || !e.roomAtStart() {
@@ -115,8 +120,8 @@ func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 	e.round = 0
 	for share := int64(2 * e.in.n); ; share *= 2 {
 		e.round++
-		for _, t := range exactOrders {
-			e.reset(t, min(share, budget-e.spent))
+		for _, o := range exactOrders {
+			e.reset(o, min(share, budget-e.spent))
 			v := e.solveParts()
 			e.spent += e.nodes
 			if v != undecided || e.spent >= budget || e.looks >= e.maxLooks || stop() {
@@ -126,7 +131,7 @@ func (e *exact) decide(ceiling, budget int64, stop func() bool) verdict {
 	}
 }
 
-// layout is what decide found.
+// layout is the layout that decide found.
 func (e *exact) layout() layout {
 	l := layout{off: slices.Clone(e.best), heuristic: "exact(" + e.byOrder.String() + ")"}
 	for b, o := range l.off {
@@ -135,45 +140,47 @@ func (e *exact) layout() layout {
 	return l
 }
 
-func (e *exact) reset(t exactOrder, limit int64) {
-	e.byOrder, e.nodes, e.limit = t, 0, limit
-	e.lifted, e.candidates = e.lifted[:0], e.candidates[:0]
+// reset takes everything out for a restart with order o.
+func (e *exact) reset(o exactOrder, limit int64) {
+	e.byOrder, e.nodes, e.limit = o, 0, limit
+	e.trail, e.candidates = e.trail[:0], e.candidates[:0]
 	for b := range e.least {
-		e.least[b] = e.jump(int32(b), 0)
+		e.least[b] = e.pastObstacles(int32(b), 0)
 	}
 	clear(e.rest)
-	clear(e.joints)
+	clear(e.crossing)
 	for b := range int32(e.in.n) {
 		e.off[b] = notPlaced
 		for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 			e.rest[s] += e.in.size[b]
 			if s+1 < e.in.hi[b] {
-				e.joints[s]++
+				e.crossing[s]++
 			}
 		}
 	}
 }
 
-// solveParts solves each run of sections that buffers join, one after the other.
+// solveParts splits the instance at the borders of sections that no buffer crosses, and
+// solves the parts one by one.
 func (e *exact) solveParts() verdict {
 	all := make([]int32, e.in.n)
 	for b := range all {
 		all[b] = int32(b)
 	}
-	var seams []int32
-	for s, joined := range e.joints {
-		if joined == 0 {
-			seams = append(seams, int32(s)+1)
+	var borders []int32
+	for s, crossing := range e.crossing {
+		if crossing == 0 {
+			borders = append(borders, int32(s)+1)
 		}
 	}
-	return e.solveBetween(all, 0, seams)
+	return e.solveBetween(all, 0, borders)
 }
 
-// solveBetween solves the unplaced buffers of part apart, one stretch of
-// sections after the other; seams are the ends of the stretches from section
-// first on.
-func (e *exact) solveBetween(part []int32, first int32, seams []int32) verdict {
-	for _, last := range seams {
+// solveBetween solves the unplaced buffers of part, one stretch of sections after the
+// other. The first stretch begins at section first; borders are the ends of the
+// stretches.
+func (e *exact) solveBetween(part []int32, first int32, borders []int32) verdict {
+	for _, last := range borders {
 		var inside []int32
 		for _, b := range part {
 			if e.off[b] == notPlaced && e.in.lo[b] >= first && e.in.hi[b] <= last {
@@ -190,13 +197,13 @@ func (e *exact) solveBetween(part []int32, first int32, seams []int32) verdict {
 	return fits
 }
 
-// solvePart orders the buffers of one part and searches it from the bottom. The
-// part's own crests count: what is placed already no longer competes.
+// solvePart sorts the buffers of one part and searches it from the bottom. The crests
+// are those of the unplaced buffers alone.
 func (e *exact) solvePart(part []int32, first, last int32) verdict {
 	type ranked struct {
 		key  sortKey
 		b    int32
-		rank int32 // in the enclosing part, to be put back
+		rank int32 // in the enclosing part, put back at the end
 	}
 	ordered := make([]ranked, len(part))
 	for i, b := range part {
@@ -218,10 +225,10 @@ func (e *exact) solvePart(part []int32, first, last int32) verdict {
 	return v
 }
 
-// search places the unplaced buffers of part, which live in sections [first,
-// last), at offset from or above it; at from itself only those ranked at least
-// after. It leaves the state as it found it but for the order of part, and a
-// layout in best.
+// search places the unplaced buffers of part, which live in sections [first, last), at
+// offset from or above. At from itself it places only buffers ranked at or behind
+// after, so that each layout has one branch. If the verdict is fits, best holds the
+// offsets. All other state is as before, except the order of part.
 func (e *exact) search(part []int32, first, last int32, from int64, after int32) verdict {
 	if e.nodes >= e.limit || e.looks >= e.maxLooks || e.nodes%stopNodes == stopNodes-1 && e.stop() {
 		return undecided
@@ -235,27 +242,27 @@ func (e *exact) search(part []int32, first, last int32, from int64, after int32)
 	for _, b := range e.candidates[base:] {
 		if e.least[b] > highest {
 			if highest = e.least[b]; !e.roomAbove(first, last, highest) {
-				break // nor is there above a higher one
+				break // above a higher one there is less room still
 			}
 		}
 		var open bool
 		if v, open = e.try(part, first, last, b); v != infeasible || !open {
-			break // with nothing over b, its place decides nothing else
+			break // if b overlaps nothing unplaced, its offset decides nothing else
 		}
 	}
 	e.candidates = e.candidates[:base]
 	return v
 }
 
-// choose pushes the buffers worth trying next, lowest offset first, and returns
-// what is left to place, which it moves to the front of part. A buffer that
-// could only lie where another one fits entirely below is not worth it: that one
-// could sink into the gap.
+// choose pushes the buffers to try next onto candidates, lowest offset first. It
+// returns the buffers that are left to place, which it moves to the front of part. A
+// buffer is left out (dominated) if another unplaced one fits entirely below its lowest
+// offset: that one could sink into the hole.
 func (e *exact) choose(part []int32, from int64, after int32) []int32 {
 	roof, left := int64(math.MaxInt64), len(part)
 	for i := 0; i < left; {
 		b := part[i]
-		if l := e.least[b]; l != settled {
+		if l := e.least[b]; l != leastOfPlaced {
 			roof = min(roof, l+e.in.size[b])
 			i++
 			continue

@@ -2,29 +2,29 @@ package packing
 
 import "math"
 
-// obstacle is a place that is taken during sections [lo, hi) of an instance.
+// obstacle is a range of offsets that is taken during sections [lo, hi) of an instance:
+// a buffer that the exact search may not move.
 type obstacle struct {
 	lo, hi int32
 	at     span
 }
 
-// shut is what none of a section's buffers can use: sorted spans, and the sum of
-// each and all above it.
-type shut struct {
+// unusable is the offsets that none of a section's buffers can use.
+type unusable struct {
 	spans spans
-	above []int64
+	above []int64 // of each span: the sum of its length and of those above it
 }
 
-// obstruct gives the search places that are taken, all of them below the ceilings
-// that it will be asked about. They may overlap one another. A canonical layout among
-// them is one in which no buffer can sink: of all layouts under a ceiling take
-// one with the least sum of offsets; each buffer then lies at the lowest free
-// place above those it overlaps that start lower, which is where the search
-// puts it.
+// setObstacles gives the search ranges of offsets that are taken. All of them lie below
+// the ceilings that the search will be asked about; they may overlap one another. A
+// canonical layout among obstacles is one in which no buffer can sink. Among all
+// layouts under a ceiling take one with the least sum of offsets: each buffer lies at
+// the lowest free offset above the buffers that overlap it and start lower, and that is
+// where the search puts it.
 //
-// A gap that is too small for each of a section's buffers, or blocked for each
-// at another time of its life, is lost to the section.
-func (e *exact) obstruct(taken []obstacle) {
+// A hole is unusable in a section if it is too small for each of the section's buffers,
+// or taken for each of them at some other time of its life.
+func (e *exact) setObstacles(taken []obstacle) {
 	e.blocked = make([]spans, e.in.n)
 	for b := range int32(e.in.n) {
 		var l spans
@@ -39,7 +39,7 @@ func (e *exact) obstruct(taken []obstacle) {
 	for b, taken := range e.blocked {
 		open[b] = e.openTo(int32(b), taken)
 	}
-	e.closed = make([]shut, e.in.sections)
+	e.unusable = make([]unusable, e.in.sections)
 	for s, members := range e.members {
 		var any spans
 		for _, b := range members {
@@ -47,14 +47,14 @@ func (e *exact) obstruct(taken []obstacle) {
 				any = any.add(o)
 			}
 			if len(any) == 1 && any[0].lo == 0 {
-				break // all of it, and so it is mostly
+				break // every offset can be used, which is the usual case
 			}
 		}
-		e.closed[s] = complement(any)
+		e.unusable[s] = complement(any)
 	}
 }
 
-// openTo is where b can lie: the gaps in what is taken that are large enough.
+// openTo is the ranges in which b can lie: the holes in taken that are large enough.
 func (e *exact) openTo(b int32, taken spans) (open spans) {
 	x := int64(0)
 	for _, t := range taken {
@@ -66,9 +66,9 @@ func (e *exact) openTo(b int32, taken spans) (open spans) {
 	return append(open, span{x, math.MaxInt64})
 }
 
-// complement is what open leaves out below its last span.
-func complement(open spans) shut {
-	var c shut
+// complement is the ranges below the last span of open that open leaves out.
+func complement(open spans) unusable {
+	var c unusable
 	x := int64(0)
 	for _, o := range open {
 		if o.lo > x {
@@ -85,8 +85,8 @@ func complement(open spans) shut {
 	return c
 }
 
-// jump is the lowest offset from x up where b meets no obstacle.
-func (e *exact) jump(b int32, x int64) int64 {
+// pastObstacles is the lowest offset from x up at which b meets no obstacle.
+func (e *exact) pastObstacles(b int32, x int64) int64 {
 	if e.blocked == nil {
 		return x
 	}
@@ -97,12 +97,12 @@ func (e *exact) jump(b int32, x int64) int64 {
 	return x
 }
 
-// shutAbove is how much of section s above floor is of no use.
-func (e *exact) shutAbove(s int32, floor int64) int64 {
-	if e.closed == nil {
+// unusableAbove is how many units of section s above floor no buffer can use.
+func (e *exact) unusableAbove(s int32, floor int64) int64 {
+	if e.unusable == nil {
 		return 0
 	}
-	c := &e.closed[s]
+	c := &e.unusable[s]
 	i := c.spans.after(0, floor)
 	if i == len(c.spans) {
 		return 0
@@ -110,19 +110,19 @@ func (e *exact) shutAbove(s int32, floor int64) int64 {
 	return c.above[i] - max(0, floor-c.spans[i].lo)
 }
 
-// roomAtStart reports whether each section holds its buffers beside the
-// obstacles.
+// roomAtStart reports whether the load of each section fits beside the obstacles, and
+// each buffer by itself.
 func (e *exact) roomAtStart() bool {
-	if e.closed == nil {
+	if e.unusable == nil {
 		return true
 	}
 	for s, l := range e.in.load {
-		if l > 0 && l+e.shutAbove(int32(s), 0) > e.ceiling {
+		if l > 0 && l+e.unusableAbove(int32(s), 0) > e.ceiling {
 			return false
 		}
 	}
 	for b := range int32(e.in.n) {
-		if e.jump(b, 0)+e.in.size[b] > e.ceiling {
+		if e.pastObstacles(b, 0)+e.in.size[b] > e.ceiling {
 			return false
 		}
 	}

@@ -1,37 +1,43 @@
 package packing
 
-// exactOrders are the preorderings that the search takes turns with, each
-// deciding what is tried first among equal offsets. Which one is lucky differs
-// from instance to instance by factors of a thousand, in sections or in time. A
-// search that is not lucky early stays in the wrong corner, so some turns begin
-// somewhere else in each round: their keys are shaken.
+// exactOrders are value orderings (preorderings) that the exact search tries in turn,
+// in one restart each a round, with shares of nodes that double from round to round. An
+// ordering says which of several buffers is tried first at equal offsets. How soon one
+// leads to a layout differs from instance to instance by factors of a thousand; for
+// some instances the best one counts widths in sections, for others in time. A search
+// that has made a wrong choice early does not get back to it in its share. So two of
+// the orderings have random noise on their keys, other noise in each round.
 var exactOrders = []exactOrder{
 	{order: byLifeArea}, {order: byCrestArea}, {order: byCrestLife}, {order: bySpanArea}, {order: byTimeArea}, {order: byCrestTime},
-	{byLifeArea, 0.3}, {bySpanArea, 0.3},
+	{byLifeArea, orderNoise}, {bySpanArea, orderNoise},
 }
 
-// exactOrder is an order whose keys vary by a share.
+// orderNoise is the share by which noise varies keys, from -15 % to +15 %. With more an
+// ordering keeps less of its sense, with less the restarts look like one another.
+const orderNoise = 0.3
+
+// exactOrder is an order with noise on its keys, as a share of them; 0 is none.
 type exactOrder struct {
 	order
-	shake float64
+	noise float64
 }
 
-// String is the order's name, with a mark where it is shaken.
-func (t exactOrder) String() string {
-	if t.shake > 0 {
-		return t.name + "~"
+// String is the order's name, with ~ if it has noise.
+func (o exactOrder) String() string {
+	if o.noise > 0 {
+		return o.name + "~"
 	}
-	return t.name
+	return o.name
 }
 
-// keyIn is the key in a round. Its noise depends on nothing but the buffer's
-// number and the round.
-func (t exactOrder) keyIn(in *instance, b int32, round uint64) sortKey {
-	k := t.key(in, b)
-	if t.shake > 0 {
+// keyIn is the key of b in a round. The noise depends on the buffer's number and the
+// round alone, so that equal problems are searched alike.
+func (o exactOrder) keyIn(in *instance, b int32, round uint64) sortKey {
+	k := o.key(in, b)
+	if o.noise > 0 {
 		for i := range k {
-			noise := float64(mix(uint64(b)*4+uint64(i)+round<<40)>>11) / (1 << 53)
-			k[i] *= 1 + t.shake*(noise-0.5)
+			random := float64(mix(uint64(b)*4+uint64(i)+round<<40)>>11) / (1 << 53) // in [0, 1)
+			k[i] *= 1 + o.noise*(random-0.5)
 		}
 	}
 	return k

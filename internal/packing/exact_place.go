@@ -1,10 +1,11 @@
 package packing
 
-// try places b at its lowest offset, searches on, and takes it back. open says
-// whether anything unplaced overlaps b in time.
+// try is one branch of the exact search: it places b at its lowest offset, propagates
+// the bounds, searches the rest, and takes b out again. open reports whether an
+// unplaced buffer overlaps b in time.
 func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
-	mark, least, size := len(e.lifted), e.least[b], e.in.size[b]
-	e.off[b], e.least[b] = least, settled
+	mark, least, size := len(e.trail), e.least[b], e.in.size[b]
+	e.off[b], e.least[b] = least, leastOfPlaced
 	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 		e.rest[s] -= size
 		open = open || e.rest[s] > 0
@@ -15,10 +16,10 @@ func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
 			e.best[b] = least
 		}
 	}
-	for i := len(e.lifted) - 1; i >= mark; i-- {
-		e.least[e.lifted[i].index] = e.lifted[i].value
+	for i := len(e.trail) - 1; i >= mark; i-- {
+		e.least[e.trail[i].index] = e.trail[i].value
 	}
-	e.lifted = e.lifted[:mark]
+	e.trail = e.trail[:mark]
 	for s := e.in.lo[b]; s < e.in.hi[b]; s++ {
 		e.rest[s] += size
 	}
@@ -26,14 +27,14 @@ func (e *exact) try(part []int32, first, last, b int32) (v verdict, open bool) {
 	return v, open
 }
 
-// lift raises the lowest offset of everything unplaced over b to b's top, and
-// reports whether each still fits.
+// lift raises the lowest offset of every unplaced buffer that overlaps b to b's top,
+// and reports whether each still fits under the ceiling.
 func (e *exact) lift(b int32, top int64) bool {
 	e.looks += int64(len(e.overlap[b]))
 	for _, o := range e.overlap[b] {
 		if l := e.least[o]; l < top {
-			e.lifted = append(e.lifted, undo{o, l})
-			l = e.jump(o, top)
+			e.trail = append(e.trail, undo{o, l})
+			l = e.pastObstacles(o, top)
 			e.least[o] = l
 			if l+e.in.size[o] > e.ceiling {
 				return false
@@ -43,14 +44,14 @@ func (e *exact) lift(b int32, top int64) bool {
 	return true
 }
 
-// fit reports whether what is left still fits in the sections of all buffers on
+// fit reports whether the unplaced buffers still fit in each section of the buffers on
 // the trail from mark on.
 func (e *exact) fit(mark int) bool {
-	if len(e.lifted) == mark {
+	if len(e.trail) == mark {
 		return true
 	}
 	lo, hi := int32(e.in.sections), int32(0)
-	for _, u := range e.lifted[mark:] {
+	for _, u := range e.trail[mark:] {
 		lo, hi = min(lo, e.in.lo[u.index]), max(hi, e.in.hi[u.index])
 	}
 	e.looks += int64(hi - lo)
@@ -62,14 +63,15 @@ func (e *exact) fit(mark int) bool {
 	return true
 }
 
-// holds reports whether what is left in section s fits above the lowest offset
-// of b. If it does so for one buffer that is left there, nothing is lost yet.
+// holds reports whether everything unplaced in section s fits above the lowest offset
+// of b. While one unplaced buffer of s has that, the bound of s does not rule the node
+// out.
 func (e *exact) holds(s, b int32) bool {
 	l := e.least[b]
-	return l <= e.ceiling-e.rest[s] && (e.closed == nil || l+e.shutAbove(s, l)+e.rest[s] <= e.ceiling)
+	return l <= e.ceiling-e.rest[s] && (e.unusable == nil || l+e.unusableAbove(s, l)+e.rest[s] <= e.ceiling)
 }
 
-// anyHolds looks for a new witness of section s.
+// anyHolds looks for a new witness of section s: a buffer with holds.
 func (e *exact) anyHolds(s int32) bool {
 	for i, b := range e.members[s] {
 		if e.holds(s, b) {
@@ -82,36 +84,35 @@ func (e *exact) anyHolds(s int32) bool {
 	return false
 }
 
-// roomAbove reports whether every section still holds what is to be placed in
-// it when nothing more goes below offset.
+// roomAbove reports whether the unplaced buffers of every section fit above offset.
 func (e *exact) roomAbove(first, last int32, offset int64) bool {
 	e.looks += int64(last - first)
 	room := e.ceiling - offset
 	for s := first; s < last; s++ {
-		if rest := e.rest[s]; rest > room || e.closed != nil && rest > 0 && rest > room-e.shutAbove(s, offset) {
+		if rest := e.rest[s]; rest > room || e.unusable != nil && rest > 0 && rest > room-e.unusableAbove(s, offset) {
 			return false
 		}
 	}
 	return true
 }
 
-// searchOn continues above b, apart where b was the last to join two stretches
-// of sections.
+// searchOn places what is left, from b's offset up. If b was the last buffer to cross a
+// border of two sections, the stretches on its two sides are solved one by one.
 func (e *exact) searchOn(part []int32, first, last, b int32) verdict {
-	var seams []int32
+	var borders []int32
 	for s := e.in.lo[b]; s+1 < e.in.hi[b]; s++ {
-		if e.joints[s]--; e.joints[s] == 0 {
-			seams = append(seams, s+1)
+		if e.crossing[s]--; e.crossing[s] == 0 {
+			borders = append(borders, s+1)
 		}
 	}
 	var v verdict
-	if len(seams) == 0 {
+	if len(borders) == 0 {
 		v = e.search(part, first, last, e.off[b], e.rank[b])
 	} else {
-		v = e.solveBetween(part, first, append(seams, last))
+		v = e.solveBetween(part, first, append(borders, last))
 	}
 	for s := e.in.lo[b]; s+1 < e.in.hi[b]; s++ {
-		e.joints[s]++
+		e.crossing[s]++
 	}
 	return v
 }

@@ -9,8 +9,7 @@ import (
 
 func never() bool { return false }
 
-// decideFor asks the exact search about one ceiling and checks a layout that it
-// finds.
+// decideFor asks the exact search about one ceiling and checks a layout that it finds.
 func decideFor(t *testing.T, p *Problem, ceiling, budget int64) verdict {
 	t.Helper()
 	in, err := newInstance(p)
@@ -22,7 +21,7 @@ func decideFor(t *testing.T, p *Problem, ceiling, budget int64) verdict {
 	if v == fits {
 		l := e.layout()
 		if l.makespan > ceiling {
-			t.Fatalf("a layout of %d under the ceiling %d", l.makespan, ceiling)
+			t.Fatalf("expected a makespan of at most the ceiling %d, found %d", ceiling, l.makespan)
 		}
 		if err := Validate(p, in.placement(l)); err != nil {
 			t.Fatalf("ceiling %d: %v: %v", ceiling, err, p.Buffers)
@@ -31,17 +30,17 @@ func decideFor(t *testing.T, p *Problem, ceiling, budget int64) verdict {
 	return v
 }
 
-// TestExactAgainstExhaustiveSearch: the optimum fits and one less does not, on
-// problems of all kinds, and on the two whose optimum is above their load.
+// TestExactAgainstExhaustiveSearch: the optimum fits and one unit less does not, on
+// problems of all kinds and on the two with an optimum above their load.
 func TestExactAgainstExhaustiveSearch(t *testing.T) {
 	const enough = 1 << 20
 	check := func(p *Problem, best Bytes) {
 		t.Helper()
 		if v := decideFor(t, p, int64(best), enough); v != fits {
-			t.Fatalf("the optimum %d: verdict %d, want fits: %v", best, v, p.Buffers)
+			t.Fatalf("the optimum %d: expected the verdict fits, found %d: %v", best, v, p.Buffers)
 		}
 		if v := decideFor(t, p, int64(best)-1, enough); v != infeasible {
-			t.Fatalf("below the optimum %d: verdict %d, want infeasible: %v", best, v, p.Buffers)
+			t.Fatalf("below the optimum %d: expected the verdict infeasible, found %d: %v", best, v, p.Buffers)
 		}
 	}
 	for _, c := range aboveLoad {
@@ -57,8 +56,8 @@ func TestExactAgainstExhaustiveSearch(t *testing.T) {
 	}
 }
 
-// TestExactLeavesNoTrace: a second question gets the answer that a fresh search
-// gives, so the first has put back all it changed.
+// TestExactLeavesNoTrace: a search that has been used before gives the same answer as a
+// new one, so it puts everything back that it changes.
 func TestExactLeavesNoTrace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for range 300 {
@@ -72,13 +71,14 @@ func TestExactLeavesNoTrace(t *testing.T) {
 			fresh := newExact(in)
 			got, want := used.decide(ceiling, 20_000, never), fresh.decide(ceiling, 20_000, never)
 			if got != want || used.spent != fresh.spent {
-				t.Fatalf("ceiling %d: verdict %d after %d nodes, a fresh search says %d after %d", ceiling, got, used.spent, want, fresh.spent)
+				t.Fatalf("ceiling %d: expected verdict %d after %d nodes, as from a new search, found %d after %d", ceiling, want, fresh.spent, got, used.spent)
 			}
 		}
 	}
 }
 
-// TestExactBudget: a budget that is too small is no verdict, and is kept.
+// TestExactBudget: the search keeps within its budget of nodes and of looks, and gives
+// no verdict if that is too small.
 func TestExactBudget(t *testing.T) {
 	p := readInstance(t, "minimalloc-A.csv")
 	in, err := newInstance(p)
@@ -87,44 +87,44 @@ func TestExactBudget(t *testing.T) {
 	}
 	e := newExact(in)
 	if v := e.decide(1<<20, 500, never); v != undecided || e.spent > 500 {
-		t.Errorf("verdict %d after %d nodes, want none after 500", v, e.spent)
+		t.Errorf("expected no verdict after at most 500 nodes, found %d after %d", v, e.spent)
 	}
 	if v := e.decide(1<<20, 1<<40, func() bool { return true }); v != undecided {
-		t.Errorf("verdict %d though told to stop", v)
+		t.Errorf("expected no verdict after a stop, found %d", v)
 	}
 	e.maxLooks = 10_000
 	if v := e.decide(1<<20, 1<<40, never); v != undecided || e.looks < 10_000 || e.looks > 20_000 {
-		t.Errorf("verdict %d after %d looks, want none after 10000", v, e.looks)
+		t.Errorf("expected no verdict after 10000 to 20000 looks, found %d after %d", v, e.looks)
 	}
 }
 
-// TestHardInstance: minimalloc's A fits its capacity, which is its load, and no
-// greedy rule gets near.
+// TestHardInstance: minimalloc's A fits its capacity, which is its load. No greedy rule
+// gets near.
 func TestHardInstance(t *testing.T) {
 	p := readInstance(t, "minimalloc-A.csv")
 	pl := mustPack(t, p, Options{Capacity: 1 << 20})
 	if pl.Makespan != 1<<20 || pl.LowerBound != 1<<20 {
-		t.Errorf("makespan %d, lower bound %d, want both %d", pl.Makespan, pl.LowerBound, 1<<20)
+		t.Errorf("expected a makespan and lower bound of %d, found %d and %d", 1<<20, pl.Makespan, pl.LowerBound)
 	}
 }
 
-// TestProvenBound: what the exact search rules out raises the lower bound, and
-// a capacity below it is known to be impossible.
+// TestProvenBound: a ceiling that the exact search rules out raises the lower bound,
+// and a capacity below that bound is infeasible.
 func TestProvenBound(t *testing.T) {
 	for _, c := range aboveLoad {
 		if pl := mustPack(t, &c.p, Options{}); pl.LowerBound != c.optimum {
-			t.Errorf("lower bound %d, want the optimum %d", pl.LowerBound, c.optimum)
+			t.Errorf("expected the optimum %d as the lower bound, found %d", c.optimum, pl.LowerBound)
 		}
 		_, err := Pack(context.Background(), &c.p, Options{Capacity: c.load})
 		over, ok := err.(*CapacityError)
 		if !ok || !over.Infeasible() {
-			t.Errorf("capacity %d: %v, want it proven impossible", c.load, err)
+			t.Errorf("capacity %d: expected a proof that it is infeasible, found %v", c.load, err)
 		}
 	}
 }
 
-// TestMinimallocInstances packs the eleven hard public instances at the
-// capacity that their authors solve.
+// TestMinimallocInstances packs minimalloc's eleven hard instances at the capacity at
+// which its authors solve them.
 func TestMinimallocInstances(t *testing.T) {
 	files, err := filepath.Glob("../../../shared/instances/minimalloc/[A-K].*.csv")
 	if err != nil {

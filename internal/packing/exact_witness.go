@@ -2,26 +2,29 @@ package packing
 
 import "slices"
 
-// Witness is a lower bound above the load that can be checked without trusting
-// the search: the buffers it lists need so many bytes though no others were
-// there. It is small enough to try everything.
+// Witness proves a lower bound above the load: a few buffers that need Bytes by
+// themselves. They are so few that trying all their layouts checks the bound without
+// trust in the exact search.
 type Witness struct {
-	Bytes   Bytes
-	Buffers []int // of the problem, ascending
+	Bytes   Bytes // no placement of Buffers alone has a smaller makespan
+	Buffers []int // indices into Problem.Buffers, ascending
 }
 
-// The work of looking for a witness: no more buffers in it than this, so many
-// looks in all, and so many nodes to refute what is left without some buffers.
-// A refutation that takes more is not worth passing on.
-const (
-	WitnessBuffers = 24
-	witnessLooks   = 1 << 28
-	witnessNodes   = 1 << 14
-)
+// WitnessBuffers is the largest witness, in buffers. It keeps the check cheap: verify
+// tries every layout of them.
+const WitnessBuffers = 24
 
-// witness shrinks the instance to a few buffers that do not fit under what the
-// exact search has ruled out, or under the load at least. It is nil where the
-// load is the bound, and where what it finds is too large.
+// witnessLooks bounds the search for a witness, in looks of the exact search. It is an
+// eighth of solveLooks, one to two seconds.
+const witnessLooks = 1 << 28
+
+// witnessNodes bounds each refutation on the way to a witness, in nodes of the exact
+// search. verify has to repeat the last one, so one that takes more is of no use.
+const witnessNodes = 1 << 14
+
+// witness shrinks the instance to a few buffers that do not fit under the highest
+// ceiling that the exact search has ruled out, or else under the load. It is nil if the
+// lower bound is the load, or if the buffers found are too many.
 func (s *search) witness() *Witness {
 	looks := int64(witnessLooks)
 	for _, ceiling := range []int64{s.proven - 1, s.in.bound} {
@@ -40,10 +43,10 @@ func (s *search) witness() *Witness {
 	return nil
 }
 
-// core is some buffers that do not fit under the ceiling, none of which can be
-// left out unless the work runs out first: a deletion filter, over halves,
-// quarters and so on down to single buffers. What lives where there is room goes
-// first.
+// core is a set of buffers that do not fit under the ceiling. It is found with a
+// deletion filter, which leaves out halves of the buffers, quarters and so on down to
+// single ones as long as the rest is still refuted; those at the lowest loads go first.
+// Unless the work runs out, none of the buffers can be left out.
 func (s *search) core(ceiling int64, looks *int64) []int32 {
 	core := byCrestSize.sorted(s.in)
 	for chunk := (len(core) + 1) / 2; ; chunk = (chunk + 1) / 2 {
@@ -59,7 +62,8 @@ func (s *search) core(ceiling int64, looks *int64) []int32 {
 	}
 }
 
-// refuted says that the buffers cannot lie under the ceiling.
+// refuted reports whether the exact search proves that the buffers do not fit under the
+// ceiling.
 func (s *search) refuted(buffers []int32, ceiling int64, looks *int64) bool {
 	if len(buffers) == 0 || *looks <= 0 {
 		return false

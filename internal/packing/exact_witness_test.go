@@ -15,29 +15,30 @@ func some(p *Problem, buffers []int) *Problem {
 	return q
 }
 
-// checkWitness: the buffers that it lists alone need what it says, which is above the
-// load and no more than the lower bound; and none of them can be left out.
+// checkWitness checks that the witness is the lower bound, that its buffers alone need
+// that many bytes, and that none of them can be left out.
 func checkWitness(t *testing.T, p *Problem, pl Placement) {
 	t.Helper()
 	w := pl.Witness
 	if w == nil {
-		t.Fatalf("no witness for %d over the load %d: %v", pl.LowerBound, pl.MaxLoad.Load, p.Buffers)
+		t.Fatalf("expected a witness for the lower bound %d above the load %d, found none: %v", pl.LowerBound, pl.MaxLoad.Load, p.Buffers)
 	}
 	if w.Bytes != pl.LowerBound || w.Bytes <= pl.MaxLoad.Load || len(w.Buffers) > WitnessBuffers || !slices.IsSorted(w.Buffers) {
-		t.Fatalf("witness %+v of load %d and lower bound %d", *w, pl.MaxLoad.Load, pl.LowerBound)
+		t.Fatalf("expected at most %d sorted buffers that prove the lower bound %d above the load %d, found %+v",
+			WitnessBuffers, pl.LowerBound, pl.MaxLoad.Load, *w)
 	}
 	if best := optimum(some(p, w.Buffers)); best < w.Bytes {
-		t.Fatalf("the witness %v fits in %d, want %d: %v", w.Buffers, best, w.Bytes, p.Buffers)
+		t.Fatalf("expected the witness %v to need %d, found that it fits in %d: %v", w.Buffers, w.Bytes, best, p.Buffers)
 	}
 	for i := range w.Buffers {
 		if best := optimum(some(p, slices.Delete(slices.Clone(w.Buffers), i, i+1))); best >= w.Bytes {
-			t.Fatalf("the witness %v needs %d without buffer %d too: %v", w.Buffers, best, w.Buffers[i], p.Buffers)
+			t.Fatalf("expected the witness %v to need less without buffer %d, found %d: %v", w.Buffers, w.Buffers[i], best, p.Buffers)
 		}
 	}
 }
 
-// TestWitness: the two known problems and random ones whose optimum is above the
-// load, padded with buffers that have nothing to do with it.
+// TestWitness finds witnesses of problems with an optimum above their load: the two of
+// aboveLoad, with buffers added that live later, and random ones.
 func TestWitness(t *testing.T) {
 	for _, c := range aboveLoad {
 		p := c.p
@@ -55,7 +56,7 @@ func TestWitness(t *testing.T) {
 			checkWitness(t, p, pl)
 			found++
 		} else if pl.Witness != nil {
-			t.Fatalf("a witness for the load: %v", p.Buffers)
+			t.Fatalf("expected no witness if the lower bound is the load, found %v: %v", pl.Witness, p.Buffers)
 		}
 	}
 	if found < 5 {

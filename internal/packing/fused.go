@@ -10,39 +10,62 @@ import (
 	"github.com/stplan/stplan/internal/fusion"
 )
 
-// fuseAbove is the largest problem, in buffers, that is packed as it stands: the
-// exact search takes on problems of that size.
+// fuseAbove is the largest problem, in buffers, that is packed as it stands: the exact
+// search takes on problems of that size.
 const fuseAbove = 1 << 10
 
-// groupUpTo is the largest folded problem, in buffers, whose buffers are joined
-// to composites. Beyond it finding composites takes longer than the rules take on
-// the buffers.
+// groupUpTo is the largest folded problem, in buffers, whose buffers are joined to
+// composites. Beyond it finding composites takes longer than the rules take on the
+// buffers; on two million it took 30 % of the time (docs/results/scale.md).
 const groupUpTo = 1_000_000
 
-// reduction is one way to pack a problem: what is made of the folded problem,
-// and the work of the search on that.
+// reduction is one way to pack a problem: how the folded problem is made smaller, and
+// the work of the search on the result.
 type reduction struct {
 	name   string // before the name of the rule that wins; "" for buffers
 	reduce func(fold *fusion.Reduced) (*fusion.Reduced, error)
 	work   func(buffers int) work
 }
 
-// reductions are tried in this order until one reaches the target; the first of
-// the best wins. The buffers come first, with the cheapest rules, and last, with
-// every search. Composites lie between. They are a tenth of the objects, so that
-// all rules cost little on them, and on some problems a rule reaches the target
-// on the composites and none does on the buffers.
+// reductions are tried in this order until one reaches the target; the first of the
+// best wins. The buffers come first, with the cheapest rules, and last, with every
+// search. Composites lie between. Coarse ones are a fifth to a twentieth of the buffers
+// and fine ones a fifth to two fifths (docs/results/scale.md), so that all rules cost
+// little on them, and on some problems a rule reaches the target on the composites and
+// none does on the buffers.
 var reductions = []reduction{
-	{"", buffersAlone, func(n int) work { return work{rulesOnly: true, budget: min(16*n, 4_000_000)} }},
-	{"composites, ", composites(1.0 / 4), func(int) work { return work{rulesOnly: true, budget: 1_250_000} }},
-	{"fine composites, ", composites(1.0 / 32), func(int) work { return work{rulesOnly: true, budget: 4_000_000} }},
+	{"", buffersAlone, func(n int) work { return work{rulesOnly: true, budget: min(firstRules*n, smallBudget)} }},
+	{"composites, ", composites(coarseWaste), func(int) work { return work{rulesOnly: true, budget: coarseBudget} }},
+	{"fine composites, ", composites(fineWaste), func(int) work { return work{rulesOnly: true, budget: smallBudget} }},
 	{"", buffersAlone, func(int) work { return everything }},
 }
 
+// firstRules is the budget of the rules that are tried first on the buffers, a buffer,
+// in the unit of cost: the two sweeps and three first fits.
+const firstRules = 16
+
+// smallBudget is the budget of the rules on the fine composites, and at most of those
+// that are tried first on the buffers. It is two sevenths of rulesBudget, so that these
+// attempts take a fraction of the time of the full search that follows.
+const smallBudget = 4_000_000
+
+// coarseBudget is the budget of the rules on the coarse composites, which are two to
+// eight times fewer than the fine ones.
+const coarseBudget = 1_250_000
+
+// coarseWaste and fineWaste are the largest share of a composite's size × life that may
+// be unused. The fine composites save less work and leave smaller gaps: on the recorded
+// pipelines the rules leave up to 8.2 % with the coarse ones, up to 5.0 % with the fine
+// ones.
+const (
+	coarseWaste = 1.0 / 4
+	fineWaste   = 1.0 / 32
+)
+
 func buffersAlone(fold *fusion.Reduced) (*fusion.Reduced, error) { return fold, nil }
 
-// composites joins buffers as long as at most the share waste of a composite's
-// size × life is unused.
+// composites joins buffers as long as at most the share waste of a composite's size ×
+// life is unused.
 func composites(waste float64) func(*fusion.Reduced) (*fusion.Reduced, error) {
 	return func(fold *fusion.Reduced) (*fusion.Reduced, error) {
 		group, err := fusion.Group(fold.Buffers, waste)
@@ -53,9 +76,9 @@ func composites(waste float64) func(*fusion.Reduced) (*fusion.Reduced, error) {
 	}
 }
 
-// packFused packs what fusion makes of p: repetitions are packed once, and
-// composites are tried if they may be quicker. The placement is one of p,
-// validated as such, and depends on p and opt alone.
+// packFused packs p through fusion: repetitions are packed once, and composites are
+// tried if they may be quicker. The placement is one of p, validated as such, and
+// depends on p and opt alone.
 func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) {
 	fold, err := fusion.Fold(roundedBuffers(p))
 	if err != nil {
@@ -97,7 +120,7 @@ func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Red
 		work.below = f.best.Makespan
 	}
 	if opt.TimeLimit > 0 {
-		opt.TimeLimit = max(time.Until(f.deadline), 1) // 0 would be none
+		opt.TimeLimit = max(time.Until(f.deadline), 1) // 0 would mean no limit
 	}
 	if f.opt.Progress != nil {
 		opt.Progress = func(done, total int, best Bytes) {
@@ -124,8 +147,8 @@ func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Red
 	return nil
 }
 
-// keepProof takes over what the search has proven of the reduced problem. It is
-// made of some of the buffers, so the proof holds for all of them.
+// keepProof takes over the lower bound that the search has proven of the reduced
+// problem. That problem is some of the buffers, so the proof holds for all of them.
 func (f *fused) keepProof(pl Placement, reduced *fusion.Reduced) {
 	f.proven, f.witness = pl.LowerBound, pl.Witness
 	if w := pl.Witness; w != nil {
@@ -153,8 +176,8 @@ func (f *fused) answer() (Placement, error) {
 	return f.best, withinCapacity(f.best, f.opt)
 }
 
-// roundedBuffers are the buffers of p with their sizes rounded up to its
-// alignment. A size that would overflow stays; it is refused later.
+// roundedBuffers are the buffers of p with their sizes rounded up to its alignment. A
+// size that would overflow stays; it is refused later.
 func roundedBuffers(p *Problem) []Buffer {
 	unit := max(p.Alignment, 1)
 	buffers := slices.Clone(p.Buffers)

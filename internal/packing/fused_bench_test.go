@@ -10,9 +10,9 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// BenchmarkFusion reports, for the recorded pipelines beside the repository, how
-// many objects are left by each reduction, and the gap in percent that its rules
-// reach by themselves.
+// BenchmarkFusion reports, for the recorded pipelines beside the repository, how many
+// objects are left by each reduction, and the gap in percent that its rules reach by
+// themselves.
 func BenchmarkFusion(b *testing.B) {
 	files, err := filepath.Glob("../../../shared/traces/*pp*.pickle.gz")
 	if err != nil {

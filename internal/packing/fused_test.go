@@ -10,7 +10,7 @@ import (
 	"github.com/stplan/stplan/internal/synth"
 )
 
-// pipelineProblems are larger than what goes to the packer as it is.
+// pipelineProblems are problems of more than fuseAbove buffers.
 func pipelineProblems() []*Problem {
 	var out []*Problem
 	for seed := range uint64(6) {
@@ -28,13 +28,13 @@ func pipelineProblems() []*Problem {
 	return out
 }
 
-// TestFusedIsValid: what Pack makes of a large problem is valid, as it stands in every order
-// of the work, with the bound that the packer finds, and not larger than what
-// the packer reaches under the same capacity.
+// TestFusedIsValid: the placement of a large problem is valid and within the capacity,
+// has the bound that packing without fusion finds, and is the same with one worker and
+// with three.
 func TestFusedIsValid(t *testing.T) {
 	for i, p := range pipelineProblems() {
 		if len(p.Buffers) <= fuseAbove {
-			t.Fatalf("problem %d has %d buffers and is not fused", i, len(p.Buffers))
+			t.Fatalf("problem %d: expected more than %d buffers, so that it is fused, found %d", i, fuseAbove, len(p.Buffers))
 		}
 		alone, err := packPlain(context.Background(), p, Options{Workers: 1}, work{rulesOnly: true, budget: 1})
 		if err != nil {
@@ -58,13 +58,13 @@ func TestFusedIsValid(t *testing.T) {
 				i, opt.Capacity, alone.MaxLoad, one.Makespan, one.MaxLoad)
 		}
 		if !slices.Equal(one.Offsets, other.Offsets) || one.Heuristic != other.Heuristic {
-			t.Errorf("problem %d: one worker and three find different placements, %s and %s", i, one.Heuristic, other.Heuristic)
+			t.Errorf("problem %d: expected the same placement with one worker and with three, found %s and %s", i, one.Heuristic, other.Heuristic)
 		}
 	}
 }
 
-// TestEveryReductionIsValid: each way to pack a problem gives a valid placement
-// with the same bound, whichever of them would win.
+// TestEveryReductionIsValid: each reduction by itself gives a valid placement with the
+// same bound.
 func TestEveryReductionIsValid(t *testing.T) {
 	for i, p := range pipelineProblems() {
 		fold, err := fusion.Fold(roundedBuffers(p))
@@ -94,7 +94,7 @@ func TestEveryReductionIsValid(t *testing.T) {
 	}
 }
 
-// TestFusedRefuses: errors are the packer's own.
+// TestFusedRefuses: a large problem gets the same errors as a small one.
 func TestFusedRefuses(t *testing.T) {
 	p := pipelineProblems()[0]
 	_, err := Pack(context.Background(), p, Options{Capacity: 1 << 20, TimeLimit: 1})
@@ -115,9 +115,9 @@ func TestFusedRefuses(t *testing.T) {
 	}
 }
 
-// TestProofsSurviveFolding: a problem whose optimum is above its load, two
-// hundred times over, is solved and proven as one, and the witness names buffers
-// of the whole that need so much.
+// TestProofsSurviveFolding: a problem with an optimum above its load, repeated two
+// hundred times, is solved and proven once, and the buffers of the witness are indices
+// of the whole problem.
 func TestProofsSurviveFolding(t *testing.T) {
 	once := []Buffer{
 		{Start: 0, End: 5, Size: 2}, {Start: 0, End: 2, Size: 2}, {Start: 2, End: 7, Size: 2}, {Start: 5, End: 8, Size: 1},

@@ -5,22 +5,23 @@ import (
 	"math"
 )
 
-// Gap is a time within the live range of a buffer in which it is not live: its
-// bytes are free for others from From up to To, and then the buffer is back at
-// the same offset. A place on a circle, filled near the end of one round and
-// emptied early in the next, is a buffer with a gap on a line.
+// Gap is a time within the live range of a buffer in which it is not live: other
+// buffers may use its bytes in [From, To), and then it is back at the same offset.
+// Plans that repeat have such buffers. One that is filled near the end of an iteration
+// and emptied early in the next lives across the end of the cycle; with time cut open
+// there, it is a buffer with a gap.
 //
-// The heuristics see each piece between two gaps as a buffer of its own, and
-// keep the pieces of a buffer, its mates, at one offset. The load counts pieces,
-// so the lower bound stays one; the exact search does not know mates and takes
-// no part in placing them.
+// The heuristics see each piece between two gaps as a buffer of its own, and keep all
+// pieces of a buffer, its mates, at one offset. The load counts pieces, so the max load
+// is still a lower bound. The exact search cannot keep mates together, so it does not
+// place them.
 type Gap struct {
 	Buffer   int // index into Problem.Buffers
 	From, To Time
 }
 
-// splitAtGaps splits the buffers of p at its gaps. of says which buffer of the
-// problem each piece belongs to; nil where there are no gaps.
+// splitAtGaps splits the buffers of p at its gaps. of is the index of each piece's
+// buffer in the problem; nil if there are no gaps.
 func splitAtGaps(p *Problem) (buffers []Buffer, of []int32, err error) {
 	if len(p.Gaps) == 0 {
 		return p.Buffers, nil, nil
@@ -42,8 +43,8 @@ func splitAtGaps(p *Problem) (buffers []Buffer, of []int32, err error) {
 	return buffers, of, nil
 }
 
-// checkGaps refuses gaps that are not in the order of their buffers and times,
-// each within its buffer's live range and with a piece on both sides.
+// checkGaps refuses gaps that are not in the order of their buffers and times, or not
+// within their buffer's live range with a piece of it on both sides.
 func checkGaps(p *Problem) error {
 	last := Gap{Buffer: -1}
 	for i, g := range p.Gaps {
@@ -67,8 +68,8 @@ func checkGaps(p *Problem) error {
 	return nil
 }
 
-// join notes the mates of each piece, where of says whose pieces they are.
-func (in *instance) join(of []int32) {
+// setMates sets the mates of each piece; of is what splitAtGaps returns.
+func (in *instance) setMates(of []int32) {
 	if of == nil {
 		return
 	}
@@ -86,8 +87,8 @@ func (in *instance) join(of []int32) {
 	}
 }
 
-// matesOf is every piece of the buffer that b is a piece of, b included; nil
-// where b is the whole buffer.
+// matesOf is all pieces of the buffer that b is a piece of, b included; nil if b is the
+// whole buffer.
 func (in *instance) matesOf(b int32) []int32 {
 	if in.mates == nil {
 		return nil
@@ -95,20 +96,20 @@ func (in *instance) matesOf(b int32) []int32 {
 	return in.mates[b]
 }
 
-// lowestOf is the least offset at or above from that is free throughout the
-// life of b and of its mates.
+// lowestOf is the lowest offset at or above from that is free throughout the lives of b
+// and its mates.
 func (t *occupancy) lowestOf(in *instance, b int32, from int64) int64 {
 	mates := in.matesOf(b)
 	if mates == nil {
 		return t.lowest(in.lo[b], in.hi[b], in.size[b], from)
 	}
-	// Each piece moves the offset up until a whole round leaves it alone.
+	// Each piece moves the offset up, until one round over the pieces leaves it.
 	x := from
-	for calm := 0; calm < len(mates); {
+	for unchanged := 0; unchanged < len(mates); {
 		for _, m := range mates {
 			y := t.lowest(in.lo[m], in.hi[m], in.size[m], x)
-			if calm++; y != x {
-				x, calm = y, 1
+			if unchanged++; y != x {
+				x, unchanged = y, 1
 			}
 		}
 	}

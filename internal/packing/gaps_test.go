@@ -19,7 +19,7 @@ func randomGaps(rng *rand.Rand, p *Problem) {
 	}
 }
 
-// liveAt says whether buffer i is live at t, gaps taken out.
+// liveAt reports whether buffer i is live at t, and not in a gap.
 func liveAt(p *Problem, i int, t Time) bool {
 	if t < p.Buffers[i].Start || t >= p.Buffers[i].End {
 		return false
@@ -32,9 +32,9 @@ func liveAt(p *Problem, i int, t Time) bool {
 	return true
 }
 
-// TestGapsByTrial: with gaps, every placement is valid byte by byte and instant
-// by instant, the bound is the load without what is in its gap, and the result
-// does not depend on the number of workers.
+// TestGapsByTrial: with gaps, every placement is valid byte by byte and instant by
+// instant, the bound is the load without buffers in a gap, and the result does not
+// depend on the number of workers.
 func TestGapsByTrial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 4))
 	cut, atLoad := 0, 0
@@ -55,7 +55,7 @@ func TestGapsByTrial(t *testing.T) {
 				live += b.Size
 				for x := pl.Offsets[i]; x < pl.Offsets[i]+b.Size; x++ {
 					if owner[x] != 0 {
-						t.Fatalf("buffers %d and %d share byte %d at %d: %+v", owner[x]-1, i, x, at, p)
+						t.Fatalf("expected one owner of byte %d at %d, found buffers %d and %d: %+v", x, at, owner[x]-1, i, p)
 					}
 					owner[x] = i + 1
 				}
@@ -72,21 +72,21 @@ func TestGapsByTrial(t *testing.T) {
 			continue
 		}
 		if again := mustPack(t, p, Options{Workers: runtime.NumCPU() + 1}); again.Makespan != pl.Makespan || again.Heuristic != pl.Heuristic {
-			t.Fatalf("one worker: %d by %s, several: %d by %s", pl.Makespan, pl.Heuristic, again.Makespan, again.Heuristic)
+			t.Fatalf("expected %d by %s with several workers too, found %d by %s", pl.Makespan, pl.Heuristic, again.Makespan, again.Heuristic)
 		}
 	}
 	if cut < 300 || atLoad < 250 {
-		t.Errorf("%d gaps in 300 problems, %d placed at their load: expected at least 300 and 250", cut, atLoad)
+		t.Errorf("expected at least 300 gaps in all, and 250 of 300 problems placed at their load, found %d and %d", cut, atLoad)
 	}
 }
 
-// TestGapsAreUsed: what lives within a gap shares the buffer's bytes.
+// TestGapsAreUsed: a buffer that lives within a gap of another shares its bytes.
 func TestGapsAreUsed(t *testing.T) {
 	p := &Problem{Buffers: []Buffer{{Start: 0, End: 10, Size: 6}, {Start: 3, End: 7, Size: 6}, {Start: 0, End: 10, Size: 2}}, Gaps: []Gap{{0, 3, 7}}}
 	if pl := mustPack(t, p, Options{}); pl.Makespan != 8 || pl.Offsets[0] != pl.Offsets[1] {
 		t.Errorf("expected 8 bytes with the gap used, found %+v", pl)
 	}
-	// Validate sees pieces too: a byte more than the gap is an overlap.
+	// Validate sees pieces too: an instant longer than the gap is an overlap.
 	p.Buffers[1].End++
 	err := Validate(p, Placement{Offsets: []Bytes{0, 0, 6}, Makespan: 8})
 	if err == nil || !strings.Contains(err.Error(), "buffers 0 and 1 are live at once") {
@@ -113,8 +113,8 @@ func TestGapsRefused(t *testing.T) {
 	}
 }
 
-// TestRefinementsKeepMates starts each refinement from a poor layout of a problem
-// with gaps.
+// TestRefinementsKeepMates starts each refinement from a poor layout of a problem with
+// gaps.
 func TestRefinementsKeepMates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	for range 40 {
@@ -134,7 +134,7 @@ func TestRefinementsKeepMates(t *testing.T) {
 				t.Fatalf("refinement %d: %v", i, err)
 			}
 			if l.makespan > poor.makespan {
-				t.Fatalf("refinement %d: %d, up from %d", i, l.makespan, poor.makespan)
+				t.Fatalf("refinement %d: expected a makespan of at most %d, found %d", i, poor.makespan, l.makespan)
 			}
 		}
 	}

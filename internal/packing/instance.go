@@ -7,34 +7,33 @@ import (
 	"slices"
 )
 
-// instance is a problem in the form the heuristics work on. Buffers are
-// renumbered by (start, end, size), so that equal problems in another order
-// are the same instance; sizes and offsets count units of the alignment; time
-// is cut into sections.
+// instance is a problem in canonical form, which the heuristics work on. Buffers are
+// renumbered by (start, end, size), so that equal problems in another order are the
+// same instance. Sizes and offsets count units of the alignment. Time is cut into
+// sections.
 //
-// A section is what minimalloc's sweeper calls one: a new one begins at the
-// first start after an end (google/minimalloc, src/sweeper.h). All buffers of
-// a section are live together at its last start, so two buffers overlap in
-// time exactly if their section ranges [lo, hi) do, and the load of a section
-// is the largest within it.
+// A section is the one of minimalloc's sweeper: a new one begins at the first start
+// after an end (google/minimalloc, src/sweeper.h). All buffers of a section are live
+// together at its last start. So two buffers overlap in time exactly if their section
+// ranges [lo, hi) do, and the load of a section is the largest within it.
 type instance struct {
 	n      int
-	unit   Bytes
-	origin []int32 // index in the problem
+	unit   Bytes   // the alignment
+	origin []int32 // of each buffer: its index in the problem
 	start  []Time
 	end    []Time
 	size   []int64
 	byEnd  []int32 // buffers by (end, number)
 
-	lo, hi   []int32
+	lo, hi   []int32 // of each buffer: the sections in which it is live, [lo, hi)
 	sections int
 	load     []int64 // of each section
-	instant  []Time  // the last start in each section: when it has that load
+	instant  []Time  // of each section: its last start, when it has that load
 	bound    int64   // max load
 	peak     int32   // first section with the max load
 	crest    []int64 // of each buffer: the largest load during its life
 
-	buffers int       // of the problem: n, less where gaps cut some into pieces
+	buffers int       // number of buffers in the problem; n counts pieces if there are gaps
 	mates   [][]int32 // of each piece of a buffer with gaps: all its pieces; nil without gaps
 }
 
@@ -68,14 +67,14 @@ func newInstance(p *Problem) (*instance, error) {
 	}
 	in := &instance{n: len(buffers), unit: unit, buffers: len(p.Buffers)}
 	in.renumber(buffers)
-	in.join(of)
-	in.cut()
-	in.crests()
+	in.setMates(of)
+	in.cutSections()
+	in.setCrests()
 	return in, nil
 }
 
-// checkBuffers refuses what cannot be placed. The sum of all rounded sizes has
-// to fit an int64: then no offset can overflow, whatever a heuristic does.
+// checkBuffers refuses buffers that cannot be placed. The sum of all rounded sizes has
+// to fit an int64: then no offset can overflow in any heuristic.
 func checkBuffers(buffers []Buffer, unit Bytes) error {
 	var total Bytes
 	for i, b := range buffers {
@@ -126,9 +125,9 @@ func (in *instance) sortEnds() {
 	})
 }
 
-// cut finds the sections. Ends come before starts at the same instant: live
-// ranges are half-open.
-func (in *instance) cut() {
+// cutSections cuts time into sections. Ends come before starts at the same instant:
+// live ranges are half-open.
+func (in *instance) cutSections() {
 	in.lo, in.hi = make([]int32, in.n), make([]int32, in.n)
 	var live int64
 	ended, fresh := 0, true
@@ -159,14 +158,14 @@ func (in *instance) cut() {
 	}
 }
 
-func (in *instance) crests() {
-	heights := newRangeMax(in.sections)
+func (in *instance) setCrests() {
+	loads := newRangeMax(in.sections)
 	for s, l := range in.load {
-		heights.raise(int32(s), int32(s)+1, l)
+		loads.raise(int32(s), int32(s)+1, l)
 	}
 	in.crest = make([]int64, in.n)
 	for b := range in.n {
-		in.crest[b] = heights.max(in.lo[b], in.hi[b])
+		in.crest[b] = loads.max(in.lo[b], in.hi[b])
 	}
 }
 
@@ -177,10 +176,10 @@ func (in *instance) maxLoad() Bound {
 	return Bound{Load: Bytes(in.bound) * in.unit, At: in.instant[in.peak]}
 }
 
-// life is how long buffer b lives, in sections.
+// life is the length of buffer b's life, in sections.
 func (in *instance) life(b int32) int64 { return int64(in.hi[b] - in.lo[b]) }
 
-// resident reports whether buffer b lives to the very end.
+// resident reports whether buffer b lives to the end of the last section.
 func (in *instance) resident(b int32) bool { return int(in.hi[b]) == in.sections }
 
 func (in *instance) placement(l layout) Placement {

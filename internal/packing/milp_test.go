@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// milpBuffer is start, end, size, and the offset where it has to lie or -1.
+// milpBuffer is start, end, size and offset of a buffer; -1 is a free offset.
 type milpBuffer [4]int64
 
-// milp is the least makespan of each problem by an outside solver, HiGHS, and
-// null where that gives up. STPLAN_PYTHON names a Python with highspy.
+// milp is the least makespan of each problem by another solver, HiGHS, or nil if that
+// gives up. STPLAN_PYTHON names a Python with highspy.
 func milp(t *testing.T, problems [][]milpBuffer) []*int64 {
 	t.Helper()
 	if testing.Short() {
@@ -40,13 +40,13 @@ func milp(t *testing.T, problems [][]milpBuffer) []*int64 {
 	}
 	var optima []*int64
 	if err := json.Unmarshal(out, &optima); err != nil || len(optima) != len(problems) {
-		t.Fatalf("milp.py: %d answers to %d problems: %v", len(optima), len(problems), err)
+		t.Fatalf("milp.py: expected %d answers, one per problem, found %d: %v", len(problems), len(optima), err)
 	}
 	return optima
 }
 
-// TestOptimaAgainstOutsideSolver: whole problems of up to 25 buffers, most of
-// them full at every instant.
+// TestOptimaAgainstOutsideSolver compares the optima of problems of up to 25 buffers
+// with HiGHS. In most of them the load is the same at every instant.
 func TestOptimaAgainstOutsideSolver(t *testing.T) {
 	rng := rand.New(rand.NewPCG(29, 30))
 	var problems []*Problem
@@ -74,16 +74,16 @@ func TestOptimaAgainstOutsideSolver(t *testing.T) {
 		}
 		decided++
 		if pl := mustPack(t, problems[i], Options{}); int64(pl.Makespan) != *best || int64(pl.LowerBound) != *best {
-			t.Errorf("HiGHS says %d, found %d with lower bound %d: %v", *best, pl.Makespan, pl.LowerBound, problems[i].Buffers)
+			t.Errorf("expected the optimum %d of HiGHS, found %d with lower bound %d: %v", *best, pl.Makespan, pl.LowerBound, problems[i].Buffers)
 		}
 	}
 	if decided < 40 {
-		t.Errorf("HiGHS decided %d of %d problems", decided, len(problems))
+		t.Errorf("expected HiGHS to decide at least 40 of %d problems, found %d", len(problems), decided)
 	}
 }
 
-// TestWindowsAgainstOutsideSolver: windows of a layout with what crosses their
-// borders fixed, as the refinement solves them.
+// TestWindowsAgainstOutsideSolver compares windows of a layout with HiGHS. Buffers that
+// cross the borders of a window are fixed, as in the refinement.
 func TestWindowsAgainstOutsideSolver(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
 	var questions [][]milpBuffer
@@ -108,14 +108,14 @@ func TestWindowsAgainstOutsideSolver(t *testing.T) {
 			least = max(least, o.at.hi)
 		}
 		e := newExact(w)
-		e.obstruct(taken)
+		e.setObstacles(taken)
 		for ; e.decide(least, 1<<22, never) == infeasible; least++ {
 		}
 		questions, ours = append(questions, question), append(ours, least)
 	}
 	for i, best := range milp(t, questions) {
 		if best == nil || *best != ours[i] {
-			t.Errorf("window %d: expected HiGHS to agree on %d, it says %v: %v", i, ours[i], best, questions[i])
+			t.Errorf("window %d: expected HiGHS to find %d too, found %v: %v", i, ours[i], best, questions[i])
 		}
 	}
 }

@@ -6,8 +6,8 @@ type span struct{ lo, hi int64 }
 // spans is a sorted list of disjoint ranges that do not touch.
 type spans []span
 
-// after is the index of the first span that ends above x, starting at i. It
-// gallops, since the answer is mostly near.
+// after is the index of the first span from i on that ends above x. It gallops, since
+// the answer is mostly near i.
 func (l spans) after(i int, x int64) int {
 	step := 1
 	for i+step <= len(l) && l[i+step-1].hi <= x {
@@ -26,7 +26,7 @@ func (l spans) after(i int, x int64) int {
 	return i
 }
 
-// add includes s, merging what it overlaps or touches.
+// add is l with s included, merged with the spans that it overlaps or touches.
 func (l spans) add(s span) spans {
 	i := l.after(0, s.lo-1)
 	j := i
@@ -43,17 +43,17 @@ func (l spans) add(s span) spans {
 	return append(l[:i+1], l[j:]...)
 }
 
-// occupancy answers where a live range is free, among buffers placed so far.
-// It is a segment tree over sections: covers[v] holds what is taken throughout
-// node v's sections, touches[v] what is taken anywhere in them, each as merged
-// spans. A query needs touches of the O(log n) nodes that make up its range
-// and covers of those above them, and leapfrogs over these lists.
+// occupancy is a segment tree over sections that finds the free offsets of a live range
+// beside the buffers placed so far. covers[v] is the offsets taken throughout node v's
+// sections, touches[v] those taken in any of them, both as merged spans. A query needs
+// the touches of the O(log n) nodes that make up its range and the covers of the nodes
+// above these, and leapfrogs over the lists.
 type occupancy struct {
 	leaves  int32
 	covers  []spans
 	touches []spans
 
-	// Scratch of the query at hand.
+	// Scratch of the current query.
 	own, above []int32
 	lists      []spans
 	cursors    []int
@@ -67,10 +67,10 @@ func newOccupancy(sections int) *occupancy {
 	return &occupancy{leaves: leaves, covers: make([]spans, 2*leaves), touches: make([]spans, 2*leaves)}
 }
 
-// parts sets own to the nodes that make up [lo, hi) and above to the nodes over
-// any of these. While they climb, the ancestors of the first and the last leaf
-// lie above a part from the level on where they stick out of [lo, hi).
-func (t *occupancy) parts(lo, hi int32) {
+// decompose sets own to the nodes that make up [lo, hi), and above to their ancestors.
+// On the way up, an ancestor of the first or the last leaf is above such a node from
+// the level on at which it sticks out of [lo, hi).
+func (t *occupancy) decompose(lo, hi int32) {
 	t.own, t.above = t.own[:0], t.above[:0]
 	l, r := lo+t.leaves, hi+t.leaves
 	leftOut, rightOut := false, false
@@ -97,7 +97,7 @@ func (t *occupancy) parts(lo, hi int32) {
 
 // take marks s as taken during sections [lo, hi).
 func (t *occupancy) take(lo, hi int32, s span) {
-	t.parts(lo, hi)
+	t.decompose(lo, hi)
 	for _, v := range t.own {
 		t.covers[v] = t.covers[v].add(s)
 		t.touches[v] = t.touches[v].add(s)
@@ -107,9 +107,9 @@ func (t *occupancy) take(lo, hi int32, s span) {
 	}
 }
 
-// ask gathers the lists whose union is what is taken during [lo, hi).
-func (t *occupancy) ask(lo, hi int32) {
-	t.parts(lo, hi)
+// query collects the lists whose union is the offsets taken during [lo, hi).
+func (t *occupancy) query(lo, hi int32) {
+	t.decompose(lo, hi)
 	t.lists, t.cursors = t.lists[:0], t.cursors[:0]
 	for _, v := range t.own {
 		t.gather(t.touches[v])
@@ -126,53 +126,55 @@ func (t *occupancy) gather(l spans) {
 	}
 }
 
-// lowest is the least offset at or above from where size units are free
-// during [lo, hi).
+// lowest is the lowest offset at or above from at which size units are free during
+// [lo, hi).
 func (t *occupancy) lowest(lo, hi int32, size, from int64) int64 {
-	t.ask(lo, hi)
-	return t.leap(size, from)
+	t.query(lo, hi)
+	return t.firstFree(size, from)
 }
 
-// leap moves x up past every span in the way until one round over the lists
+// firstFree is the lowest offset from x up at which size units are free in all lists of
+// the query. It moves x past every span in the way, until one round over the lists
 // finds none. The cursors only move up, so x must not go down between calls.
-func (t *occupancy) leap(size, x int64) int64 {
-	for calm := 0; calm < len(t.lists); {
+func (t *occupancy) firstFree(size, x int64) int64 {
+	for unchanged := 0; unchanged < len(t.lists); {
 		for k, l := range t.lists {
 			c := l.after(t.cursors[k], x)
 			for ; c < len(l) && l[c].lo < x+size; c++ {
 				x = l[c].hi
-				calm = 0
+				unchanged = 0
 			}
 			t.cursors[k] = c
-			calm++
+			unchanged++
 		}
 	}
 	return x
 }
 
-// tightest is the offset of the smallest gap of at least size units during
-// [lo, hi), the lowest among equals; the room above everything comes last.
+// tightest is the offset of the smallest hole of at least size units during [lo, hi),
+// the lowest among equals. The room above everything comes last.
 func (t *occupancy) tightest(lo, hi int32, size int64) int64 {
-	t.ask(lo, hi)
+	t.query(lo, hi)
 	best, waste := int64(-1), int64(0)
-	x := t.leap(size, 0)
+	x := t.firstFree(size, 0)
 	for {
-		ceiling, bounded := t.ceiling()
+		end, bounded := t.holeEnd()
 		if !bounded {
 			if best < 0 {
 				return x
 			}
 			return best
 		}
-		if w := ceiling - x - size; best < 0 || w < waste {
+		if w := end - x - size; best < 0 || w < waste {
 			best, waste = x, w
 		}
-		x = t.leap(size, ceiling)
+		x = t.firstFree(size, end)
 	}
 }
 
-// ceiling is where the free gap that leap has just found ends.
-func (t *occupancy) ceiling() (int64, bool) {
+// holeEnd is the offset at which the hole that firstFree has just found ends, and false
+// if nothing lies above it.
+func (t *occupancy) holeEnd() (int64, bool) {
 	least, bounded := int64(0), false
 	for k, l := range t.lists {
 		if c := t.cursors[k]; c < len(l) && (!bounded || l[c].lo < least) {
@@ -182,24 +184,24 @@ func (t *occupancy) ceiling() (int64, bool) {
 	return least, bounded
 }
 
-// highest is the largest offset where size units are free below limit during
+// highest is the highest offset at which size units are free below limit during
 // [lo, hi), or -1.
 func (t *occupancy) highest(lo, hi int32, size, limit int64) int64 {
-	t.ask(lo, hi)
+	t.query(lo, hi)
 	x := limit - size
-	for calm := 0; x >= 0 && calm < len(t.lists); {
+	for unchanged := 0; x >= 0 && unchanged < len(t.lists); {
 		for _, l := range t.lists {
-			// The last span that starts below x+size is the first one that
-			// ends above x+size-1, or the one before that.
+			// The last span that starts below x+size is the first one that ends above
+			// x+size-1, or the one before that.
 			c := l.after(0, x+size-1)
 			if c == len(l) || l[c].lo >= x+size {
 				c--
 			}
 			for ; c >= 0 && l[c].hi > x; c-- {
 				x = l[c].lo - size
-				calm = 0
+				unchanged = 0
 			}
-			calm++
+			unchanged++
 		}
 	}
 	return max(x, -1)

@@ -17,8 +17,8 @@ import (
 
 // alone is a job that nothing interrupts.
 func alone(in *instance) *job {
-	j := &job{in: in, ctx: context.Background(), cut: new(atomic.Int64), limit: new(atomic.Int64)}
-	j.cut.Store(math.MaxInt64)
+	j := &job{in: in, ctx: context.Background(), accepted: new(atomic.Int64), limit: new(atomic.Int64)}
+	j.accepted.Store(math.MaxInt64)
 	j.limit.Store(math.MaxInt64)
 	return j
 }
@@ -41,10 +41,10 @@ func mustPack(t testing.TB, p *Problem, opt Options) Placement {
 	return pl
 }
 
-// optimum is the least makespan of a tiny problem, by trying every order. An
-// answer in which each buffer has sunk onto what is below it is as good as any,
-// and is found by placing the buffers in the order of their offsets, each on
-// top of those it meets: so offsets never decrease along an order worth trying.
+// optimum is the least makespan of a tiny problem, by trying every order. Some best
+// layout has no buffer that can sink. Placing its buffers in the order of their
+// offsets, each on top of those that overlap it in time, finds it. So only orders along
+// which offsets never decrease have to be tried.
 func optimum(p *Problem) Bytes {
 	best, load := Bytes(math.MaxInt64), loadByTrial(p).Load
 	var placed []int
@@ -97,7 +97,7 @@ func loadByTrial(p *Problem) Bound {
 	return best
 }
 
-// aboveLoad are problems whose optimum is above their load.
+// aboveLoad are problems with an optimum above their load.
 var aboveLoad = []struct {
 	p             Problem
 	load, optimum Bytes
@@ -114,8 +114,8 @@ var aboveLoad = []struct {
 	}}, 5, 6},
 }
 
-// TestTinyProblemsAgainstExhaustiveSearch: Pack finds the optimum, and proves
-// it: its lower bound is the optimum too.
+// TestTinyProblemsAgainstExhaustiveSearch: Pack finds the optimum and proves it: the
+// lower bound is the optimum too.
 func TestTinyProblemsAgainstExhaustiveSearch(t *testing.T) {
 	for _, c := range aboveLoad {
 		if best := optimum(&c.p); loadOf(&c.p).Load != c.load || best != c.optimum {
@@ -134,12 +134,12 @@ func TestTinyProblemsAgainstExhaustiveSearch(t *testing.T) {
 		best := optimum(p)
 		pl := mustPack(t, p, Options{Workers: 1})
 		if load := loadOf(p).Load; load > best || pl.Makespan != best || pl.LowerBound != best {
-			t.Fatalf("load %d, optimum %d, found %d with lower bound %d: %v", load, best, pl.Makespan, pl.LowerBound, p.Buffers)
+			t.Fatalf("expected the optimum %d at load %d, found %d with lower bound %d: %v", best, load, pl.Makespan, pl.LowerBound, p.Buffers)
 		}
 	}
 }
 
-// fullProblem keeps every instant at the given load until n buffers are made.
+// fullProblem is n buffers that keep every instant but the last ones at the given load.
 func fullProblem(rng *rand.Rand, n, load, life int) *Problem {
 	p := &Problem{Alignment: 1}
 	for now := Time(0); ; now++ {
@@ -173,7 +173,7 @@ func TestLowerBoundIsTheMaxLoad(t *testing.T) {
 	}
 }
 
-// TestEveryRuleMakesValidPlacements runs each rule and refinement by itself.
+// TestEveryRuleMakesValidPlacements runs each rule by itself.
 func TestEveryRuleMakesValidPlacements(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	problems := []*Problem{
@@ -194,7 +194,7 @@ func TestEveryRuleMakesValidPlacements(t *testing.T) {
 		for _, r := range portfolio {
 			l, ok := r.run(alone(in))
 			if !ok {
-				t.Fatalf("%s gave up on %d buffers", r.name, in.n)
+				t.Fatalf("expected a layout of %d buffers from %s, found none", in.n, r.name)
 			}
 			if err := Validate(p, in.placement(l)); err != nil {
 				t.Fatalf("%s: %v", r.name, err)
@@ -203,8 +203,8 @@ func TestEveryRuleMakesValidPlacements(t *testing.T) {
 	}
 }
 
-// TestRefinementsOnlyImprove starts each refinement from the worst rule's
-// layout, and asks for less.
+// TestRefinementsOnlyImprove starts each refinement from the layout of the first rule,
+// with a capacity below its makespan.
 func TestRefinementsOnlyImprove(t *testing.T) {
 	p := generate(pipeline{Layers: 2, Chunks: 2, Stages: 2, MicroBatches: 4, Iterations: 2, PerLayer: 4, Jitter: 0.4}, 3)
 	in, err := newInstance(p)
@@ -238,8 +238,8 @@ func readInstance(t testing.TB, name string) *Problem {
 	return p
 }
 
-// TestPermutingAndShiftingChangeNothing: the makespan depends on neither the
-// order of the buffers nor where time begins.
+// TestPermutingAndShiftingChangeNothing: the makespan depends neither on the order of
+// the buffers nor on the instant at which time begins.
 func TestPermutingAndShiftingChangeNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 30 {
@@ -363,11 +363,11 @@ func TestCapacity(t *testing.T) {
 }
 
 func TestTimeLimitAndCancel(t *testing.T) {
-	// No rule reaches the load of this one, and the search goes on for long.
+	// No rule reaches the load of this problem, so the search takes seconds.
 	p := generate(pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 16, Iterations: 2, PerLayer: 22, Jitter: 0.1}, 1)
 	pl := mustPack(t, p, Options{TimeLimit: time.Nanosecond, Workers: 2})
 	if !pl.TimeLimitHit {
-		t.Error("expected TimeLimitHit after a nanosecond")
+		t.Error("expected TimeLimitHit after a nanosecond, found false")
 	}
 	began := time.Now()
 	pl = mustPack(t, p, Options{TimeLimit: 100 * time.Millisecond, Workers: 2})
@@ -380,7 +380,7 @@ func TestTimeLimitAndCancel(t *testing.T) {
 		t.Errorf("expected a cancelled context to be the error, found %v", err)
 	}
 	if pl := mustPack(t, &aboveLoad[0].p, Options{TimeLimit: time.Hour}); pl.TimeLimitHit {
-		t.Error("an hour was not enough")
+		t.Error("expected no TimeLimitHit within an hour, found true")
 	}
 }
 
@@ -389,16 +389,16 @@ func TestProgressReachesItsTotal(t *testing.T) {
 	best := Bytes(math.MaxInt64)
 	pl := mustPack(t, &aboveLoad[0].p, Options{Workers: 4, Progress: func(done, of int, b Bytes) {
 		if done < last || done > of || b > best {
-			t.Errorf("step %d of %d at %d after %d at %d", done, of, b, last, best)
+			t.Errorf("expected steps that only rise and makespans that only fall, found step %d of %d at %d after %d at %d", done, of, b, last, best)
 		}
 		last, total, best = done, of, b
 	}})
 	if last != total || best != pl.Makespan {
-		t.Errorf("ended at %d of %d with %d, placement has %d", last, total, best, pl.Makespan)
+		t.Errorf("expected to end at step %d with %d, found %d with %d", total, pl.Makespan, last, best)
 	}
 }
 
-// TestPlacesLikeTrial compares the occupancy tree's answers with trying every
+// TestPlacesLikeTrial compares the answers of the occupancy tree with trying every
 // offset.
 func TestPlacesLikeTrial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))

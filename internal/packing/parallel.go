@@ -7,21 +7,38 @@ import (
 	"sync/atomic"
 )
 
-// job is one attempt's view of the search: the instance, and when to give up.
-type job struct {
-	in    *instance
-	ctx   context.Context
-	index int64         // of the task within its race
-	cut   *atomic.Int64 // lowest accepted index so far
-	limit *atomic.Int64 // a makespan above it cannot win
-	must  bool          // finish whatever the time
+// contest is a portfolio: a list of attempts that run in parallel, with a deterministic
+// winner. An attempt is accepted if its makespan is at most target. The accepted one
+// with the lowest index wins; without one, the smallest makespan, and the lowest index
+// among equals. This never depends on scheduling: attempts start in the order of their
+// indices, an attempt with a lower index than an accepted one always finishes, and an
+// attempt gives up early only on a makespan that is both beaten and above target.
+type contest struct {
+	tasks      int                                // number of attempts
+	run        func(i int, j *job) (layout, bool) // makes attempt i; false if it has no result
+	target     int64                              // a makespan up to this is accepted
+	known      int64                              // a makespan above this is of no use
+	mustFinish bool                               // the first attempt ignores the time limit
+	done       func(best int64)                   // called after each attempt, never twice at once; may be nil
 }
 
-// stopEvery is how many placements pass between two looks at the clock.
+// job is one attempt's view of its contest: the instance, and when to give up.
+type job struct {
+	in         *instance
+	ctx        context.Context
+	index      int64         // of the attempt
+	accepted   *atomic.Int64 // lowest accepted index so far
+	limit      *atomic.Int64 // a makespan above this cannot win
+	mustFinish bool          // the time limit does not count
+}
+
+// stopEvery is the number of placed buffers between two calls of job.stopped, which
+// looks at the clock. A sweep places that many in about a millisecond, a skyline in
+// less than 0.1 s.
 const stopEvery = 1024
 
-// halted says that the attempt may stop: its makespan is already beaten, a task
-// before it was accepted, or (looked at every stopEvery steps) time is up.
+// halted reports whether the attempt may stop: its makespan is beaten already, or, at
+// every stopEvery-th step, stopped.
 func (j *job) halted(step int, makespan int64) bool {
 	if makespan > j.limit.Load() {
 		return true
@@ -29,26 +46,13 @@ func (j *job) halted(step int, makespan int64) bool {
 	return step%stopEvery == 0 && j.stopped()
 }
 
-// stopped is halted without a makespan.
+// stopped reports whether an attempt before this one was accepted, or time is up.
 func (j *job) stopped() bool {
-	return j.cut.Load() < j.index || (!j.must && j.ctx.Err() != nil)
+	return j.accepted.Load() < j.index || (!j.mustFinish && j.ctx.Err() != nil)
 }
 
-// contest is a list of attempts of which the first accepted one wins, else the
-// one with the least makespan, else the first of those. The winner never
-// depends on scheduling: tasks start in index order, one with a lower index
-// than an accepted one always finishes, and an attempt gives up only on a
-// makespan that is both beaten and not acceptable.
-type contest struct {
-	tasks  int
-	run    func(i int, j *job) (layout, bool) // false: no result
-	target int64                              // a makespan up to this is accepted
-	known  int64                              // a makespan above this is of no use
-	must   bool                               // the first task finishes whatever the time
-	done   func(best int64)                   // told after each task, calls do not overlap; may be nil
-}
-
-// decide runs the contest and returns the winner, or ok false without one.
+// decide runs the contest and returns the winner. ok is false if no attempt has a
+// result.
 func (s *search) decide(c contest) (best layout, ok bool) {
 	var (
 		mu         sync.Mutex
@@ -89,7 +93,7 @@ func (s *search) decide(c contest) (best layout, ok bool) {
 		go func() {
 			defer wg.Done()
 			for i := take(); i >= 0; i = take() {
-				j := &job{in: s.in, ctx: s.ctx, index: int64(i), cut: &cut, limit: &limit, must: c.must && i == 0}
+				j := &job{in: s.in, ctx: s.ctx, index: int64(i), accepted: &cut, limit: &limit, mustFinish: c.mustFinish && i == 0}
 				l, ok := c.run(i, j)
 				finish(i, l, ok)
 			}

@@ -1,8 +1,9 @@
 package packing
 
-// rangeMax is one number per section with range maximum, for numbers that only
-// grow. raised[v] applies to everything under node v, top[v] is the largest
-// number under it, raised above it not counted.
+// rangeMax is a segment tree with range maximum and range raise, over one number per
+// section. Numbers only grow, so raises need not be pushed down: raised[v] applies to
+// all of node v's sections, and top[v] is the largest number in them, not counting
+// raises of the nodes above v.
 type rangeMax struct {
 	leaves int32
 	raised []int64
@@ -17,7 +18,7 @@ func newRangeMax(sections int) *rangeMax {
 	return &rangeMax{leaves: leaves, raised: make([]int64, 2*leaves), top: make([]int64, 2*leaves)}
 }
 
-// raise lifts every section in [lo, hi) that is below h to h.
+// raise sets every number in [lo, hi) that is below h to h.
 func (t *rangeMax) raise(lo, hi int32, h int64) {
 	l, r := lo+t.leaves, hi+t.leaves
 	for ; l < r; l, r = l/2, r/2 {
@@ -45,7 +46,7 @@ func (t *rangeMax) pull(v int32) {
 	}
 }
 
-// max is the largest number in [lo, hi), which is not empty.
+// max is the largest number in [lo, hi), which must not be empty.
 func (t *rangeMax) max(lo, hi int32) int64 {
 	var m int64
 	l, r := lo+t.leaves, hi+t.leaves

@@ -2,36 +2,40 @@ package packing
 
 import "slices"
 
-// crux packs exactly what is hard and the rest by rule. Where memory is
-// scarcest, often at dozens of instants with not a byte to spare, everything
-// has to interlock, and a rule that is right at one of these instants is wrong
-// at another. Yet few sections come near the peak. Alone with the buffers that
-// live in them, the exact search needs little more than one descent: the peaks
-// are neighbours now, and what happens between two of them is out of the way.
-// All other buffers live where there is room, and first fit finds it.
+// crux runs the exact search on the buffers of the bottleneck, and places all other
+// buffers by first fit. The bottleneck is the sections whose load is close to the
+// max load. A recorded pipeline often reaches its max load exactly at a dozen
+// instants or more. No byte is free at them, so a placement that is right for one is
+// often wrong for another, and rules, which place one buffer after the other, miss
+// that. But few sections are close to the max load. Their buffers alone are a small
+// instance, in which these sections follow each other directly, and the exact search
+// solves it with little backtracking. The other buffers live where memory is free,
+// so that first fit finds room for them.
 //
-// This is the oldest advice for bin packing and its relatives, the large first,
-// and minimalloc's, the total first, taken to the letter: the search decides
-// about the crux before anything else is placed. How near to the peak it
-// reaches is not known beforehand: too little, and the rest does not fit; too
-// much, and the search gets lost. All of cruxShares are tried side by side.
+// Placing the largest buffers first is the usual advice for bin packing, and placing
+// those at the highest loads first is minimalloc's ("total"). crux goes further: it
+// solves the bottleneck before it places any other buffer.
 //
-// The ceiling is the target first, and then halfway between the highest that
-// failed and the best makespan, until that is a matter of the smallest buffers
-// only: these are never part of the crux.
+// How close to the max load a section has to be is not known beforehand. If the
+// bottleneck has too few buffers, the others do not fit; if it has too many, the exact
+// search does not finish. So crux tries all of cruxShares side by side.
+//
+// The first ceiling is the target. Each next one is halfway between the highest ceiling
+// that failed and the best makespan. crux ends when that interval is not larger than
+// the smallest buffers (poolSize), which no bottleneck holds.
 func crux(s *search, best layout) layout {
 	small := poolSize(s.in)
-	c := newCruxes(s.in, small)
+	tries := newBottlenecks(s.in, small)
 	low, ceiling, failures := s.target, s.target, 0
 	for range min(cruxPlacements/s.in.n, cruxRounds) {
-		if s.settled(best) || best.makespan-low <= small || failures == cruxFailures || s.ctx.Err() != nil {
+		if s.finished(best) || best.makespan-low <= small || failures == cruxFailures || s.ctx.Err() != nil {
 			break
 		}
 		found, ok := s.decide(contest{
-			tasks:  len(c),
+			tasks:  len(tries),
 			target: ceiling,
 			known:  best.makespan - 1,
-			run:    func(i int, j *job) (layout, bool) { return c[i].attempt(j, ceiling) },
+			run:    func(i int, j *job) (layout, bool) { return tries[i].attempt(j, ceiling) },
 		})
 		failures++
 		if ok {
@@ -45,36 +49,52 @@ func crux(s *search, best layout) layout {
 	return best
 }
 
-// cruxShares are how far below the peak, as divisors of the lower bound, the
-// load of a section may be for its buffers to be part of the crux.
+// cruxShares are the sizes of bottleneck that are tried, most promising first: a buffer
+// is in the bottleneck if the largest load during its life is below the max load by at
+// most the max load divided by the share.
 var cruxShares = []int64{256, 128, 64, 32, 16, 1024, 4096}
 
-// The work of crux: so many ceilings, fewer where the rest is long to place and
-// no more after so many in a row without gain; so many buffers in a crux; and
-// for each attempt so many nodes a buffer, and looks in all.
-const (
-	cruxRounds     = 5
-	cruxPlacements = 300_000
-	cruxFailures   = 3
-	cruxBuffers    = 1 << 12
-	cruxNodes      = 12
-	cruxLooks      = 1 << 24
-)
+// cruxRounds bounds crux, in ceilings. Each one after the first halves the interval
+// that is undecided.
+const cruxRounds = 5
 
-// cruxFills are the orders that first fit tries for the rest.
+// cruxPlacements bounds crux on large instances, in buffers placed at one share: with n
+// buffers it tries at most cruxPlacements / n ceilings, since first fit places all n at
+// each. That leaves all five ceilings up to 60,000 buffers.
+const cruxPlacements = 300_000
+
+// cruxFailures ends crux after that many ceilings in a row without a smaller makespan.
+const cruxFailures = 3
+
+// cruxBuffers is the largest bottleneck, in buffers. The memory and time of the exact
+// search grow with its square; those of the recorded pipelines that help have 1,000 to
+// 4,000.
+const cruxBuffers = 1 << 12
+
+// cruxNodesPer bounds the exact search of one attempt, in nodes a buffer of the
+// bottleneck. A descent without backtracking takes one, and most searches that find a
+// layout need little more.
+const cruxNodesPer = 12
+
+// cruxLooks bounds the exact search of one attempt, in looks: 0.15 to 1.4 s of
+// processor time on the bottlenecks of recorded pipelines.
+const cruxLooks = 1 << 24
+
+// cruxFills are the orders in which first fit places the other buffers. The second is
+// tried if the first ends above the ceiling.
 var cruxFills = []order{byCrestSize, bySize}
 
-// hard is one crux: the buffers above the pool of the smallest ones that live
-// in a section with nearly the max load.
-type hard struct {
-	in      *instance // of these buffers alone
-	members []int32   // what they are in the whole instance, ascending
+// bottleneck is the buffers of one attempt: those above the smallest sizes that live in
+// a section with nearly the max load.
+type bottleneck struct {
+	in      *instance // these buffers alone
+	members []int32   // their numbers in the whole instance, ascending
 }
 
-// newCruxes finds the different ones among cruxShares, of buffers larger than
-// small.
-func newCruxes(in *instance, small int64) []hard {
-	var cruxes []hard
+// newBottlenecks is the different bottlenecks of cruxShares, without buffers up to size
+// small and without buffers that have mates.
+func newBottlenecks(in *instance, small int64) []bottleneck {
+	var found []bottleneck
 	for _, share := range cruxShares {
 		var members []int32
 		for b := range int32(in.n) {
@@ -82,16 +102,16 @@ func newCruxes(in *instance, small int64) []hard {
 				members = append(members, b)
 			}
 		}
-		known := slices.ContainsFunc(cruxes, func(h hard) bool { return len(h.members) == len(members) })
+		known := slices.ContainsFunc(found, func(n bottleneck) bool { return len(n.members) == len(members) })
 		if len(members) > 0 && len(members) <= cruxBuffers && !known {
-			cruxes = append(cruxes, hard{in.only(members), members})
+			found = append(found, bottleneck{in.only(members), members})
 		}
 	}
-	return cruxes
+	return found
 }
 
-// only is the instance of some buffers, listed in ascending order, by
-// themselves: buffer i of it is members[i].
+// only is the instance of some buffers alone. members lists them in ascending order:
+// buffer i of the result is members[i].
 func (in *instance) only(members []int32) *instance {
 	own := &instance{n: len(members), unit: in.unit, buffers: len(members)}
 	for i, b := range members {
@@ -101,21 +121,22 @@ func (in *instance) only(members []int32) *instance {
 		own.byEnd = append(own.byEnd, int32(i))
 	}
 	own.sortEnds()
-	own.cut()
-	own.crests()
+	own.cutSections()
+	own.setCrests()
 	return own
 }
 
-// attempt looks for a layout under the ceiling. The crux gets no more of it
-// than leaves the pool what it takes up beside the crux at the peak.
-func (h hard) attempt(j *job, ceiling int64) (best layout, ok bool) {
-	e := newExact(h.in)
+// attempt looks for a layout under the ceiling. The ceiling of the exact search is
+// lower by the difference of the two max loads: the room that the buffers left out of
+// the bottleneck need at the peak.
+func (n bottleneck) attempt(j *job, ceiling int64) (best layout, ok bool) {
+	e := newExact(n.in)
 	e.maxLooks = cruxLooks
-	if e.decide(ceiling-(j.in.bound-h.in.bound), cruxNodes*int64(h.in.n), j.stopped) != fits {
+	if e.decide(ceiling-(j.in.bound-n.in.bound), cruxNodesPer*int64(n.in.n), j.stopped) != fits {
 		return layout{}, false
 	}
 	for _, o := range cruxFills {
-		l, filled := h.fill(j, e.best, o)
+		l, filled := n.fill(j, e.best, o)
 		if filled && (!ok || l.makespan < best.makespan) {
 			l.heuristic = "crux(" + e.byOrder.String() + "," + o.name + ")"
 			best, ok = l, true
@@ -127,17 +148,18 @@ func (h hard) attempt(j *job, ceiling int64) (best layout, ok bool) {
 	return best, ok
 }
 
-// fill adds everything that is not of the crux by first fit.
-func (h hard) fill(j *job, crux []int64, rest order) (layout, bool) {
+// fill places all other buffers by first fit, in the given order. offsets are those of
+// the bottleneck's buffers.
+func (n bottleneck) fill(j *job, offsets []int64, others order) (layout, bool) {
 	off := make([]int64, j.in.n)
 	for b := range off {
 		off[b] = notPlaced
 	}
-	for i, b := range h.members {
-		off[b] = crux[i]
+	for i, b := range n.members {
+		off[b] = offsets[i]
 	}
-	seq := slices.Clone(h.members)
-	for _, b := range rest.sorted(j.in) {
+	seq := slices.Clone(n.members)
+	for _, b := range others.sorted(j.in) {
 		if off[b] == notPlaced {
 			seq = append(seq, b)
 		}

@@ -32,19 +32,19 @@ func bestRule(in *instance) layout {
 	return best
 }
 
-// TestCruxReachesTheLoad on a 1F1B pipeline, where the room that a backward
-// needs has to move from one micro-batch to the next. No rule gets there, nor
-// do the searches that place one buffer after the other.
+// TestCruxReachesTheLoad on a 1F1B pipeline, in which the room that a backward needs
+// has to lie elsewhere for each micro-batch. No rule reaches the load, and neither do
+// the searches that place one buffer after the other.
 func TestCruxReachesTheLoad(t *testing.T) {
 	p := generate(pipeline{Layers: 3, Chunks: 1, Stages: 3, MicroBatches: 6, Iterations: 2, PerLayer: 5}, 1)
 	in := instanceOf(t, p)
 	best := bestRule(in)
 	if best.makespan == in.bound {
-		t.Fatal("a rule reaches the load: the case tests nothing")
+		t.Fatal("expected no rule to reach the load, or the case tests nothing")
 	}
 	for i, r := range []refinement{squeakyWheel, eject} {
 		if l := refineFrom(in, r, best, 2); l.makespan == in.bound {
-			t.Errorf("refinement %d reaches the load: the case tests nothing", i)
+			t.Errorf("expected refinement %d not to reach the load, or the case tests nothing", i)
 		}
 	}
 	l := refineFrom(in, crux, best, 2)
@@ -56,13 +56,12 @@ func TestCruxReachesTheLoad(t *testing.T) {
 	}
 }
 
-// TestCruxOnlyImproves on problems of all kinds, from a good layout and a bad
-// one.
+// TestCruxOnlyImproves on problems of all kinds, from a good layout and a bad one.
 func TestCruxOnlyImproves(t *testing.T) {
 	onlyImproves(t, crux, rand.New(rand.NewPCG(17, 18)), 90)
 }
 
-// onlyImproves refines a good layout and a bad one of so many problems of all
+// onlyImproves refines a good layout and a bad one of each of some problems of all
 // kinds, and returns how often that gained.
 func onlyImproves(t *testing.T, refine refinement, rng *rand.Rand, problems int) (gained int) {
 	for i := range problems {
@@ -82,7 +81,7 @@ func onlyImproves(t *testing.T, refine refinement, rng *rand.Rand, problems int)
 				t.Fatalf("%v: %v", err, p.Buffers)
 			}
 			if l.makespan > from.makespan {
-				t.Fatalf("from %d to %d: %v", from.makespan, l.makespan, p.Buffers)
+				t.Fatalf("expected a makespan of at most %d, found %d: %v", from.makespan, l.makespan, p.Buffers)
 			}
 			if l.makespan < from.makespan {
 				gained++
@@ -92,8 +91,7 @@ func onlyImproves(t *testing.T, refine refinement, rng *rand.Rand, problems int)
 	return gained
 }
 
-// TestRefinementsSameWithAnyWorkers on cases that end at the target and above
-// it.
+// TestRefinementsSameWithAnyWorkers on cases that end at the target and above it.
 func TestRefinementsSameWithAnyWorkers(t *testing.T) {
 	for _, spec := range []pipeline{
 		{Layers: 2, Chunks: 1, Stages: 4, MicroBatches: 4, Iterations: 2, PerLayer: 5},
@@ -113,8 +111,7 @@ func TestRefinementsSameWithAnyWorkers(t *testing.T) {
 	}
 }
 
-// TestOnly: some buffers of an instance by themselves are the instance of these
-// buffers.
+// TestOnly: only makes the same instance as newInstance makes of the same buffers.
 func TestOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
 	for range 300 {
@@ -136,21 +133,21 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestCruxesAreNearThePeak: each holds the large buffers that live where the
-// load is high enough, and no two are the same.
-func TestCruxesAreNearThePeak(t *testing.T) {
+// TestBottlenecksAreNearThePeak: each bottleneck holds all large buffers that live at a
+// high enough load, and no two are the same.
+func TestBottlenecksAreNearThePeak(t *testing.T) {
 	in := instanceOf(t, generate(pipeline{Layers: 4, Chunks: 1, Stages: 4, MicroBatches: 8, Iterations: 2, PerLayer: 7, Jitter: 0.1}, 2))
 	small := in.size[0] / 4
 	seen := map[int]bool{}
-	for _, h := range newCruxes(in, small) {
-		if seen[h.in.n] {
-			t.Errorf("two cruxes of %d buffers", h.in.n)
+	for _, n := range newBottlenecks(in, small) {
+		if seen[n.in.n] {
+			t.Errorf("expected one bottleneck of %d buffers, found two", n.in.n)
 		}
-		seen[h.in.n] = true
+		seen[n.in.n] = true
 		lowest := in.bound
-		for _, b := range h.members {
+		for _, b := range n.members {
 			if in.size[b] <= small {
-				t.Errorf("buffer %d of size %d is not above %d", b, in.size[b], small)
+				t.Errorf("buffer %d: expected a size above %d, found %d", b, small, in.size[b])
 			}
 			lowest = min(lowest, in.crest[b])
 		}
@@ -160,11 +157,11 @@ func TestCruxesAreNearThePeak(t *testing.T) {
 				inside++
 			}
 		}
-		if inside != h.in.n {
-			t.Errorf("%d buffers live at a load of %d or more, and %d are in the crux", inside, lowest, h.in.n)
+		if inside != n.in.n {
+			t.Errorf("expected %d buffers, those that live at a load of %d or more, found %d", inside, lowest, n.in.n)
 		}
 	}
 	if len(seen) < 3 {
-		t.Errorf("expected several cruxes, found %d", len(seen))
+		t.Errorf("expected at least 3 bottlenecks, found %d", len(seen))
 	}
 }

@@ -2,24 +2,37 @@ package packing
 
 import "math"
 
-// The work of exactFully: no instance above so many buffers, where a node costs too
-// much and decides too little. For one capacity so many nodes of the exact
-// search. For the least makespan so many looks in all, a part of them for the
-// target, which most often decides, and a smaller one for each other ceiling in
-// the first round; a round ends where what is undecided is such a part of the
-// bound, and the next gives each ceiling twice as much. exactBriefly has its own.
-const (
-	solveBuffers       = 1 << 10
-	briefLooks         = 1 << 26
-	solveCapacityNodes = 1 << 24
-	solveLooks         = 1 << 31
-	solveTarget        = solveLooks >> 3
-	solveOther         = solveLooks >> 5
-	solveWidth         = 1 << 9
-)
+// solveBuffers is the largest instance, in buffers, that the exact search gets as a
+// whole. On larger ones a node costs more and decides less.
+const solveBuffers = 1 << 10
 
-// exactBriefly asks the exact search for the target, and not for long: where it is
-// lucky, nothing else is needed.
+// briefLooks bounds exactBriefly, in looks: a 32nd of solveLooks, about 0.4 s.
+const briefLooks = 1 << 26
+
+// solveCapacityNodes bounds exactFully if there is a capacity, in nodes. It is more
+// than any of minimalloc's eleven hard instances needs at its capacity: all are solved
+// within 0.84 s (docs/results/minimalloc.md).
+const solveCapacityNodes = 1 << 24
+
+// solveLooks bounds exactFully if there is no capacity, in looks. minimalloc's D and J
+// use all of it, in 11 and 13 s of processor time.
+const solveLooks = 1 << 31
+
+// solveTargetLooks is the part of solveLooks for the target, the ceiling that most
+// often decides.
+const solveTargetLooks = solveLooks >> 3
+
+// solveCeilingLooks is the part of solveLooks for each other ceiling in the first
+// round. Each round gives a ceiling twice as much as the round before.
+const solveCeilingLooks = solveLooks >> 5
+
+// solveResolution ends a round when the undecided interval of ceilings is at most the
+// load divided by it. A finer interval would spend the round on ceilings that hardly
+// differ, and not on deciding one.
+const solveResolution = 1 << 9
+
+// exactBriefly asks the exact search for the target, with little work. If that finds a
+// layout, no other refinement is needed.
 func exactBriefly(s *search, best layout) layout {
 	if s.in.n > solveBuffers || s.in.mates != nil {
 		return best
@@ -27,9 +40,10 @@ func exactBriefly(s *search, best layout) layout {
 	return s.below(newExact(s.in), best, s.target, math.MaxInt64, briefLooks)
 }
 
-// exactFully asks the exact search for lower and lower ceilings: the target first,
-// and then halfway between the highest that is not known to be possible and the
-// best makespan. What it proves to be impossible raises the lower bound.
+// exactFully is a binary search for the smallest makespan, with the exact search at
+// each ceiling: the target first, and then halfway between the highest ceiling that was
+// not reached and the best makespan. A ceiling that it proves infeasible raises the
+// lower bound.
 func exactFully(s *search, best layout) layout {
 	if s.in.n > solveBuffers || s.in.mates != nil {
 		return best
@@ -39,30 +53,31 @@ func exactFully(s *search, best layout) layout {
 		return s.below(e, best, s.target, solveCapacityNodes, math.MaxInt64)
 	}
 	looks := int64(solveLooks)
-	best = s.below(e, best, s.target, math.MaxInt64, solveTarget)
+	best = s.below(e, best, s.target, math.MaxInt64, solveTargetLooks)
 	looks -= e.looks
-	for quota := int64(solveOther); looks > 0 && s.ctx.Err() == nil; quota *= 2 {
+	for quota := int64(solveCeilingLooks); looks > 0 && s.ctx.Err() == nil; quota *= 2 {
 		low := max(s.target, s.proven)
-		for !s.settled(best) && low < best.makespan && looks > 0 && s.ctx.Err() == nil {
+		for !s.finished(best) && low < best.makespan && looks > 0 && s.ctx.Err() == nil {
 			ceiling, was := low+(best.makespan-1-low)/2, best.makespan
 			best = s.below(e, best, ceiling, math.MaxInt64, min(quota, looks))
 			looks -= e.looks
 			if low = max(low, s.proven); best.makespan < was || s.proven > ceiling {
 				continue
 			}
-			if low = ceiling + 1; best.makespan-low <= s.in.bound/solveWidth {
+			if low = ceiling + 1; best.makespan-low <= s.in.bound/solveResolution {
 				break
 			}
 		}
-		if s.settled(best) {
+		if s.finished(best) {
 			break
 		}
 	}
 	return best
 }
 
-// below asks the exact search for a layout under the ceiling and returns it, or
-// best without one. What turns out to be impossible raises s.proven.
+// below asks the exact search for a layout under the ceiling, within the given nodes
+// and looks. It returns the layout, or best if there is none. If the ceiling is
+// infeasible, it raises s.proven.
 func (s *search) below(e *exact, best layout, ceiling, nodes, looks int64) layout {
 	e.maxLooks = looks
 	switch e.decide(ceiling, nodes, func() bool { return s.ctx.Err() != nil }) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fitsAmong tries every offset of every buffer in turn: whether the buffers of
-// in fit under the ceiling beside what is taken.
+// fitsAmong reports whether the buffers of in fit under the ceiling beside the
+// obstacles. It tries every offset of every buffer.
 func fitsAmong(in *instance, taken []obstacle, ceiling int64) bool {
 	placed := slices.Clone(taken)
 	var descend func(b int) bool
@@ -33,8 +33,8 @@ func fitsAmong(in *instance, taken []obstacle, ceiling int64) bool {
 	return descend(0)
 }
 
-// TestExactAmongObstacles: beside places that are taken, a layout is found
-// exactly where trying all offsets finds one, and keeps clear of them.
+// TestExactAmongObstacles: beside obstacles the exact search finds a layout exactly if
+// trying all offsets finds one, and its layout overlaps no obstacle.
 func TestExactAmongObstacles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	found := map[verdict]int{}
@@ -46,7 +46,7 @@ func TestExactAmongObstacles(t *testing.T) {
 		r := repairs{j: alone(in), off: slices.Clone(l.off)}
 		for b := range r.off {
 			if rng.IntN(4) == 0 {
-				r.off[b] += rng.Int64N(2) // taken places need not be canonical, nor apart
+				r.off[b] += rng.Int64N(2) // obstacles need not be canonical, and may overlap
 			}
 		}
 		free, taken := r.window(lo, hi)
@@ -55,7 +55,7 @@ func TestExactAmongObstacles(t *testing.T) {
 		}
 		w := in.within(free, lo, hi)
 		e := newExact(w)
-		e.obstruct(taken)
+		e.setObstacles(taken)
 		ceiling := in.bound + 1 - rng.Int64N(4)
 		for _, o := range taken {
 			ceiling = max(ceiling, o.at.hi)
@@ -63,7 +63,7 @@ func TestExactAmongObstacles(t *testing.T) {
 		v := e.decide(ceiling, 1<<20, never)
 		found[v]++
 		if want := fitsAmong(w, taken, ceiling); want != (v == fits) || v == undecided {
-			t.Fatalf("ceiling %d: verdict %d, trying all offsets says %v: %v beside %v", ceiling, v, want, p.Buffers, taken)
+			t.Fatalf("ceiling %d: expected fits=%v, as from trying all offsets, found verdict %d: %v beside %v", ceiling, want, v, p.Buffers, taken)
 		}
 		if v != fits {
 			continue
@@ -72,45 +72,44 @@ func TestExactAmongObstacles(t *testing.T) {
 			at := span{e.best[b], e.best[b] + w.size[b]}
 			for _, o := range taken {
 				if o.lo < w.hi[b] && w.lo[b] < o.hi && o.at.lo < at.hi && at.lo < o.at.hi {
-					t.Fatalf("buffer %d at %v is over %v", b, at, o)
+					t.Fatalf("buffer %d: expected no overlap with obstacle %v, found %v", b, o, at)
 				}
 			}
 		}
 	}
 	if found[fits] < 100 || found[infeasible] < 100 {
-		t.Errorf("expected both verdicts often, found %v", found)
+		t.Errorf("expected each verdict at least 100 times, found %v", found)
 	}
 }
 
-// TestWindowsGainWhereEverythingLivesNearThePeak on interleaved pipelines whose
-// crux is the whole problem.
-func TestWindowsGainWhereEverythingLivesNearThePeak(t *testing.T) {
+// TestWindowsGainIfEverythingLivesNearThePeak on interleaved pipelines in which all
+// buffers are in the bottleneck.
+func TestWindowsGainIfEverythingLivesNearThePeak(t *testing.T) {
 	var gap, was int64
 	for _, seed := range []uint64{4, 5, 6} {
 		in := instanceOf(t, generate(pipeline{Layers: 4, Chunks: 4, Stages: 4, MicroBatches: 16, Iterations: 1, PerLayer: 6, Jitter: 0.05}, seed))
 		best := bestRule(in)
 		if l := refineFrom(in, crux, best, 2); l.makespan < best.makespan {
-			t.Errorf("seed %d: crux gains: the case tests nothing", seed)
+			t.Errorf("seed %d: expected no gain from crux, or the case tests nothing", seed)
 		}
 		was += best.makespan - in.bound
 		gap += refineFrom(in, windows, best, 2).makespan - in.bound
 	}
 	if 3*gap > 2*was {
-		t.Errorf("expected a third of the gaps of %d closed, found %d left", was, gap)
+		t.Errorf("expected at least a third of the gaps of %d closed, found %d left", was, gap)
 	}
 }
 
-// TestWindowsOnlyImprove on problems of all kinds, from a good layout and a bad
-// one.
+// TestWindowsOnlyImprove on problems of all kinds, from a good layout and a bad one.
 func TestWindowsOnlyImprove(t *testing.T) {
 	gained := onlyImproves(t, windows, rand.New(rand.NewPCG(23, 24)), 30)
 	if gained < 20 {
-		t.Errorf("expected a gain on most of 60, found one on %d", gained)
+		t.Errorf("expected a gain from at least 20 of 60 layouts, found %d", gained)
 	}
 }
 
-// TestWithin: a window has the sections of the whole, and the loads of its own
-// buffers.
+// TestWithin: the instance of a window keeps the sections and has the load of its own
+// buffers; obstacles are the buffers that cross its borders.
 func TestWithin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))
 	for range 300 {
@@ -136,7 +135,7 @@ func TestWithin(t *testing.T) {
 				}
 			}
 			if load != 0 || crossing != 0 {
-				t.Fatalf("section %d of [%d, %d): load off by %d, crossing buffers by %d", s, lo, hi, load, crossing)
+				t.Fatalf("section %d of [%d, %d): expected no difference, found %d units of load and %d crossing buffers", s, lo, hi, load, crossing)
 			}
 		}
 	}

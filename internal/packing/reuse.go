@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Reuse says that buffer Later takes over bytes whose most recent previous
-// owner is buffer Earlier. Both are indices into Problem.Buffers.
+// Reuse says that buffer Later takes over bytes whose last owner was buffer Earlier.
+// Both are indices into Problem.Buffers.
 type Reuse struct {
 	Earlier, Later int32
-	Bytes          Bytes // how many
+	Bytes          Bytes // number of bytes taken over
 }
 
-// Reuses lists every reuse of a valid placement, sorted by Later, then
-// Earlier, each once. A byte that nobody owned before is no reuse.
-// O((n + r) log n) for r reuses.
+// Reuses lists every reuse of a valid placement, sorted by Later, then Earlier, each
+// once. Bytes that no buffer owned before are in no reuse. O((n + r) log n) for r
+// reuses.
 func Reuses(p *Problem, pl Placement) []Reuse {
 	if len(p.Buffers) == 0 {
 		return nil

@@ -1,14 +1,15 @@
 package packing
 
-// firstFit places buffers in the given order, each at the lowest offset that
-// is free throughout its life.
+// firstFit places buffers in the given order, each at the lowest offset that is free
+// throughout its life.
 func firstFit(j *job, seq []int32) (layout, bool) {
 	return place(j, seq, func(t *occupancy, b int32) int64 {
 		return t.lowestOf(j.in, b, 0)
 	})
 }
 
-// place runs one pass over seq, asking where to put each buffer.
+// place places the buffers of seq, each at the offset that choose returns. It returns
+// false if the job was halted or the makespan is above its limit.
 func place(j *job, seq []int32, choose func(t *occupancy, b int32) int64) (layout, bool) {
 	in := j.in
 	t := newOccupancy(in.sections)
@@ -24,7 +25,7 @@ func place(j *job, seq []int32, choose func(t *occupancy, b int32) int64) (layou
 		}
 		mates := in.matesOf(b)
 		if mates != nil && l.off[b] != notPlaced {
-			continue // placed with the first of them
+			continue // placed with the first of its mates
 		}
 		x := choose(t, b)
 		l.off[b] = x

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// order is a sequence in which buffers are placed: by key, lexicographically,
-// the larger first, equal keys by number.
+// order is an order in which buffers are placed: by key, lexicographically, larger keys
+// first, and equal keys by number.
 type order struct {
 	name string
 	key  func(in *instance, b int32) sortKey
@@ -23,7 +23,7 @@ func (o order) sorted(in *instance) []int32 {
 	return o.sort(in, all)
 }
 
-// sort puts some buffers into the order, in place.
+// sort sorts some buffers by o, in place.
 func (o order) sort(in *instance, members []int32) []int32 {
 	type keyed struct {
 		key sortKey
@@ -49,9 +49,8 @@ func (in *instance) areaKey(b int32) float64  { return in.sizeKey(b) * in.lifeKe
 func (in *instance) timeKey(b int32) float64  { return float64(in.end[b] - in.start[b]) }
 func (in *instance) crestKey(b int32) float64 { return float64(in.crest[b]) }
 
-// The orders by size, area and life are the oldest ones of the problem: large
-// things first, while there is room. Size is what TensorFlow Lite's and XLA's
-// best fit sort by.
+// Orders by size, area (size × life) and life, largest first: the oldest ones for this
+// problem. The best fit of TensorFlow Lite and of XLA sorts by size.
 var (
 	bySize = order{"size", func(in *instance, b int32) sortKey {
 		return sortKey{in.sizeKey(b), in.lifeKey(b)}
@@ -67,10 +66,9 @@ var (
 	}}
 )
 
-// The crest orders start with the buffers that live where memory is scarcest.
-// T, W and A (total, width, area) are minimalloc's names for its preorderings
-// (google/minimalloc, src/solver.h). Width is a number of sections; where the
-// name has "time", of instants.
+// Orders by crest start with the buffers that live at the highest loads. T, W and A
+// (total, width, area) are minimalloc's names for its preorderings (google/minimalloc,
+// src/solver.h). Width counts sections, or instants if the name has "time".
 var (
 	byCrestSize = order{"TSize", func(in *instance, b int32) sortKey {
 		return sortKey{in.crestKey(b), in.sizeKey(b), in.lifeKey(b)}
@@ -95,9 +93,8 @@ var (
 	}}
 )
 
-// Within one crest, these go through time instead: buffers that hand over to
-// one another are placed one after the other, and fall into each other's
-// places.
+// Orders by crest, then by time: a buffer is placed right after the one that it can
+// take over from, and often gets the same offset.
 var (
 	byCrestStart = order{"TStart", func(in *instance, b int32) sortKey {
 		return sortKey{in.crestKey(b), -float64(in.lo[b])}
@@ -110,8 +107,8 @@ var (
 	}}
 )
 
-// away is the distance in sections between buffer b's life and the peak,
-// negated so that the nearest come first.
+// away is the distance in sections between buffer b's life and the peak, negated so
+// that the nearest come first.
 func (in *instance) away(b int32) float64 {
 	switch {
 	case in.hi[b] <= in.peak:
@@ -122,8 +119,8 @@ func (in *instance) away(b int32) float64 {
 	return 0
 }
 
-// The peak orders pack the peak first and go outward from it: what the peak
-// needs is decided while everything is still possible.
+// Orders by distance from the peak: the buffers of the peak are placed first, while
+// every offset is still free.
 var (
 	byPeakSize = order{"peakSz", func(in *instance, b int32) sortKey {
 		return sortKey{in.away(b), in.sizeKey(b), in.lifeKey(b)}
@@ -142,15 +139,15 @@ var (
 	}}
 )
 
-// byStart is the order in which the program asks.
+// byStart is the order in which the program allocates.
 var byStart = order{"start", func(in *instance, b int32) sortKey {
 	return sortKey{-float64(in.lo[b]), in.lifeKey(b), in.sizeKey(b)}
 }}
 
-// residentsFirst puts the buffers that live to the end into a block at the
-// bottom, in the order of their starts: whatever dies before some of them
-// start can use the room above, and nothing is ever left below them. The rest
-// follows in o's order.
+// residentsFirst puts the buffers that live to the end first, in the order of their
+// starts, so that first fit stacks them in a block at the bottom without holes below or
+// between them. Buffers that end before a resident starts can use its room until then.
+// The others follow in o's order.
 func residentsFirst(o order) order {
 	return order{"residents+" + o.name, func(in *instance, b int32) sortKey {
 		if in.resident(b) {

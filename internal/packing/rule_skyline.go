@@ -1,9 +1,9 @@
 package packing
 
-// skyline always places the buffer that can go lowest above everything placed
-// so far during its life, the first in the given order among equals. Offsets
-// never decrease, which is the canonical form that minimalloc searches
-// (google/minimalloc, src/solver.cc); this is its first descent.
+// skyline always places next the buffer that can lie lowest above all buffers placed so
+// far during its life, the first in the given order among equals. Offsets never
+// decrease, which is the canonical form that minimalloc searches (google/minimalloc,
+// src/solver.cc); this is the first descent of that search.
 func skyline(j *job, seq []int32) (layout, bool) {
 	in := j.in
 	l := layout{off: make([]int64, in.n)}
@@ -12,8 +12,8 @@ func skyline(j *job, seq []int32) (layout, bool) {
 	for rank := range waiting {
 		waiting[rank] = floorItem{0, int32(rank)}
 	}
-	// A floor in the heap may be out of date, but the surface only rises: a
-	// buffer whose floor is current when it comes up is the lowest of all.
+	// A floor in the heap may be out of date, but the surface only rises: if the floor
+	// of the first buffer is current, no other buffer can lie lower.
 	for step := 0; len(waiting) > 0; step++ {
 		if j.halted(step, l.makespan) {
 			return layout{}, false
@@ -33,6 +33,8 @@ func skyline(j *job, seq []int32) (layout, bool) {
 	return l, l.makespan <= j.limit.Load()
 }
 
+// floorItem is a floor, the lowest offset of a buffer above the surface when it was
+// last computed, with the buffer's rank in the given order.
 type floorItem struct {
 	floor int64
 	rank  int32
@@ -42,8 +44,8 @@ func (a floorItem) before(b floorItem) bool {
 	return a.floor < b.floor || a.floor == b.floor && a.rank < b.rank
 }
 
-// floorHeap is a binary heap, least item first; it is written out because the
-// skyline spends most of its time here.
+// floorHeap is a binary heap, least item first. It is written out, since the skyline
+// spends most of its time here.
 type floorHeap []floorItem
 
 // sink restores the heap after its first item has grown.

@@ -1,9 +1,8 @@
 package packing
 
-// sweep plays the problem in time like an allocator that knows no future: each
-// buffer takes the hole that fit chooses and gives it back at its end. It is
-// the fastest rule by far, and programs that repeat themselves strictly are
-// often packed well by it.
+// sweep goes through the problem in time like an online allocator with a free list:
+// each buffer takes part of the hole that fit chooses, and gives it back at its end. It
+// is the fastest rule by far, and often packs programs well that repeat strictly.
 func sweep(fit func(f *freeList, size int64) int64) func(j *job) (layout, bool) {
 	return func(j *job) (layout, bool) {
 		in := j.in

@@ -2,21 +2,24 @@ package packing
 
 import "slices"
 
-// freeList holds the holes below a high-water mark, by offset, in chunks that
-// know their largest hole: first fit looks at one number a chunk.
+// freeList is a free list sorted by offset: the holes below top, in chunks that know
+// the length of their longest hole, so that first fit can skip whole chunks.
 type freeList struct {
 	chunks []holes
 	top    int64 // everything at or above it is free
 }
 
+// holes is a chunk of neighbouring holes.
 type holes struct {
 	spans   []span
-	largest int64 // length of the longest one
+	largest int64 // length of the longest hole
 }
 
-// chunkLen is the number of holes at which a chunk is split in two.
+// chunkLen is the number of holes at which a chunk is split in two. Smaller chunks make
+// a change cheaper, and the list of chunks that first fit scans longer.
 const chunkLen = 128
 
+// measure sets largest.
 func (c *holes) measure() {
 	c.largest = 0
 	for _, h := range c.spans {
@@ -24,7 +27,8 @@ func (c *holes) measure() {
 	}
 }
 
-// first takes size units from the lowest hole that has them, or above the top.
+// first is first fit: it takes size units from the lowest hole that has them, or at the
+// top if none has.
 func (f *freeList) first(size int64) int64 {
 	for k := range f.chunks {
 		if f.chunks[k].largest < size {
@@ -39,8 +43,8 @@ func (f *freeList) first(size int64) int64 {
 	return f.grow(size)
 }
 
-// best takes size units from the smallest hole that has them, the lowest among
-// equals, or above the top.
+// best is best fit: it takes size units from the smallest hole that has them, the
+// lowest among equals, or at the top if none has.
 func (f *freeList) best(size int64) int64 {
 	atChunk, at, least := -1, 0, int64(0)
 	for k := range f.chunks {
@@ -64,6 +68,7 @@ func (f *freeList) grow(size int64) int64 {
 	return f.top - size
 }
 
+// carve takes size units from the bottom of hole i of chunk k.
 func (f *freeList) carve(k, i int, size int64) int64 {
 	c := &f.chunks[k]
 	h := c.spans[i]
@@ -89,7 +94,7 @@ func (f *freeList) remove(k, i int) {
 	}
 }
 
-// release gives back s, which was taken before.
+// release gives back s, which must be taken.
 func (f *freeList) release(s span) {
 	if len(f.chunks) == 0 {
 		f.chunks = append(f.chunks, holes{spans: []span{s}, largest: s.hi - s.lo})
@@ -107,8 +112,8 @@ func (f *freeList) release(s span) {
 	f.split(k)
 }
 
-// find is where a hole at offset x belongs: before hole i of chunk k. i is the
-// length of the chunk only in the last one.
+// find is the position of a new hole at offset x: before hole i of chunk k. Only in the
+// last chunk i may be the chunk's length.
 func (f *freeList) find(x int64) (k, i int) {
 	k, _ = slices.BinarySearchFunc(f.chunks, x, func(c holes, x int64) int {
 		if c.spans[len(c.spans)-1].lo < x {
@@ -126,7 +131,7 @@ func (f *freeList) find(x int64) (k, i int) {
 	return k, i
 }
 
-// joinBelow merges hole i of chunk k into the one before it where they touch.
+// joinBelow merges hole i of chunk k into the one before it if they touch.
 func (f *freeList) joinBelow(k, i int) {
 	s := f.chunks[k].spans[i]
 	below, j := k, i-1
@@ -145,6 +150,7 @@ func (f *freeList) joinBelow(k, i int) {
 	f.remove(k, i)
 }
 
+// split splits chunk k in two if it has chunkLen holes or more.
 func (f *freeList) split(k int) {
 	if k >= len(f.chunks) || len(f.chunks[k].spans) < chunkLen {
 		return

@@ -2,11 +2,11 @@ package packing
 
 import "slices"
 
-// twoEnded places buffers in the given order, the long-lived half at the
-// lowest free offset and the short-lived one at the highest below the lower
-// bound. What is short leaves whole holes behind on its side and does not cut
-// up the space of what stays. Where nothing is free below the bound, both take
-// the lowest free offset.
+// twoEnded places buffers in the given order, the long-lived half at the lowest free
+// offset and the short-lived half at the highest one below the lower bound. So the
+// short-lived buffers leave whole holes behind at their end and do not cut up the space
+// of the long-lived ones. A buffer with mates, or one for which nothing is free below
+// the bound, takes the lowest free offset.
 func twoEnded(j *job, seq []int32) (layout, bool) {
 	in := j.in
 	long := medianLife(in)
@@ -20,6 +20,7 @@ func twoEnded(j *job, seq []int32) (layout, bool) {
 	})
 }
 
+// medianLife is the median of the buffers' lives, in sections.
 func medianLife(in *instance) int64 {
 	lives := make([]int64, in.n)
 	for b := range lives {

@@ -4,41 +4,43 @@ package packing
 type rule struct {
 	name string
 	cost cost
-	// whole rules place each buffer without regard to its mates: they are for
-	// instances without gaps.
-	whole bool
-	run   func(j *job) (layout, bool)
+	// noGaps says that the rule does not keep mates at one offset, so that it cannot
+	// place instances with gaps.
+	noGaps bool
+	run    func(j *job) (layout, bool)
 }
 
-// cost is what a rule takes to place one buffer, in units of what a first-fit
-// sweep takes, and the largest problem, in buffers, that it is tried on.
-type cost struct{ each, most int }
+// cost is the time that a rule takes to place one buffer, in units of the time of a
+// first-fit sweep, and the largest problem, in buffers, that the rule is tried on.
+type cost struct{ perBuffer, upTo int }
 
-// The costs were measured on 10,000 to 100,000 buffers. A sweep places millions
-// of buffers a second, a first fit hundreds of thousands, and a skyline tens of
-// thousands. A skyline takes longer for each buffer the more there are, so it has
-// a limit of its own.
+// Costs as measured on 10,000 to 100,000 buffers.
 var (
+	// Sweeps with first and with best fit place millions of buffers a second.
 	costSweep     = cost{1, maxBuffers}
 	costSweepBest = cost{2, maxBuffers}
-	costFit       = cost{4, maxBuffers}
-	costBestFit   = cost{5, maxBuffers}
-	costSkyline   = cost{48, 50_000}
+	// First fit and best fit in an order place hundreds of thousands a second; the
+	// two-ended fit costs as much as best fit.
+	costFit     = cost{4, maxBuffers}
+	costBestFit = cost{5, maxBuffers}
+	// A skyline places tens of thousands a second, and fewer the more buffers there
+	// are, so it has a limit.
+	costSkyline = cost{48, 50_000}
 )
 
 // rulesBudget bounds the cost of all rules on one problem: each rule costs
-// cost.each for each buffer. Within it all rules run on 20,000 buffers, and the
+// cost.perBuffer for each buffer. Within it all rules run on 20,000 buffers, and the
 // two sweeps and a first fit on two million; that takes about 10 s at most.
 const rulesBudget = 14_000_000
 
-// skylineShare is the part of a budget, in eighths, that skylines may cost on top
-// of what the other rules cost. It lets all nine of them run on 20,000 buffers.
-// If they shared one budget, leaving the skylines out of a larger problem would
-// give it more rules than a smaller one has.
+// skylineShare is the part of a budget, in eighths, that skylines may cost on top of
+// what the other rules cost. It lets all nine of them run on 20,000 buffers. If they
+// shared one budget, leaving the skylines out of a larger problem would give it more
+// rules than a smaller one has.
 const skylineShare = 5
 
-// portfolio is every rule in the order of its index: the fastest first, then
-// those that reach the lower bound most often, then the rest by cost.
+// portfolio is every rule in the order of its index: the fastest first, then those that
+// reach the lower bound most often, then the rest by cost.
 var portfolio = makePortfolio()
 
 func makePortfolio() []rule {
@@ -65,21 +67,21 @@ func makePortfolio() []rule {
 	return rules
 }
 
-// rulesWithin lists the rules that can place the instance within a budget, in
-// the order of their index. Skylines have their share of the budget, and the other
-// rules have all of it. Of each of the two kinds it takes the first ones, up to
-// the first that goes over: so the more buffers there are, the fewer rules run. The
+// rulesWithin lists the rules that can place the instance within a budget, in the order
+// of their index. Skylines have a budget of their own, skylineShare of it; the other
+// rules have all of it. Of each of the two kinds it takes the first ones, up to the
+// first that exceeds its budget: the more buffers there are, the fewer rules run. The
 // first rule that can place the instance is always one of them.
 func rulesWithin(budget int, in *instance) []rule {
 	var rules []rule
 	left := map[bool]int{false: budget, true: budget / 8 * skylineShare} // by whether it is a skyline
 	for _, r := range portfolio {
-		if in.mates != nil && r.whole {
+		if in.mates != nil && r.noGaps {
 			continue
 		}
 		kind := r.cost == costSkyline
-		left[kind] -= r.cost.each * in.n
-		if left[kind] >= 0 && in.n <= r.cost.most || rules == nil {
+		left[kind] -= r.cost.perBuffer * in.n
+		if left[kind] >= 0 && in.n <= r.cost.upTo || rules == nil {
 			rules = append(rules, r)
 		}
 	}

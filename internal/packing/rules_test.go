@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestRulesStayWithinTheirBudget: the list costs no more than the budget and the
-// skylines' share of it, the first rule aside, and has no rule that cannot place
-// the instance.
+// TestRulesStayWithinTheirBudget: except for the first rule, the rules cost no more
+// than the budget, and the skylines no more than their share of it. No rule is in the
+// list that cannot place the instance.
 func TestRulesStayWithinTheirBudget(t *testing.T) {
 	for _, n := range []int{1, 1000, 40_000, 60_000, 1_000_000, maxBuffers} {
 		for _, in := range []*instance{{n: n}, {n: n, mates: [][]int32{}}} {
@@ -21,9 +21,9 @@ func TestRulesStayWithinTheirBudget(t *testing.T) {
 				rules := rulesWithin(budget, in)
 				spent := map[bool]int{}
 				for _, r := range rules[1:] {
-					spent[r.cost == costSkyline] += r.cost.each * n
-					if n > r.cost.most || in.mates != nil && r.whole {
-						t.Errorf("%d buffers: %s is not for them", n, r.name)
+					spent[r.cost == costSkyline] += r.cost.perBuffer * n
+					if n > r.cost.upTo || in.mates != nil && r.noGaps {
+						t.Errorf("%d buffers: expected only rules that can place them, found %s", n, r.name)
 					}
 				}
 				if spent[false] > budget || spent[true] > budget/8*skylineShare {
@@ -35,8 +35,8 @@ func TestRulesStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// rulesByBuffers is the table of docs/packing.md, "Rules": how many of the rules
-// run on a problem without gaps, and how many of those are skylines.
+// rulesByBuffers is the table of docs/packing.md, "Rules": how many of the rules run on
+// a problem without gaps, and how many of those are skylines.
 var rulesByBuffers = []struct{ buffers, rules, skylines int }{
 	{20_000, 50, 9}, {40_000, 45, 4}, {50_000, 44, 3}, {75_000, 41, 0}, {100_000, 33, 0}, {500_000, 8, 0}, {2_000_000, 3, 0}, {15_000_000, 1, 0},
 }
@@ -60,7 +60,7 @@ func TestRulesByBuffers(t *testing.T) {
 		}
 		row := fmt.Sprintf("| %s | %d | %d |", grouped(c.buffers), c.rules, c.skylines)
 		if !strings.Contains(string(doc), row) {
-			t.Errorf("docs/packing.md has no row %q", row)
+			t.Errorf("docs/packing.md: expected the row %q, found none", row)
 		}
 	}
 }
@@ -73,8 +73,8 @@ func grouped(n int) string {
 	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
-// TestFewerRulesForMoreBuffers: a larger problem never gets a rule that a
-// smaller one does not, within any budget that a search has.
+// TestFewerRulesForMoreBuffers: a larger problem never gets a rule that a smaller one
+// does not, within any budget that a search has.
 func TestFewerRulesForMoreBuffers(t *testing.T) {
 	for _, budget := range []int{1_250_000, 4_000_000, rulesBudget} {
 		for _, mates := range [][][]int32{nil, {}} {
@@ -90,8 +90,8 @@ func TestFewerRulesForMoreBuffers(t *testing.T) {
 	}
 }
 
-// TestBelow: a search finds the same placement under a limit that it can reach, and
-// nothing under one that it cannot.
+// TestBelow: with work.below a search finds the same makespan if it can get below it,
+// and nothing if it cannot.
 func TestBelow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 200 {

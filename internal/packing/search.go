@@ -14,9 +14,9 @@ type search struct {
 	in     *instance
 	opt    Options
 	work   work
-	target int64 // units; a makespan up to it ends the search
+	target int64 // in units: a makespan up to it ends the search
 
-	proven int64 // units; no layout has a smaller makespan
+	proven int64 // in units: the largest proven lower bound of the makespan
 
 	steps, total int
 	timeLimitHit bool
@@ -26,14 +26,15 @@ type search struct {
 type work struct {
 	// rulesOnly leaves the refinements out.
 	rulesOnly bool
-	// budget is what the rules may cost in all; see rules.go for the unit.
+	// budget is what the rules may cost in all; rules.go has the unit.
 	budget int
-	// below, in bytes, if above 0: only a makespan under it is of use. Rules give
-	// up as soon as they reach it, and the search ends with errNotBelow if all did.
+	// below, in bytes, if above 0: only a smaller makespan is of use. Rules give up as
+	// soon as they reach it, and the search ends with errNotBelow if all did.
 	below Bytes
 }
 
-// everything is the work of a search that has no other beside it.
+// everything is the work of a full search: all rules in rulesBudget, and the
+// refinements.
 var everything = work{budget: rulesBudget}
 
 func newSearch(ctx context.Context, in *instance, opt Options, work work) *search {
@@ -45,7 +46,7 @@ func newSearch(ctx context.Context, in *instance, opt Options, work work) *searc
 	return s
 }
 
-// run is the portfolio, then every refinement in turn while there is a gap.
+// run tries the portfolio of rules, then every refinement in turn while there is a gap.
 func (s *search) run() (layout, error) {
 	if s.in.n == 0 {
 		return layout{heuristic: "none"}, s.caller.Err()
@@ -60,13 +61,13 @@ func (s *search) run() (layout, error) {
 		known = int64((s.work.below - 1) / s.in.unit)
 	}
 	best, ok := s.decide(contest{
-		tasks:  len(rules),
-		target: s.target,
-		known:  known,
-		must:   true,
+		tasks:      len(rules),
+		target:     s.target,
+		known:      known,
+		mustFinish: true,
 		run: func(i int, j *job) (layout, bool) {
 			if j.stopped() {
-				return layout{}, false // without sorting first
+				return layout{}, false // before the rule sorts the buffers
 			}
 			l, ok := rules[i].run(j)
 			l.heuristic = rules[i].name
@@ -79,7 +80,7 @@ func (s *search) run() (layout, error) {
 		return layout{}, cmp.Or(s.caller.Err(), errNotBelow)
 	}
 	for i, r := range refinements {
-		if s.settled(best) || s.ctx.Err() != nil {
+		if s.finished(best) || s.ctx.Err() != nil {
 			break
 		}
 		best = r(s, best)
@@ -90,21 +91,21 @@ func (s *search) run() (layout, error) {
 	return best, s.caller.Err()
 }
 
-// settled says that nothing better can be had: the target is reached or known
-// to be out of reach, or the makespan is known to be the least.
-func (s *search) settled(best layout) bool {
+// finished reports whether the search is over: the target is reached or proven to be
+// out of reach, or the makespan is proven to be the smallest.
+func (s *search) finished(best layout) bool {
 	return best.makespan <= max(s.target, s.proven) || s.opt.Capacity > 0 && s.proven > s.target
 }
 
-// refinement looks for a layout with a smaller makespan than best, and returns
-// best itself where it finds none. Its work is bounded by counting, never by a
-// clock.
+// refinement looks for a layout with a smaller makespan than best, and returns best
+// itself if it finds none. Its work is bounded by counting, never by a clock.
 type refinement func(s *search, best layout) layout
 
 // refinements run in this order.
 var refinements = []refinement{exactBriefly, windows, crux, exactFully, squeakyWheel, eject, windows}
 
-// refinementSteps is the share of one refinement in the progress total.
+// refinementSteps is what one refinement counts in Options.Progress, where a rule
+// counts 1.
 const refinementSteps = 20
 
 func (s *search) step(done int, best int64) {

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Validate checks that pl is an answer to p: one offset per buffer, none below
-// 0, all multiples of the alignment, no two buffers that are live at once on
-// the same bytes, and the makespan as stated. It shares no code with the
-// heuristics and sees nothing of how they work. O(n log n).
+// Validate checks that pl is an answer to p: one offset per buffer, none below 0, all
+// multiples of the alignment, no two buffers that are live at once on the same bytes,
+// and the makespan as stated. It shares no code or state with the heuristics.
+// O(n log n).
 func Validate(p *Problem, pl Placement) error {
 	if len(pl.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("expected %d offsets, one per buffer, found %d", len(p.Buffers), len(pl.Offsets))
@@ -43,7 +43,8 @@ func Validate(p *Problem, pl Placement) error {
 	return checkOverlaps(rects)
 }
 
-// rect is a buffer, or a piece of one between its gaps, in the plane: live in [start, end), at bytes [lo, hi).
+// rect is a buffer, or a piece of one between gaps, in the plane of time and offsets:
+// live in [start, end), at bytes [lo, hi).
 type rect struct {
 	start, end Time
 	lo, hi     Bytes
@@ -54,8 +55,8 @@ func (r rect) overlaps(o rect) bool {
 	return r.start < o.end && o.start < r.end && r.lo < o.hi && o.lo < r.hi
 }
 
-// checkOverlaps sweeps over time and counts, per range of bytes between two
-// neighbouring coordinates, how many live buffers hold it.
+// checkOverlaps sweeps over time and counts, for each range of bytes between two
+// neighbouring coordinates, the live buffers that hold it.
 func checkOverlaps(rects []rect) error {
 	coords := make([]Bytes, 0, 2*len(rects))
 	for _, r := range rects {
@@ -102,7 +103,7 @@ func checkOverlaps(rects []rect) error {
 func overlapAt(rects []rect, i int) error {
 	for k, r := range rects {
 		if k != i && r.overlaps(rects[i]) {
-			a, b := min(i, k), max(i, k) // rects are in the order of their buffers
+			a, b := min(i, k), max(i, k) // rects are sorted by buffer
 			return fmt.Errorf("buffers %d and %d are live at once and overlap: bytes [%d, %d) and [%d, %d)",
 				rects[a].buffer, rects[b].buffer, rects[a].lo, rects[a].hi, rects[b].lo, rects[b].hi)
 		}
@@ -110,9 +111,8 @@ func overlapAt(rects []rect, i int) error {
 	return fmt.Errorf("buffer %d: the sweep found an overlap that no pair confirms", i)
 }
 
-// counts is an array under range addition and range maximum. whole[v] was
-// added to all of node v's range; most[v] is the maximum within it, whole[v]
-// included.
+// counts is a segment tree with range addition and range maximum. whole[v] was added to
+// all of node v's range; most[v] is the maximum within it, whole[v] included.
 type counts struct {
 	n           int
 	whole, most []int32

@@ -13,7 +13,7 @@ func TestValidateNamesEachFault(t *testing.T) {
 	}
 	good := func() Placement { return Placement{Offsets: []Bytes{0, 8, 0}, Makespan: 12} }
 	if err := Validate(problem(), good()); err != nil {
-		t.Fatalf("good placement refused: %v", err)
+		t.Fatalf("expected no error for a valid placement, found %v", err)
 	}
 	cases := []struct {
 		name    string
@@ -58,11 +58,11 @@ func TestValidateAgreesWithEveryPair(t *testing.T) {
 			}
 		}
 		if err := Validate(p, pl); (err == nil) != valid {
-			t.Fatalf("pairs say valid=%v, Validate says %v: %v at %v", valid, err, p.Buffers, pl.Offsets)
+			t.Fatalf("expected valid=%v, as from all pairs, found %v: %v at %v", valid, err, p.Buffers, pl.Offsets)
 		}
 		verdicts[valid]++
 	}
 	if verdicts[true] < 500 || verdicts[false] < 500 {
-		t.Fatalf("expected both verdicts often, found %v", verdicts)
+		t.Fatalf("expected at least 500 valid and 500 invalid placements, found %v", verdicts)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Use is what the device does with a buffer apart from the program: on which
-// stream it runs what works on it, and for how long.
+// Use is how the device uses a buffer: on which stream, and until when.
 type Use struct {
-	// Stream is where it was allocated. Another stream can take its bytes over
-	// only after it has waited for this one.
+	// Stream is the stream on which the buffer was allocated. A buffer of another
+	// stream that takes over its bytes has to wait for this stream.
 	Stream int32
-	// Settled is when its last use had ended, in the recording. Who takes its
-	// bytes over before waits for that use. Nothing at or before End matters.
+	// Settled is when the last use of the buffer had ended in the recording. A buffer
+	// that takes over its bytes before then has to wait for that use. A value at or
+	// before End has no effect.
 	Settled Time
-	// Pinned keeps the buffer where it is.
+	// Pinned keeps the buffer at its offset.
 	Pinned bool
 }
 
@@ -31,8 +31,8 @@ type Wait struct {
 	Pending     bool // the later one starts before the earlier one has settled
 }
 
-// Waits lists the reuses of a valid placement that need a wait, in the order of
-// Reuses. uses has one element for each buffer.
+// Waits lists the reuses of a valid placement that need a wait, in the order of Reuses.
+// uses has one element for each buffer.
 func Waits(p *Problem, uses []Use, pl Placement) []Wait {
 	var out []Wait
 	for _, r := range Reuses(p, pl) {
@@ -48,22 +48,23 @@ func Waits(p *Problem, uses []Use, pl Placement) []Wait {
 	return out
 }
 
-// FewerWaits looks for a placement with fewer waits than pl has, a valid
-// placement of p, and no larger makespan: fewer waits, then fewer bytes that
-// are taken over with one, then more time between the end of the earlier buffer
-// and the start of the later one. It returns pl itself where it finds none.
+// FewerWaits looks for a placement with fewer waits than pl, a valid placement of
+// p, and no larger makespan. It counts the waits first, then the bytes that are
+// taken over with one (fewer are better), then the instants between the end of the
+// earlier buffer and the start of the later one (more are better). It returns pl
+// itself if it finds nothing better.
 //
-// It moves buffers one by one (mover), from pl and from what a few rules make of
-// the problem. The work is bounded by counting, so that without a time limit the
-// result depends on the problem and pl alone; with one, TimeLimitHit says whether
-// it ended the search. Of opt only Workers and TimeLimit matter. Gaps are refused:
-// who owns a byte in one is not known here. The errors are those of Pack.
+// It is a local search (mover) from pl and from the layouts of a few rules. Its work is
+// bounded by counting: without a time limit the result depends on p, uses and pl alone,
+// and with one, TimeLimitHit says whether it ended the search. Of opt it uses Workers
+// and TimeLimit. It refuses gaps, since the owner of a byte during a gap is not known.
+// The errors are those of Pack.
 func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt Options) (Placement, error) {
 	if len(uses) != len(p.Buffers) {
 		return Placement{}, &InputError{Where: "uses", Problem: fmt.Sprintf("expected %d, one per buffer, found %d", len(p.Buffers), len(uses))}
 	}
 	if len(p.Gaps) > 0 {
-		return Placement{}, &InputError{Where: "gaps", Problem: fmt.Sprintf("expected none where waits are counted, found %d", len(p.Gaps))}
+		return Placement{}, &InputError{Where: "gaps", Problem: fmt.Sprintf("expected none if waits are counted, found %d", len(p.Gaps))}
 	}
 	if len(Waits(p, uses, pl)) == 0 {
 		return pl, ctx.Err()
@@ -93,7 +94,7 @@ func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt O
 	return out, nil
 }
 
-// usesOf is uses in the instance's numbering. What has mates stays where it is.
+// usesOf is uses in the instance's numbering. Buffers with mates are pinned.
 func (in *instance) usesOf(uses []Use) []Use {
 	own := make([]Use, in.n)
 	for i, o := range in.origin {
@@ -112,30 +113,31 @@ func (in *instance) layoutOf(pl Placement) layout {
 	return l
 }
 
-// waitStarts are the orders whose first fit is tried beside the placement at
-// hand: how few waits the moves can reach depends on where they start. Where
-// buffers are pinned or too many there is only the one placement.
+// waitStarts are the orders of first fit from which the search starts too, beside the
+// given placement: how few waits it reaches depends on the start. They are not used if
+// a buffer is pinned or there are more than waitStartBuffers.
 var waitStarts = []order{bySize, residentsFirst(bySizeStart), byCrestSize}
 
-// waitStartBuffers is how many buffers are placed anew.
+// waitStartBuffers is the largest instance, in buffers, that is searched from
+// waitStarts too. Each start takes as long as the search from the given placement.
 const waitStartBuffers = 60_000
 
-// leastWaits moves buffers from each start on, side by side, and goes on with what
-// costs least then, the first of equals. It ends early when ctx does, with a valid
-// layout that costs no more than the known one.
+// leastWaits searches from every start side by side, and then goes on with the layout
+// of the least cost, the first among equals. When ctx ends, it returns early, with a
+// valid layout that costs no more than the known one.
 func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt Options) layout {
 	starts := startsUnder(ctx, in, uses, known, opt)
 	movers := make([]*mover, len(starts))
-	var free atomic.Int64 // a start from which no wait is left: those behind it cannot win
-	free.Store(math.MaxInt64)
+	var noWait atomic.Int64 // lowest start that has no wait left: those after it cannot win
+	noWait.Store(math.MaxInt64)
 	each(opt, len(starts), func(i int) {
-		if free.Load() < int64(i) {
+		if noWait.Load() < int64(i) {
 			return
 		}
 		movers[i] = newMover(in, uses, starts[i], known.makespan)
-		movers[i].settleAll(ctx)
+		movers[i].minimize(ctx)
 		if movers[i].cost.count == 0 {
-			free.Store(min(free.Load(), int64(i)))
+			noWait.Store(min(noWait.Load(), int64(i)))
 		}
 	})
 	best := movers[0]
@@ -144,12 +146,12 @@ func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt
 			best = m
 		}
 	}
-	best.settleAcross(ctx)
+	best.retryCrossFirst(ctx)
 	return best.layout()
 }
 
-// startsUnder is the known layout, and those of waitStarts that need no more
-// than it, each once.
+// startsUnder is the known layout, and those of waitStarts with no larger makespan,
+// each once.
 func startsUnder(ctx context.Context, in *instance, uses []Use, known layout, opt Options) []layout {
 	if in.n > waitStartBuffers || slices.ContainsFunc(uses, func(u Use) bool { return u.Pinned }) {
 		return []layout{known}
@@ -183,13 +185,14 @@ func each(opt Options, n int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = group.Wait() // do has no error
+	_ = group.Wait() // do returns no error
 }
 
-// fitUnder is first fit in the given order, if it needs no more than limit.
+// fitUnder is the layout of first fit in the given order; ok is false if its makespan
+// is above limit.
 func fitUnder(ctx context.Context, in *instance, o order, limit int64) (layout, bool) {
-	j := &job{in: in, ctx: ctx, cut: new(atomic.Int64), limit: new(atomic.Int64)}
-	j.cut.Store(math.MaxInt64)
+	j := &job{in: in, ctx: ctx, accepted: new(atomic.Int64), limit: new(atomic.Int64)}
+	j.accepted.Store(math.MaxInt64)
 	j.limit.Store(limit)
 	return firstFit(j, o.sorted(in))
 }

@@ -5,68 +5,69 @@ import (
 	"slices"
 )
 
-// waitCost is what waits cost: how many there are, the units of memory that change
-// hands, and the instants between the end of the earlier and the start of the
-// later; and the last two of those between two streams alone.
+// waitCost is the cost of the waits of a layout. units is the memory that changes hands
+// with a wait. slack is the sum over the waits of the instants between the end of the
+// earlier buffer and the start of the later one. crossUnits and crossSlack are the
+// parts of these that belong to waits between two streams.
 type waitCost struct {
 	count, units, slack    int64
 	crossUnits, crossSlack int64
 }
 
-// less orders costs: fewer waits, then less memory, then more time.
-func (t waitCost) less(o waitCost) bool {
-	return cmp.Or(cmp.Compare(t.count, o.count), cmp.Compare(t.units, o.units), cmp.Compare(o.slack, t.slack)) < 0
+// less orders costs: fewer waits, then less memory, then more slack.
+func (c waitCost) less(o waitCost) bool {
+	return cmp.Or(cmp.Compare(c.count, o.count), cmp.Compare(c.units, o.units), cmp.Compare(o.slack, c.slack)) < 0
 }
 
-// lessAcross puts what goes between streams first: less memory, then more time,
-// whatever happens to the number of waits.
-func (t waitCost) lessAcross(o waitCost) bool {
-	if c := cmp.Or(cmp.Compare(t.crossUnits, o.crossUnits), cmp.Compare(o.crossSlack, t.crossSlack)); c != 0 {
-		return c < 0
+// lessCrossFirst orders costs by waits between streams first: less of their memory,
+// then more of their slack, then less.
+func (c waitCost) lessCrossFirst(o waitCost) bool {
+	if cross := cmp.Or(cmp.Compare(c.crossUnits, o.crossUnits), cmp.Compare(o.crossSlack, c.crossSlack)); cross != 0 {
+		return cross < 0
 	}
-	return t.less(o)
+	return c.less(o)
 }
 
-func (t waitCost) minus(o waitCost) waitCost {
-	return waitCost{t.count - o.count, t.units - o.units, t.slack - o.slack, t.crossUnits - o.crossUnits, t.crossSlack - o.crossSlack}
+func (c waitCost) minus(o waitCost) waitCost {
+	return waitCost{c.count - o.count, c.units - o.units, c.slack - o.slack, c.crossUnits - o.crossUnits, c.crossSlack - o.crossSlack}
 }
 
-// charge adds n units of a wait of b for a to t, and the wait itself where it is
-// new.
-func (m *mover) charge(t *waitCost, a, b int32, n int64, isNew bool) {
+// charge adds to c that b takes over n units of a with a wait, and the wait itself if
+// it is new.
+func (m *mover) charge(c *waitCost, a, b int32, n int64, isNew bool) {
 	slack := int64(0)
 	if isNew {
 		slack = int64(m.in.start[b] - m.in.end[a])
-		t.count++
+		c.count++
 	}
-	t.units += n
-	t.slack += slack
+	c.units += n
+	c.slack += slack
 	if m.uses[a].Stream != m.uses[b].Stream {
-		t.crossUnits += n
-		t.crossSlack += slack
+		c.crossUnits += n
+		c.crossSlack += slack
 	}
 }
 
-// ordered says that b has to wait where it takes over bytes of a.
-func (m *mover) ordered(a, b int32) bool {
+// needsWait reports whether b has to wait if it takes over bytes of a.
+func (m *mover) needsWait(a, b int32) bool {
 	return m.uses[a].Stream != m.uses[b].Stream || m.uses[a].Settled > m.in.start[b]
 }
 
-// link is a range of bytes that was p's before the buffer at hand and is q's
-// after it, or nobody's.
+// link is a range of offsets with the buffer that owns it last before the current
+// buffer, p, and the one that owns it first after it, q. Each may be nobody.
 type link struct {
 	lo, hi int64
 	p, q   int32
 }
 
-// run is a range of bytes that is free throughout the life of the buffer at
-// hand: links without a gap between them.
+// run is a range of offsets that is free throughout the life of the current buffer, as
+// adjacent links.
 type run []link
 
 func (r run) lo() int64 { return r[0].lo }
 func (r run) hi() int64 { return r[len(r)-1].hi }
 
-// from is the part of r behind offset x.
+// from is the links of r that end above offset x.
 func (r run) from(x int64) run {
 	i, _ := slices.BinarySearchFunc(r, x, func(l link, x int64) int {
 		if l.hi <= x {
@@ -77,10 +78,10 @@ func (r run) from(x int64) run {
 	return r[i:]
 }
 
-// weigh is by how much the cost changes when b comes to x, within r: what b
-// waits for, what waits for b, less what no longer waits because b is between.
-// any says that b has to do with a wait there.
-func (m *mover) weigh(r run, b int32, x int64) (change waitCost, any bool) {
+// delta is the change of the cost if b, which is taken out, is put at x within r: the
+// waits of b, plus those of other buffers for b, less those that end because b comes
+// between two buffers. hasWait says that b waits there, or another buffer for b.
+func (m *mover) delta(r run, b int32, x int64) (change waitCost, hasWait bool) {
 	y := x + m.in.size[b]
 	m.stamp++
 	var gone waitCost
@@ -91,31 +92,33 @@ func (m *mover) weigh(r run, b int32, x int64) (change waitCost, any bool) {
 		}
 		m.looks++
 		n := min(y, l.hi) - max(x, l.lo)
-		if l.p >= 0 && m.ordered(l.p, b) {
-			m.charge(&change, l.p, b, n, m.fresh(l.p))
-			any = true
+		if l.p >= 0 && m.needsWait(l.p, b) {
+			m.charge(&change, l.p, b, n, m.firstSeen(l.p))
+			hasWait = true
 		}
-		if l.q >= 0 && m.ordered(b, l.q) {
-			m.charge(&change, b, l.q, n, m.fresh(l.q))
-			any = true
+		if l.q >= 0 && m.needsWait(b, l.q) {
+			m.charge(&change, b, l.q, n, m.firstSeen(l.q))
+			hasWait = true
 		}
-		if l.p >= 0 && l.q >= 0 && m.ordered(l.p, l.q) {
-			m.charge(&gone, l.p, l.q, n, m.severs(r[:i], l, x, y))
+		if l.p >= 0 && l.q >= 0 && m.needsWait(l.p, l.q) {
+			m.charge(&gone, l.p, l.q, n, m.endsWait(r[:i], l, x, y))
 		}
 	}
-	return change.minus(gone), any
+	return change.minus(gone), hasWait
 }
 
-// fresh says that weigh meets buffer a for the first time.
-func (m *mover) fresh(a int32) bool {
+// firstSeen reports whether this is the first time since m.stamp changed that it is
+// called with a.
+func (m *mover) firstSeen(a int32) bool {
 	first := m.seen[a] != m.stamp
 	m.seen[a] = m.stamp
 	return first
 }
 
-// severs says that a buffer in [x, y) comes between the owners of l on all the
-// bytes that one of them hands to the other, and that none of before did so.
-func (m *mover) severs(before run, l link, x, y int64) bool {
+// endsWait reports whether a buffer in [x, y) ends the wait between the owners of l,
+// because it covers all bytes that q takes over from p. It is false if a link in before
+// has the same owners: a wait is counted at the first link of its owners only.
+func (m *mover) endsWait(before run, l link, x, y int64) bool {
 	for _, o := range before {
 		if o.p == l.p && o.q == l.q {
 			return false
@@ -123,11 +126,11 @@ func (m *mover) severs(before run, l link, x, y int64) bool {
 	}
 	lo := max(m.off[l.p], m.off[l.q])
 	hi := min(m.off[l.p]+m.in.size[l.p], m.off[l.q]+m.in.size[l.q])
-	return !m.hands(l.p, l.q, lo, min(hi, x)) && !m.hands(l.p, l.q, max(lo, y), hi)
+	return !m.handsOver(l.p, l.q, lo, min(hi, x)) && !m.handsOver(l.p, l.q, max(lo, y), hi)
 }
 
-// hands says that p hands a byte of [lo, hi) to q.
-func (m *mover) hands(p, q int32, lo, hi int64) bool {
+// handsOver reports whether q takes over a byte of [lo, hi) from p.
+func (m *mover) handsOver(p, q int32, lo, hi int64) bool {
 	found := false
 	m.walk(lo, hi, func(l link) bool {
 		found = l.p == p && l.q == q
@@ -136,8 +139,7 @@ func (m *mover) hands(p, q int32, lo, hi int64) bool {
 	return found
 }
 
-// walk calls visit for each range of bytes in [lo, hi) with the same owners
-// before and after the buffer at hand, by offset, until it says false.
+// walk calls visit for each link in [lo, hi), by offset, until it returns false.
 func (m *mover) walk(lo, hi int64, visit func(link) bool) {
 	if lo >= hi {
 		return
@@ -162,7 +164,7 @@ func (m *mover) walk(lo, hi int64, visit func(link) bool) {
 	}
 }
 
-// costOf is the cost of a whole layout.
+// costOf is the cost of the whole layout.
 func (m *mover) costOf() waitCost {
 	owners := newOwnerMap(m.top)
 	var sum waitCost
@@ -171,8 +173,8 @@ func (m *mover) costOf() waitCost {
 		was = owners.set(m.off[b], m.off[b]+m.in.size[b], b, was[:0])
 		m.stamp++
 		for _, w := range was {
-			if w.own >= 0 && m.ordered(w.own, b) {
-				m.charge(&sum, w.own, b, w.hi-w.lo, m.fresh(w.own))
+			if w.own >= 0 && m.needsWait(w.own, b) {
+				m.charge(&sum, w.own, b, w.hi-w.lo, m.firstSeen(w.own))
 			}
 		}
 	}

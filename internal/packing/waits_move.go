@@ -5,17 +5,18 @@ import (
 	"slices"
 )
 
-// mover takes one buffer after the other, in the order of their starts or
-// against it, and puts it where the cost is least among the places that are
-// free throughout its life. Whatever it does, the layout stays valid under its
-// top, and what less compares never grows.
+// mover is a local search on the waits of a layout. It takes one buffer after the
+// other, forwards or backwards in the order of their starts, and moves it to the offset
+// with the least cost among those that are free throughout its life. After each move
+// the layout is valid, ends at or below top, and costs no more in the current order of
+// costs (less).
 //
-// While buffer b is at hand, past says for each byte which of the buffers before
-// b had it last, and next which of those after b has it first. That is enough: a
-// byte is free throughout b's life where the one has ended and the other has not
-// begun, and the waits that b can change are those between the two and b. next
-// comes from a sweep in the other direction whose steps are taken back one by
-// one; so each pass is two sweeps.
+// While b is the current buffer, past holds for each byte its last owner among the
+// buffers before b, and next its first owner among those after b. That is all that is
+// needed. A byte is free throughout b's life if the first has ended and the second has
+// not begun, and b can change only the waits among these two and b. A sweep in the
+// opposite direction fills next, and its steps are undone one by one; so a pass is two
+// sweeps.
 type mover struct {
 	in   *instance
 	uses []Use
@@ -25,24 +26,29 @@ type mover struct {
 
 	past, next *ownerMap
 
-	less          func(a, b waitCost) bool // what is the better cost, for now
+	less          func(a, b waitCost) bool // the current order of costs
 	looks, budget int64
 
-	free  run     // scratch: the run at hand
-	tries []int64 // scratch: offsets to weigh
-	seen  []int64 // the last stamp of each buffer
+	free  run     // scratch: the current run
+	tries []int64 // scratch: offsets to compare
+	seen  []int64 // of each buffer: the last stamp
 	stamp int64
 }
 
-// The work of one mover: so many passes in a row, and looks at a range of bytes for each
-// buffer and in all, after which nothing moves any more. The sweeps of a pass
-// count as so many looks a buffer.
-const (
-	waitPasses   = 12
-	waitLooksPer = 2_000
-	waitLooks    = 80_000_000
-	sweepLooks   = 16
-)
+// waitPasses bounds one call of alternate, in passes over all buffers. It ends before
+// if two passes in a row move no buffer.
+const waitPasses = 12
+
+// waitLooks bounds one mover, in looks at a link. The search for fewer waits takes
+// 0.7 to 18 s on the recordings (docs/results/waits.md).
+const waitLooks = 80_000_000
+
+// waitLooksPer bounds one mover on instances of fewer than 40,000 buffers, in looks for
+// each buffer.
+const waitLooksPer = 2_000
+
+// sweepLooks is what the two sweeps of a pass count, in looks for each buffer.
+const sweepLooks = 16
 
 func newMover(in *instance, uses []Use, l layout, top int64) *mover {
 	return &mover{in: in, uses: uses, off: slices.Clone(l.off), top: top, seen: make([]int64, in.n),
@@ -57,30 +63,31 @@ func (m *mover) layout() layout {
 	return l
 }
 
-// settleAll looks for the least cost.
-func (m *mover) settleAll(ctx context.Context) {
-	m.toAndFro(ctx, waitCost.less)
+// minimize moves buffers until the cost does not fall any more, within the budget.
+func (m *mover) minimize(ctx context.Context) {
+	m.alternate(ctx, waitCost.less)
 	m.cost = m.costOf()
 }
 
-// settleAcross tries once more where waits between streams are left. Under a
-// long-lived buffer of another stream one wait becomes many as soon as what
-// was last there has gone and what was before it shows: a while in which the
-// memory of these waits comes first, and not their number, gets over that.
-func (m *mover) settleAcross(ctx context.Context) {
+// retryCrossFirst searches once more if waits between streams are left, and keeps the
+// result if it costs less. It gets out of a local minimum: if a large buffer below a
+// long-lived one of another stream moves away, one wait is replaced by waits for the
+// several buffers that were there before. So some passes compare the memory of waits
+// between streams first, and the number of waits last.
+func (m *mover) retryCrossFirst(ctx context.Context) {
 	if m.cost.crossUnits == 0 {
 		return
 	}
 	known, least := slices.Clone(m.off), m.cost
-	m.toAndFro(ctx, waitCost.lessAcross)
-	m.settleAll(ctx)
+	m.alternate(ctx, waitCost.lessCrossFirst)
+	m.minimize(ctx)
 	if !m.cost.less(least) {
 		m.off, m.cost = known, least
 	}
 }
 
-// toAndFro makes passes until neither way moves a buffer.
-func (m *mover) toAndFro(ctx context.Context, less func(a, b waitCost) bool) {
+// alternate makes passes forwards and backwards in turn, until neither moves a buffer.
+func (m *mover) alternate(ctx context.Context, less func(a, b waitCost) bool) {
 	m.less = less
 	for k, still := 0, 0; k < waitPasses && still < 2 && m.looks < m.budget && ctx.Err() == nil; k++ {
 		still++
@@ -90,7 +97,7 @@ func (m *mover) toAndFro(ctx context.Context, less func(a, b waitCost) bool) {
 	}
 }
 
-// pass takes every buffer once and says how many have moved.
+// pass takes every buffer once and returns how many have moved.
 func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 	n := m.in.n
 	m.looks += sweepLooks * int64(n)
@@ -102,7 +109,7 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 		nth = func(i int) int32 { return int32(n - 1 - i) }
 	}
 	var undo, scratch []piece
-	from := make([]int, n) // undo from there on is what buffer nth(i) covered
+	from := make([]int, n) // undo[from[i]:] is what buffer nth(i) covered
 	for i := n - 1; i >= 0; i-- {
 		b := nth(i)
 		from[i] = len(undo)
@@ -117,7 +124,7 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 			scratch = ahead.set(p.lo, p.hi, p.own, scratch[:0])
 		}
 		undo = undo[:from[i]]
-		if x := m.settle(b); x != m.off[b] {
+		if x := m.bestOffset(b); x != m.off[b] {
 			m.off[b] = x
 			moved++
 		}
@@ -126,30 +133,30 @@ func (m *mover) pass(ctx context.Context, forward bool) (moved int) {
 	return moved
 }
 
-// settle is the place for b: where it is, or another with a smaller cost. A
-// buffer that has to do with no wait stays, and the search ends at the first
-// place without one.
-func (m *mover) settle(b int32) int64 {
+// bestOffset is the offset for b: its own, or another with a smaller cost. A buffer
+// that is part of no wait stays, and the search ends at the first offset where b is
+// part of none.
+func (m *mover) bestOffset(b int32) int64 {
 	best, size := m.off[b], m.in.size[b]
 	if m.uses[b].Pinned {
 		return best
 	}
 	var least waitCost
-	noisy := false
+	hasWait := false
 	m.runs(b, best, best+size, func(r run) bool {
-		least, noisy = m.weigh(r, b, best)
+		least, hasWait = m.delta(r, b, best)
 		return false
 	})
-	if !noisy {
+	if !hasWait {
 		return best
 	}
 	m.runs(b, 0, m.top, func(r run) bool {
 		for _, x := range m.candidates(r, size) {
-			t, waits := m.weigh(r, b, x)
-			if m.less(t, least) {
-				best, least, noisy = x, t, waits
+			cost, waits := m.delta(r, b, x)
+			if m.less(cost, least) {
+				best, least, hasWait = x, cost, waits
 			}
-			if !noisy {
+			if !hasWait {
 				return false
 			}
 		}
@@ -158,8 +165,8 @@ func (m *mover) settle(b int32) int64 {
 	return best
 }
 
-// runs calls visit for each run of [lo, hi) that is free throughout b's life,
-// by offset, until it says false.
+// runs calls visit for each run of [lo, hi) that is free throughout b's life, by
+// offset, until it returns false.
 func (m *mover) runs(b int32, lo, hi int64, visit func(run) bool) {
 	start, end := m.in.start[b], m.in.end[b]
 	m.free = m.free[:0]
@@ -180,8 +187,8 @@ func (m *mover) runs(b int32, lo, hi int64, visit func(run) bool) {
 	}
 }
 
-// candidates are the offsets in r where the cost of size units can be least:
-// those where they begin or end where an owner does.
+// candidates is the offsets in r at which the cost of size units can be least: those at
+// which the units begin or end with a link.
 func (m *mover) candidates(r run, size int64) []int64 {
 	m.tries = m.tries[:0]
 	for i, l := range r {

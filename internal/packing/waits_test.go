@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// randomUses gives each buffer one of two streams and up to late instants until
-// it settles.
+// randomUses gives each buffer one of two streams, and an instant less than late after
+// its end at which it settles.
 func randomUses(rng *rand.Rand, p *Problem, late int) []Use {
 	uses := make([]Use, len(p.Buffers))
 	for i, b := range p.Buffers {
@@ -18,8 +18,8 @@ func randomUses(rng *rand.Rand, p *Problem, late int) []Use {
 	return uses
 }
 
-// busyProblem is a random problem whose buffers live shortly and follow one
-// another in the same bytes, with a valid placement.
+// busyProblem is a random problem of short-lived buffers, which reuse bytes often, with
+// a valid placement.
 func busyProblem(t testing.TB, rng *rand.Rand, n int) (*Problem, Placement) {
 	t.Helper()
 	p := randomProblem(rng, n, n+20, 9)
@@ -30,7 +30,7 @@ func busyProblem(t testing.TB, rng *rand.Rand, n int) (*Problem, Placement) {
 	return p, mustPack(t, p, Options{Workers: 1, Capacity: 1 << 40})
 }
 
-// waitsByByte is Waits from the last owner of every byte.
+// waitsByByte is Waits from a map of the last owner of every byte.
 func waitsByByte(p *Problem, uses []Use, pl Placement) []Wait {
 	var out []Wait
 	for _, r := range reusesByByte(p, pl) {
@@ -71,12 +71,12 @@ func TestWaitsAgreeWithByteOwners(t *testing.T) {
 		found += len(got)
 	}
 	if found < 1000 {
-		t.Fatalf("expected many waits in all, found %d", found)
+		t.Fatalf("expected at least 1000 waits in all, found %d", found)
 	}
 }
 
-// standAt is a mover with buffer b at hand.
-func standAt(in *instance, uses []Use, l layout, b int32) *mover {
+// moverAt is a mover with b as the current buffer.
+func moverAt(in *instance, uses []Use, l layout, b int32) *mover {
 	m := newMover(in, uses, l, l.makespan)
 	m.past, m.next = newOwnerMap(m.top), newOwnerMap(m.top)
 	for a := range b {
@@ -88,9 +88,9 @@ func standAt(in *instance, uses []Use, l layout, b int32) *mover {
 	return m
 }
 
-// TestWeighsWhatAMoveChanges compares, for every place that a buffer can go to,
-// the change of the cost with counting all waits anew, byte by byte.
-func TestWeighsWhatAMoveChanges(t *testing.T) {
+// TestDeltaAgainstCountingAllWaits compares the change of the cost, for every offset
+// that a buffer can go to, with counting all waits again byte by byte.
+func TestDeltaAgainstCountingAllWaits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(22, 1))
 	moves, changes := 0, 0
 	for range 400 {
@@ -105,19 +105,19 @@ func TestWeighsWhatAMoveChanges(t *testing.T) {
 		count := func() waitCost { return costOfWaits(p, waitsByByte(p, uses, in.placement(l))) }
 		before := count()
 		b := int32(rng.IntN(in.n))
-		m := standAt(in, own, l, b)
+		m := moverAt(in, own, l, b)
 		if got := m.costOf(); got != before {
 			t.Fatalf("expected a cost of %v, found %v", before, got)
 		}
 		home := l.off[b]
 		var atHome waitCost
 		m.runs(b, home, home+in.size[b], func(r run) bool {
-			atHome, _ = m.weigh(r, b, home)
+			atHome, _ = m.delta(r, b, home)
 			return true
 		})
 		m.runs(b, 0, m.top, func(r run) bool {
 			for x := r.lo(); x+in.size[b] <= r.hi(); x++ {
-				got, _ := m.weigh(r, b, x)
+				got, _ := m.delta(r, b, x)
 				l.off[b] = x
 				want := count().minus(before)
 				if got = got.minus(atHome); got != want {
@@ -132,11 +132,11 @@ func TestWeighsWhatAMoveChanges(t *testing.T) {
 		l.off[b] = home
 	}
 	if moves < 1000 || changes < 300 {
-		t.Fatalf("expected more moves that change the waits, found %d of %d", changes, moves)
+		t.Fatalf("expected at least 1000 moves, 300 of which change the waits, found %d and %d", moves, changes)
 	}
 }
 
-// TestFewerWaitsOnlyImproves: the result is valid, no larger, never has a larger
+// TestFewerWaitsOnlyImproves: the result is valid, has no larger makespan and no larger
 // cost, and is the same with any number of workers.
 func TestFewerWaitsOnlyImproves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 1))
@@ -146,7 +146,7 @@ func TestFewerWaitsOnlyImproves(t *testing.T) {
 		uses := randomUses(rng, p, 6)
 		got := fewerWaits(t, p, uses, pl, 1)
 		if again := fewerWaits(t, p, uses, pl, 3); !reflect.DeepEqual(got, again) {
-			t.Fatalf("another placement with 3 workers")
+			t.Fatalf("expected the same placement with 1 and 3 workers, found makespans %d and %d", got.Makespan, again.Makespan)
 		}
 		if err := Validate(p, got); err != nil || got.Makespan > pl.Makespan {
 			t.Fatalf("expected at most %d bytes, found %d: %v", pl.Makespan, got.Makespan, err)
@@ -187,18 +187,18 @@ func TestFewerWaitsKeepsThePinned(t *testing.T) {
 				continue
 			}
 			if moved++; u.Pinned {
-				t.Fatalf("buffer %d is pinned at %d and came to %d", i, pl.Offsets[i], got.Offsets[i])
+				t.Fatalf("buffer %d: expected it pinned at %d, found %d", i, pl.Offsets[i], got.Offsets[i])
 			}
 		}
 	}
 	if moved == 0 {
-		t.Error("expected buffers that are not pinned to move")
+		t.Error("expected some buffers that are not pinned to move, found none")
 	}
 }
 
-// TestFewerWaitsGoesBackInTime: the short-lived buffers of stream 0 take turns
-// below the resident of stream 1; only when all of them have gone elsewhere is
-// there no wait left. Each is found only after its successor has moved.
+// TestFewerWaitsGoesBackInTime: the short-lived buffers of stream 0 follow one another
+// at the offset of the resident of stream 1. No wait is left only after all of them
+// have moved away, and each moves only after its successor.
 func TestFewerWaitsGoesBackInTime(t *testing.T) {
 	p := &Problem{Alignment: 1}
 	var uses []Use
@@ -215,9 +215,9 @@ func TestFewerWaitsGoesBackInTime(t *testing.T) {
 	}
 }
 
-// TestFewerWaitsGetsUnderLongLives: where the large buffer below the resident of
-// stream 1 goes away, two waits for what lay there before take the place of one.
-// Only when these have gone too is it a gain.
+// TestFewerWaitsGetsUnderLongLives: if the large buffer before the resident of stream 1
+// moves away, two waits for the buffers that were there before it replace one. The move
+// is a gain only after these have moved too.
 func TestFewerWaitsGetsUnderLongLives(t *testing.T) {
 	p := &Problem{Alignment: 1, Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 1, End: 2, Size: 1}, {Start: 3, End: 4, Size: 2},
 		{Start: 5, End: 9, Size: 2}, {Start: 6, End: 9, Size: 2}}}
@@ -234,13 +234,13 @@ func TestFewerWaitsRefuses(t *testing.T) {
 	pl := mustPack(t, p, Options{})
 	if _, err := FewerWaits(context.Background(), p, make([]Use, 1), pl, Options{}); err == nil ||
 		err.Error() != "uses: expected 2, one per buffer, found 1" {
-		t.Errorf("found %v", err)
+		t.Errorf("expected an error about the length of uses, found %v", err)
 	}
 	uses := []Use{{Stream: 0}, {Stream: 1}}
 	gapped := &Problem{Buffers: p.Buffers, Gaps: []Gap{{0, 0, 1}}}
 	if _, err := FewerWaits(context.Background(), gapped, uses, pl, Options{}); err == nil ||
-		err.Error() != "gaps: expected none where waits are counted, found 1" {
-		t.Errorf("found %v", err)
+		err.Error() != "gaps: expected none if waits are counted, found 1" {
+		t.Errorf("expected an error about gaps, found %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -249,25 +249,25 @@ func TestFewerWaitsRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnerMapKnowsEveryOwner compares a ownerMap with an array, through changes and
-// back again.
+// TestOwnerMapKnowsEveryOwner compares an ownerMap with an array, through changes and
+// after all of them are undone.
 func TestOwnerMapKnowsEveryOwner(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 1))
 	const end = 6000
-	s := newOwnerMap(end)
+	m := newOwnerMap(end)
 	want := make([]int32, end)
 	for x := range want {
 		want[x] = nobody
 	}
 	check := func() {
 		x := int64(0)
-		for c := s.at(0); ; c = s.after(c) {
-			if s.at(x) != c || s.hi(c) <= x {
-				t.Fatalf("expected the piece at %d, found %v to %d", x, c, s.hi(c))
+		for c := m.at(0); ; c = m.after(c) {
+			if m.at(x) != c || m.hi(c) <= x {
+				t.Fatalf("expected the piece at %d, found %v to %d", x, c, m.hi(c))
 			}
-			for ; x < s.hi(c); x++ {
-				if s.owner(c) != want[x] {
-					t.Fatalf("byte %d: expected %d, found %d", x, want[x], s.owner(c))
+			for ; x < m.hi(c); x++ {
+				if m.owner(c) != want[x] {
+					t.Fatalf("byte %d: expected %d, found %d", x, want[x], m.owner(c))
 				}
 			}
 			if x == end {
@@ -284,17 +284,17 @@ func TestOwnerMapKnowsEveryOwner(t *testing.T) {
 			hi = end
 		}
 		before := len(log)
-		log = s.set(lo, hi, k%50, log)
+		log = m.set(lo, hi, k%50, log)
 		for _, w := range log[before:] {
 			if w.lo != lo || slices.ContainsFunc(want[w.lo:w.hi], func(own int32) bool { return own != w.own }) {
-				t.Fatalf("expected what was at %d, found %v", lo, w)
+				t.Fatalf("expected a piece from %d on with its former owner, found %v", lo, w)
 			}
 			lo = w.hi
 		}
 		for x := log[before].lo; x < hi; x++ {
 			want[x] = k % 50
 		}
-		if most = max(most, len(s.chunks)); k%100 == 0 {
+		if most = max(most, len(m.chunks)); k%100 == 0 {
 			check()
 		}
 	}
@@ -302,7 +302,7 @@ func TestOwnerMapKnowsEveryOwner(t *testing.T) {
 		t.Errorf("expected several chunks, found %d", most)
 	}
 	for i := len(log) - 1; i >= 0; i-- {
-		s.set(log[i].lo, log[i].hi, log[i].own, nil)
+		m.set(log[i].lo, log[i].hi, log[i].own, nil)
 	}
 	for x := range want {
 		want[x] = nobody

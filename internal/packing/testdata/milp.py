@@ -2,8 +2,8 @@
 
 Reads a JSON list of problems on standard input, each a list of buffers
 [start, end, size, offset], live in [start, end). An offset of -1 is free, any
-other is where the buffer lies. Writes the list of the least makespans, null where
-HiGHS does not prove one.
+other is fixed. Writes the list of the least makespans, null if HiGHS does not prove
+one.
 """
 import json
 import sys
