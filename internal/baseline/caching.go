@@ -1,6 +1,9 @@
 package baseline
 
-import "github.com/stplan/stplan/internal/trace"
+import (
+	"github.com/stplan/stplan/internal/splitmix"
+	"github.com/stplan/stplan/internal/trace"
+)
 
 // segmentEvent is memory that the allocator took from the driver or gave back.
 type segmentEvent struct {
@@ -27,7 +30,7 @@ type caching struct {
 	stats Stats
 
 	spare []*block
-	ranks ranks
+	ranks uint64 // state of the sequence that ranks come from
 }
 
 // Caching is PyTorch's caching allocator under c. A setting of c that makes no
@@ -247,7 +250,7 @@ func (a *caching) pool(id trace.PoolID) *pair {
 
 func (a *caching) newBlock() *block {
 	if len(a.spare) == 0 {
-		return &block{rank: a.ranks.next()}
+		return &block{rank: splitmix.Next(&a.ranks)}
 	}
 	b := a.spare[len(a.spare)-1]
 	a.spare = a.spare[:len(a.spare)-1]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stplan/stplan/internal/splitmix"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -266,14 +267,14 @@ func soundSegments(heads []*block, inSet map[*block]bool, want Usage) error {
 func TestSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var s set
-	var ranks ranks
+	var ranks uint64
 	var all []*block
 	probe := func() key {
 		return key{stream: uint64(r.IntN(3)), size: trace.Bytes(r.IntN(8)), addr: uint64(r.IntN(40))}
 	}
 	for range 4000 {
 		if r.IntN(2) == 0 || len(all) == 0 {
-			b := &block{rank: ranks.next()}
+			b := &block{rank: splitmix.Next(&ranks)}
 			s.insert(b, probe())
 			all = append(all, b)
 		} else {

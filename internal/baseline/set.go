@@ -151,15 +151,3 @@ func join(low, high *block) *block {
 	*link = low
 	return root
 }
-
-// ranks is the sequence of ranks: splitmix64 (Steele, Lea and Flood, Fast
-// Splittable Pseudorandom Number Generators, 2014) from zero.
-type ranks uint64
-
-func (r *ranks) next() uint64 {
-	*r += 0x9e3779b97f4a7c15
-	z := uint64(*r)
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stplan/stplan/internal/splitmix"
 )
 
 func randomTokens(r *rand.Rand, n int) []token {
@@ -18,7 +20,7 @@ func randomToken(r *rand.Rand) token {
 	t := token{stream: uint64(r.IntN(6) / 5), class: uint8(r.IntN(5)), log: int64(r.IntN(4) * octave / 2)}
 	t.weight = t.log * int64(r.IntN(2))
 	t.weak = weakHash(t.stream, uint64(t.class))
-	t.strong = mix(t.weak ^ uint64(t.log))
+	t.strong = splitmix.Mix(t.weak ^ uint64(t.log))
 	return t
 }
 
@@ -95,7 +97,7 @@ func TestAlignChanges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		whole := randomTokens(r, 200+r.IntN(3000))
 		for i := range whole {
-			whole[i].strong, whole[i].weak = mix(uint64(i)), mix(uint64(i)) // all different
+			whole[i].strong, whole[i].weak = splitmix.Mix(uint64(i)), splitmix.Mix(uint64(i)) // all different
 		}
 		lack := func() []int {
 			var left []int

@@ -1,6 +1,10 @@
 package lifespan
 
-import "math"
+import (
+	"math"
+
+	"github.com/stplan/stplan/internal/splitmix"
+)
 
 // token is what allocations are compared by.
 type token struct {
@@ -109,7 +113,7 @@ func tokenize(tl *Timeline, from, to int) []token {
 		out[i] = token{
 			stream: b.Stream, class: uint8(class),
 			log:  int64(octave * math.Log2(float64(b.Size))),
-			weak: weak, strong: mix(weak ^ uint64(b.Size)),
+			weak: weak, strong: splitmix.Mix(weak ^ uint64(b.Size)),
 		}
 		if class == forever || class > exactClasses {
 			out[i].weight = int64(min(maxWeight, meanWeight*float64(b.Size)/mean))

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+
+	"github.com/stplan/stplan/internal/splitmix"
 )
 
 // sequence is the order of a timeline's allocations without what differs from one
@@ -114,16 +116,7 @@ func lifetimeClass(allocations int) uint64 {
 }
 
 // weakHash is the hash of a stream and a lifetime class.
-func weakHash(stream, class uint64) uint64 { return mix(stream*classCount + class) }
-
-// mix spreads x over 64 bits (splitmix64: Steele, Lea and Flood, Fast Splittable
-// Pseudorandom Number Generators, 2014).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+func weakHash(stream, class uint64) uint64 { return splitmix.Mix(stream*classCount + class) }
 
 // rolling hashes every run of n tokens with a rolling hash modulo 2^64 (Karp and Rabin,
 // Efficient Randomized Pattern-Matching Algorithms, 1987).

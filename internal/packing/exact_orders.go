@@ -1,5 +1,7 @@
 package packing
 
+import "github.com/stplan/stplan/internal/splitmix"
+
 // exactOrders are value orderings (preorderings) that the exact search tries in turn,
 // in one restart each a round, with shares of nodes that double from round to round. An
 // ordering says which of several buffers is tried first at equal offsets. How soon one
@@ -36,7 +38,7 @@ func (o exactOrder) keyIn(in *instance, b int32, round uint64) sortKey {
 	k := o.key(in, b)
 	if o.noise > 0 {
 		for i := range k {
-			random := float64(mix(uint64(b)*4+uint64(i)+round<<40)>>11) / (1 << 53) // in [0, 1)
+			random := float64(splitmix.Mix(uint64(b)*4+uint64(i)+round<<40)>>11) / (1 << 53) // in [0, 1)
 			k[i] *= 1 + o.noise*(random-0.5)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/stplan/stplan/internal/splitmix"
 )
 
 // eject looks for a layout under a cap with ejection chains. It inserts one buffer
@@ -358,7 +360,7 @@ func (a *attempt) cheapest(floor, size int64) int64 {
 		if c < least {
 			best, least, ties = x, c, 1
 		} else if c == least {
-			if ties++; a.nextRandom()%ties == 0 {
+			if ties++; splitmix.Next(&a.randomState)%ties == 0 {
 				best = x
 			}
 		}
@@ -388,25 +390,6 @@ func (a *attempt) costAt(x, size int64) float64 {
 		c -= a.ends[ended-1].sum
 	}
 	return c
-}
-
-// nextRandom is the next number of a splitmix64 sequence.
-func (a *attempt) nextRandom() uint64 {
-	z := mix(a.randomState)
-	a.randomState += splitmix
-	return z
-}
-
-// splitmix is the step of the state of splitmix64, 2^64 divided by the golden ratio.
-const splitmix = 0x9e3779b97f4a7c15
-
-// mix is the number of a splitmix64 sequence after state z (Steele, Lea and Flood,
-// OOPSLA 2014).
-func mix(z uint64) uint64 {
-	z += splitmix
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }
 
 // complete adds the base block, and the pool by first fit.
