@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "arena.h"
-#include "matcher.h"
+#include "match.h"
 #include "plan.h"
 #include "prim.h"
 #include "stplan.h"
@@ -68,7 +68,7 @@ struct stplan_device {
    * that it has a place for, as wanted and as served there. */
   uint64_t watched, wanted_bytes, placed_bytes;
   int suspended, given_up; /* for now; for good */
-  uint64_t recorded_bytes; /* the most that the recording had allocated at the steps that the run had (course.h) */
+  uint64_t recorded_bytes; /* the most that the recording had allocated at the steps that the run had (match_load.h) */
 
   /* What moved and is not repaid yet, in bytes, and how much had been allocated in all
    * when that was reckoned. */

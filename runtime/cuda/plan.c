@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plan_read.h"
+#include "plan_format.h"
 
 static const uint8_t magic[8] = {0x89, 'S', 'T', 'P', 'L', 'A', 'N', '\n'};
 

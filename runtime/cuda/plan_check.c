@@ -2,7 +2,7 @@
  * phases. */
 #include <stdlib.h>
 
-#include "plan_read.h"
+#include "plan_format.h"
 
 enum { MAX_PRODUCER = 255, MAX_STREAMS = 1 << 16, MAX_PHASES = 256, MIN_ALIGNMENT = 512, MAX_ALIGNMENT = 1 << 30 };
 

@@ -2,7 +2,7 @@
  * and waits. */
 #include <stdlib.h>
 
-#include "plan_read.h"
+#include "plan_format.h"
 
 #define MAX_NUMBER (UINT64_C(1) << 62)
 

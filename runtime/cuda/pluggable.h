@@ -9,7 +9,7 @@
 #define STPLAN_PLUGGABLE_H
 
 #include "process.h"
-#include "throw.h"
+#include "pluggable_throw.h"
 
 /* stplan_pluggable_start is stplan_start, in a process that has loaded torch; it
  * also fails where this torch lacks what it takes to throw its exceptions. */

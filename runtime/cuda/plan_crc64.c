@@ -1,4 +1,4 @@
-#include "plan_read.h"
+#include "plan_format.h"
 
 /* The polynomial of ECMA-182, reflected. */
 #define POLYNOMIAL UINT64_C(0xc96c5795d7870f42)

@@ -1,12 +1,12 @@
-/* throw.h: torch's exceptions, thrown from C.
+/* pluggable_throw.h: torch's exceptions, thrown from C.
  *
  * An allocator that answers torch with NULL gets a tensor made of it: to fail is
  * to throw. The classes are C++, and this library is not, so that it needs
  * neither a compiler for C++ nor torch to be built. What it takes to make one is
  * part of the platform's C++ ABI: it is looked up in the process, by names that
  * change where a layout that is relied on here does. */
-#ifndef STPLAN_THROW_H
-#define STPLAN_THROW_H
+#ifndef STPLAN_PLUGGABLE_THROW_H
+#define STPLAN_PLUGGABLE_THROW_H
 
 #include <stddef.h>
 

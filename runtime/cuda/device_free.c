@@ -1,4 +1,4 @@
-/* release.c: frees, and uses by other streams. */
+/* device_free.c: frees, and uses by other streams. */
 #include "device.h"
 
 /* Freed blocks of at least this many bytes get an event at once where several

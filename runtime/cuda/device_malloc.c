@@ -1,4 +1,4 @@
-/* serve.c: requests. */
+/* device_malloc.c: requests. */
 #include <string.h>
 
 #include "device.h"

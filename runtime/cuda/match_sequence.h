@@ -1,6 +1,6 @@
-/* sequence.h: a plan as the matcher walks it. */
-#ifndef STPLAN_SEQUENCE_H
-#define STPLAN_SEQUENCE_H
+/* match_sequence.h: a plan as the matcher walks it. */
+#ifndef STPLAN_MATCH_SEQUENCE_H
+#define STPLAN_MATCH_SEQUENCE_H
 
 #include "plan.h"
 

@@ -1,4 +1,4 @@
-#include "vacancy.h"
+#include "match_hole.h"
 
 /* push moves *offset behind the places of these steps that are in the way. 0 where
  * that leads too far. */

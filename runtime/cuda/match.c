@@ -1,9 +1,9 @@
-#include "matcher.h"
+#include "match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "matcher_state.h"
+#include "match_state.h"
 
 enum {
   SETTLED = 64,  /* times in a row that the pointer fits before hypotheses are forgotten */

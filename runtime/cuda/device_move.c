@@ -1,4 +1,4 @@
-/* idle.c: memory that nobody uses is given back, or moved to where it is used. */
+/* device_move.c: memory that nobody uses is given back, or moved to where it is used. */
 #include <stddef.h>
 
 #include "device.h"

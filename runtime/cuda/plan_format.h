@@ -1,6 +1,6 @@
-/* plan_read.h: between the files of the plan reader. */
-#ifndef STPLAN_PLAN_READ_H
-#define STPLAN_PLAN_READ_H
+/* plan_format.h: between the files of the plan reader. */
+#ifndef STPLAN_PLAN_FORMAT_H
+#define STPLAN_PLAN_FORMAT_H
 
 #include "plan.h"
 

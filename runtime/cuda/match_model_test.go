@@ -7,7 +7,7 @@ import (
 )
 
 // This is the matcher as docs/runtime.md tells it, written for reading: one list of
-// steps, one of hypotheses, no tables that are looked up. matcher_test.go compares
+// steps, one of hypotheses, no tables that are looked up. match_test.go compares
 // it with the runtime, request by request.
 
 const nowhere = -1

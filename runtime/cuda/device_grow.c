@@ -1,4 +1,4 @@
-/* grow.c: memory taken from the device. */
+/* device_grow.c: memory taken from the device. */
 #include <stddef.h>
 
 #include "device.h"

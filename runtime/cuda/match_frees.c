@@ -1,4 +1,4 @@
-#include "frees.h"
+#include "match_frees.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "hypotheses.h"
+#include "match_hypotheses.h"
 
 enum {
   CONFIRMED = 3,      /* times in a row that a hypothesis has to fit */

@@ -1,5 +1,5 @@
-/* way.c: which step of the plan a request is, while the run is in step or nearly. */
-#include "matcher_state.h"
+/* match_choose.c: which step of the plan a request is, while the run is in step or nearly. */
+#include "match_state.h"
 
 enum {
   OPTIONAL = 64, /* optional steps that are skipped one by one */

@@ -1,13 +1,13 @@
-/* matcher_state.h: what the files of the matcher share: where a run is, and what a
+/* match_state.h: what the files of the matcher share: where a run is, and what a
  * request may be. */
-#ifndef STPLAN_MATCHER_STATE_H
-#define STPLAN_MATCHER_STATE_H
+#ifndef STPLAN_MATCH_STATE_H
+#define STPLAN_MATCH_STATE_H
 
-#include "course.h"
-#include "frees.h"
-#include "hypotheses.h"
-#include "matcher.h"
-#include "sequence.h"
+#include "match_load.h"
+#include "match_frees.h"
+#include "match_hypotheses.h"
+#include "match.h"
+#include "match_sequence.h"
 
 /* One, of shares; and of those, how often scales have to agree to decide anything. */
 enum { SP_ONE = 1024, SP_LENGTH = SP_ONE / 10 * 9 };

@@ -1,6 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 
-#include "throw.h"
+#include "pluggable_throw.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

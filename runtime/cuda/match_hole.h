@@ -1,12 +1,12 @@
-/* vacancy.h: memory of the plan that nobody is expected at for a while. A step
+/* match_hole.h: memory of the plan that nobody is expected at for a while. A step
  * whose own place is taken can have it for as long as it lives, and a request that
  * is not planned for the time being. */
-#ifndef STPLAN_VACANCY_H
-#define STPLAN_VACANCY_H
+#ifndef STPLAN_MATCH_HOLE_H
+#define STPLAN_MATCH_HOLE_H
 
 #include <stdint.h>
 
-#include "sequence.h"
+#include "match_sequence.h"
 
 /* sp_vacancy is a search for bytes that none of `steps` steps has, the first of
  * which is `at`, of `part`. What the plan says does not change in a run, so neither

@@ -1,4 +1,4 @@
-/* blocks.c: what callers ask about memory, beside requests and frees. */
+/* device_query.c: what callers ask about memory, beside requests and frees. */
 #include "device.h"
 
 void sp_device_see(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes) {

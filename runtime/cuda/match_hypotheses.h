@@ -1,11 +1,11 @@
-/* hypotheses.h: places where the run might be instead of at the pointer. Each
+/* match_hypotheses.h: places where the run might be instead of at the pointer. Each
  * moves with every request and dies with the first that does not fit it. */
-#ifndef STPLAN_HYPOTHESES_H
-#define STPLAN_HYPOTHESES_H
+#ifndef STPLAN_MATCH_HYPOTHESES_H
+#define STPLAN_MATCH_HYPOTHESES_H
 
 #include <stdint.h>
 
-#include "sequence.h"
+#include "match_sequence.h"
 
 enum { SP_HYPOTHESES = 32 };
 

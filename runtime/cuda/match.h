@@ -1,4 +1,4 @@
-/* matcher.h: which slot of the plan is this request?
+/* match.h: which slot of the plan is this request?
  *
  * The plan is a sequence of steps, one for each allocation: the prologue, then
  * bodies for ever. A pointer stands at the step expected next.
@@ -17,15 +17,15 @@
  * request was left out, two changed places. A place that is too short for what it
  * might be is left empty then (matched, not placed), since a block that lives on
  * in the wrong place costs every later one there. Then hypotheses are raised
- * (hypotheses.h), and the pointer jumps to the one that is confirmed best, and not
+ * (match_hypotheses.h), and the pointer jumps to the one that is confirmed best, and not
  * before. Jumping eagerly cascades: a wrong
  * place takes memory that the right ones need. Nothing here is about safety:
  * whether the memory of a step is free is for others to say. */
-#ifndef STPLAN_MATCHER_H
-#define STPLAN_MATCHER_H
+#ifndef STPLAN_MATCH_H
+#define STPLAN_MATCH_H
 
 #include "plan.h"
-#include "vacancy.h"
+#include "match_hole.h"
 
 typedef struct sp_matcher sp_matcher;
 
@@ -33,7 +33,7 @@ typedef struct sp_matcher sp_matcher;
 typedef struct {
   uint64_t step;         /* of the plan, where matched */
   uint64_t offset, size; /* its place, where placed */
-  uint64_t allocated;    /* what the recording had allocated behind it (course.h), where matched */
+  uint64_t allocated;    /* what the recording had allocated behind it (match_load.h), where matched */
   int matched;           /* it is in the plan's sequence */
   int placed;            /* the plan has a place for it */
   int stray;             /* it is matched, and outlives all that the plan lays out */

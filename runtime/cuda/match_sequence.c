@@ -1,9 +1,9 @@
-#include "sequence.h"
+#include "match_sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_read.h"
+#include "plan_format.h"
 
 /* steps_new makes steps that each lie in one line of the cache. */
 static sp_step *steps_new(uint64_t count) {

@@ -1,13 +1,13 @@
-/* frees.h: what the frees of a run say about where it is. The plan knows before
+/* match_frees.h: what the frees of a run say about where it is. The plan knows before
  * which step each block is freed. So a block that is gone means that this step
  * comes next, and one that is not gone, that it does not. That is worth as much as
  * it has proved to be worth in this run. */
-#ifndef STPLAN_FREES_H
-#define STPLAN_FREES_H
+#ifndef STPLAN_MATCH_FREES_H
+#define STPLAN_MATCH_FREES_H
 
 #include <stdint.h>
 
-#include "sequence.h"
+#include "match_sequence.h"
 
 typedef struct {
   uint32_t pass, blocks;

@@ -1,4 +1,4 @@
-#include "course.h"
+#include "match_load.h"
 
 #include <stdlib.h>
 

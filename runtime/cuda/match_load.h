@@ -1,8 +1,8 @@
-/* course.h: how much the recording had allocated at each step of its plan. */
-#ifndef STPLAN_COURSE_H
-#define STPLAN_COURSE_H
+/* match_load.h: how much the recording had allocated at each step of its plan. */
+#ifndef STPLAN_MATCH_LOAD_H
+#define STPLAN_MATCH_LOAD_H
 
-#include "sequence.h"
+#include "match_sequence.h"
 
 /* sp_course_make is an array of bytes, one for each step: what every recorded pass had
  * allocated at least once that step had been served, counted in units of 512 bytes.
