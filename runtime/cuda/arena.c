@@ -246,7 +246,7 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr) {
   return r != NULL && r->addr == addr && r->taken ? r : NULL;
 }
 
-void sp_arena_leave(sp_arena *a, sp_range *r) {
+void sp_arena_decommit(sp_arena *a, sp_range *r) {
   r->absent = 1;
   r = settle(a, r);
   if (!r->first || (r->next != NULL && !r->next->first))
@@ -256,7 +256,7 @@ void sp_arena_leave(sp_arena *a, sp_range *r) {
   unlink_range(a, r);
 }
 
-void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
   sp_range *r = sp_arena_take(a, absent, addr, size);
   r->absent = 0;
   memset(&r->uses, 0, sizeof r->uses);

@@ -106,13 +106,13 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr);
 /* sp_arena_give makes a taken range free, with the clock it has. */
 void sp_arena_give(sp_arena *a, sp_range *r);
 
-/* sp_arena_leave makes a taken range absent. An extent that has no memory any
+/* sp_arena_decommit makes a taken range absent. An extent that has no memory any
  * more is gone. */
-void sp_arena_leave(sp_arena *a, sp_range *r);
+void sp_arena_decommit(sp_arena *a, sp_range *r);
 
-/* sp_arena_back makes [addr, addr+size) of an absent range free, with a clock of
+/* sp_arena_commit makes [addr, addr+size) of an absent range free, with a clock of
  * zero. */
-void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
 
 /* sp_arena_absent is the first absent range that has bytes of [addr, addr+size),
  * where no range with bytes of it is taken and none lies outside the arena;

@@ -102,9 +102,9 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes);
  * own, at *addr. Lets go of the lock. 0 where there is no memory. Locked. */
 int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uint64_t *addr);
 
-/* sp_device_back takes memory for what is absent of [addr, addr+size). Lets go of
+/* sp_device_commit takes memory for what is absent of [addr, addr+size). Lets go of
  * the lock. 0 where there is none. Locked. */
-int sp_device_back(stplan_device *d, uint64_t addr, uint64_t size);
+int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size);
 
 /* sp_device_trim gives all idle memory back, the plan's only where `plan` is set,
  * and returns the bytes. It waits for the device. Lets go of the lock. Growth lock
@@ -141,12 +141,12 @@ int sp_device_over(const stplan_device *d, uint64_t taken, uint64_t more, sp_sla
 /* sp_device_account notes that reserved bytes change. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
 
-/* sp_device_see tells who watches of memory that was taken, or is about to be
+/* sp_device_notify tells who watches of memory that was taken, or is about to be
  * given back. Called without the lock. Growth lock held. */
-void sp_device_see(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes);
+void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes);
 
-/* sp_device_tell describes a range. Locked. */
-stplan_range sp_device_tell(const stplan_device *d, const sp_range *r);
+/* sp_device_describe describes a range. Locked. */
+stplan_range sp_device_describe(const stplan_device *d, const sp_range *r);
 
 /* sp_device_block is the live block at address, or NULL. Locked. */
 sp_range *sp_device_block(const stplan_device *d, uint64_t address);

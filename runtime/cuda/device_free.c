@@ -100,7 +100,7 @@ stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *b
   pthread_mutex_lock(&d->lock);
   sp_range *r = sp_device_block(d, address);
   if (r != NULL && block != NULL)
-    *block = sp_device_tell(d, r);
+    *block = sp_device_describe(d, r);
   if (r != NULL)
     end(d, r);
   pthread_mutex_unlock(&d->lock);

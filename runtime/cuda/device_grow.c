@@ -25,7 +25,7 @@ static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, 
   pthread_mutex_unlock(&d->lock);
   int failed = d->prim.extend(d->prim.self, at, bytes, room, addr);
   if (!failed)
-    sp_device_see(d, 1, *addr, bytes);
+    sp_device_notify(d, 1, *addr, bytes);
   pthread_mutex_lock(&d->lock);
   if (failed)
     return 0;
@@ -96,9 +96,9 @@ static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, wind
   return best->missing != UINT64_MAX;
 }
 
-/* back takes memory for what is absent of [addr, end), as far as it lies in
+/* commit takes memory for what is absent of [addr, end), as far as it lies in
  * extents. Growth lock held. Locked. */
-static int back(stplan_device *d, uint64_t addr, uint64_t end) {
+static int commit(stplan_device *d, uint64_t addr, uint64_t end) {
   uint64_t got;
   sp_range *r = sp_arena_holding(&d->arena, addr);
   while (r != NULL && r->addr < end) {
@@ -108,7 +108,7 @@ static int back(stplan_device *d, uint64_t addr, uint64_t end) {
       high = least(high, round_up(end, d->prim.granularity));
       if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, &got))
         return 0;
-      sp_arena_back(&d->arena, r, low, high - low);
+      sp_arena_commit(&d->arena, r, low, high - low);
     }
     if (high >= end)
       return 1;
@@ -142,7 +142,7 @@ static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
 /* fill takes what a window misses. Growth lock held. Locked. */
 static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) {
   uint64_t end = w->addr + need;
-  return sp_device_nodes(d) && back(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
+  return sp_device_nodes(d) && commit(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
 }
 
 /* clear makes room for what a window misses, and says how many bytes that is. Growth
@@ -232,14 +232,14 @@ static uint64_t missing(const sp_range *r, uint64_t addr, uint64_t end) {
   return bytes;
 }
 
-int sp_device_back(stplan_device *d, uint64_t addr, uint64_t size) {
+int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   int done = 1;
   sp_device_lock_growth(d);
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
     uint64_t bytes = round_up(missing(r, addr, addr + size), d->prim.granularity);
     int served = sp_device_make_room(d, bytes, addr, addr + size);
-    done = served && back(d, addr, addr + size);
+    done = served && commit(d, addr, addr + size);
     if (served && !done)
       sp_device_give_up(d); /* the device is too small for it */
   }

@@ -21,7 +21,7 @@ typedef struct {
   int stray; /* it lives longer than the plan can tell */
   int home;  /* it has the step's own place */
   int moved; /* it has other memory of the plan, which is vacant */
-  int backed; /* memory was taken for what is absent there, or there was none */
+  int committed; /* memory was taken for what is absent there, or there was none */
   sp_zone zone;
   int stream;
   int grown; /* memory was taken from the device for it */
@@ -30,11 +30,11 @@ typedef struct {
 
 /* vacant is the smallest free range of the plan's memory that has bytes which the
  * plan does not need meanwhile, from *addr on, or NULL. */
-static sp_range *vacant(const stplan_device *d, sp_vacancy *v, uint64_t *addr) {
+static sp_range *vacant(const stplan_device *d, sp_hole_search *v, uint64_t *addr) {
   sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], v->need, 0);
   for (; gap != NULL && v->looks > 0; gap = sp_arena_larger(gap)) {
     uint64_t offset = gap->addr - d->plan_base;
-    if (sp_vacancy_find(v, &offset, offset + gap->size)) {
+    if (sp_hole_find(v, &offset, offset + gap->size)) {
       *addr = d->plan_base + offset;
       return gap;
     }
@@ -49,9 +49,9 @@ static sp_range *vacant(const stplan_device *d, sp_vacancy *v, uint64_t *addr) {
 static sp_range *settle(const stplan_device *d, const request *q, uint64_t *addr) {
   if (d->counters->state != STPLAN_PROLOGUE && d->counters->state != STPLAN_BODY)
     return NULL;
-  sp_vacancy v;
+  sp_hole_search v;
   sp_range *gap = NULL;
-  sp_matcher_passing(d->matcher, SOON, q->need, LOOKS, &v);
+  sp_matcher_hole_for_steps(d->matcher, SOON, q->need, LOOKS, &v);
   if (!q->stray)
     gap = vacant(d, &v, addr);
   if (gap == NULL && sp_device_over(d, q->need, q->need, SP_SLACK_LENDS)) {
@@ -64,7 +64,7 @@ static sp_range *settle(const stplan_device *d, const request *q, uint64_t *addr
 /* absent says whether the request's place is free but lacks memory, and nobody
  * has asked for that. */
 static int absent(const stplan_device *d, const request *q) {
-  return q->has_plan && !q->backed && sp_arena_absent(&d->arena, q->planned, q->need) != NULL;
+  return q->has_plan && !q->committed && sp_arena_absent(&d->arena, q->planned, q->need) != NULL;
 }
 
 /* choose takes a free range for the request, or NULL where none fits. Locked. */
@@ -75,9 +75,9 @@ static sp_range *choose(stplan_device *d, request *q) {
     sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
     q->home = gap != NULL;
     if (gap == NULL) {
-      sp_vacancy v;
+      sp_hole_search v;
       d->counters->clashes++;
-      if (sp_matcher_lasting(d->matcher, q->step, q->need, LOOKS, &v))
+      if (sp_matcher_hole_while_live(d->matcher, q->step, q->need, LOOKS, &v))
         gap = vacant(d, &v, &q->planned);
       q->moved = gap != NULL;
     }
@@ -144,8 +144,8 @@ static sp_range *find_place(stplan_device *d, request *q) {
     if (!sp_device_nodes(d))
       return NULL;
     if (absent(d, q)) {
-      q->backed = 1;
-      q->has_plan = sp_device_back(d, q->planned, q->need);
+      q->committed = 1;
+      q->has_plan = sp_device_commit(d, q->planned, q->need);
       continue;
     }
     sp_range *r = choose(d, q);

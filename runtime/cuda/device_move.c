@@ -75,7 +75,7 @@ static uint64_t withdraw(stplan_device *d, sp_range *list) {
     list = r->chain;
     pthread_mutex_unlock(&d->lock);
     if (!failed) {
-      sp_device_see(d, 0, r->addr, r->size);
+      sp_device_notify(d, 0, r->addr, r->size);
       failed = d->prim.give_back(d->prim.self, r->addr, r->size) != 0;
     }
     pthread_mutex_lock(&d->lock);
@@ -85,7 +85,7 @@ static uint64_t withdraw(stplan_device *d, sp_range *list) {
     }
     total += r->size;
     sp_device_account(d, -(int64_t)r->size);
-    sp_arena_leave(&d->arena, r);
+    sp_arena_decommit(&d->arena, r);
     forget_ends(d);
   }
   return total;

@@ -1,7 +1,7 @@
 /* device_query.c: what callers ask about memory, beside requests and frees. */
 #include "device.h"
 
-void sp_device_see(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes) {
+void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes) {
   if (d->seen != NULL)
     d->seen(d->seen_context, taken, addr, bytes);
 }
@@ -10,7 +10,7 @@ void sp_device_see(const stplan_device *d, int taken, uint64_t addr, uint64_t by
  * none at present, or is another piece. */
 static int starts(const sp_range *r) { return r->first || r->prev->absent; }
 
-stplan_range sp_device_tell(const stplan_device *d, const sp_range *r) {
+stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {
   stplan_range told = {.address = r->addr, .size = r->size, .live = r->taken && !r->leaving, .first = (uint32_t)starts(r)};
   if (told.live) {
     told.requested = r->requested;
@@ -23,7 +23,7 @@ stplan_status stplan_find(stplan_device *d, uint64_t address, stplan_range *bloc
   pthread_mutex_lock(&d->lock);
   const sp_range *r = sp_device_block(d, address);
   if (r != NULL)
-    *block = sp_device_tell(d, r);
+    *block = sp_device_describe(d, r);
   pthread_mutex_unlock(&d->lock);
   return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
 }
@@ -52,7 +52,7 @@ size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room) {
   size_t at = count;
   for (r = d->arena.last; r != NULL; r = r->prev)
     if (!r->absent && --at < room)
-      ranges[at] = sp_device_tell(d, r);
+      ranges[at] = sp_device_describe(d, r);
   pthread_mutex_unlock(&d->lock);
   return count;
 }

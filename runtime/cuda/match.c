@@ -25,8 +25,8 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
-  m->course = sp_course_make(&m->plan, plan);
-  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->course == NULL) {
+  m->load = sp_load_make(&m->plan, plan);
+  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
     sp_matcher_free(m);
     return NULL;
   }
@@ -48,13 +48,13 @@ void sp_matcher_free(sp_matcher *m) {
   free(m->bound);
   free(m->is_bound);
   free(m->anchors);
-  free(m->course);
+  free(m->load);
   free(m);
 }
 
 /* take answers with a step. */
-static void take(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match *answer) {
-  const sp_step *step = sp_step_at(m, w->at);
+static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  const sp_step *step = sp_step_at(m, c->at);
   int64_t scale = sp_step_scale(step, m->recent.list[SP_GRAM - 1]);
   if (scale != SP_NO_SCALE) {
     if (m->scale != SP_NO_SCALE)
@@ -64,24 +64,24 @@ static void take(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match 
   m->bound[step->stream] = stream;
   m->is_bound[step->stream] = 1;
   answer->matched = 1;
-  answer->jumped = w->jumped;
-  answer->step = w->at;
-  answer->placed = step->placed && !w->unsure;
+  answer->jumped = c->jumped;
+  answer->step = c->at;
+  answer->placed = step->placed && !c->unsure;
   answer->stray = !step->placed;
   answer->offset = step->offset;
   answer->size = step->size;
-  answer->allocated = m->course[w->at];
+  answer->allocated = m->load[c->at];
   m->adrift = 0;
   m->lost = 0;
   m->fitted++;
 }
 
 /* serve takes a step and moves the pointer behind it. */
-static void serve(sp_matcher *m, const sp_way *w, stplan_stream stream, sp_match *answer) {
-  take(m, w, stream, answer);
-  m->part = w->part;
-  m->at = sp_sequence_next(&m->plan, w->at, &m->part);
-  if (w->at + 1 == m->plan.parts[w->part].end)
+static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  take(m, c, stream, answer);
+  m->part = c->part;
+  m->at = sp_sequence_next(&m->plan, c->at, &m->part);
+  if (c->at + 1 == m->plan.parts[c->part].end)
     m->pass++;
 }
 
@@ -104,7 +104,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   m->missed++;
   const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
   if (best != NULL)
-    serve(m, &(sp_way){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
+    serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
   else if (looks(m))
     sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
 }
@@ -121,16 +121,16 @@ sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream
   remember(&m->recent, requested);
   sp_hypotheses_advance(&m->others, requested, m->at, m->one_length >= SP_LENGTH);
   uint64_t ahead = was == SP_NOWHERE ? SP_NOWHERE : sp_frees_request(&m->frees, was, m->pass, !m->adrift);
-  sp_way w = sp_way_find(m, ahead, requested, stream);
-  if (w.at == SP_NOWHERE && m->doubted != SP_NO_DOUBT) {
+  sp_choice c = sp_matcher_choose(m, ahead, requested, stream);
+  if (c.at == SP_NOWHERE && m->doubted != SP_NO_DOUBT) {
     answer.drifted = 1;
-  } else if (w.at == SP_NOWHERE) {
+  } else if (c.at == SP_NOWHERE) {
     drift(m, stream, &answer);
-  } else if (w.late) {
-    take(m, &w, stream, &answer);
+  } else if (c.late) {
+    take(m, &c, stream, &answer);
   } else {
-    serve(m, &w, stream, &answer);
-    if (w.at == was && m->fitted >= SETTLED)
+    serve(m, &c, stream, &answer);
+    if (c.at == was && m->fitted >= SETTLED)
       m->others.count = m->missed = 0;
   }
   answer.body = m->plan.periodic && m->part > 0;
@@ -150,16 +150,16 @@ void sp_matcher_freed(sp_matcher *m, uint64_t step) {
     sp_frees_note(&m->frees, end, m->at, m->pass);
 }
 
-int sp_matcher_lasting(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_vacancy *v) {
+int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *v) {
   uint64_t end = sp_step_at(m, step)->end;
   if (end == SP_NOWHERE)
     return 0;
-  *v = (sp_vacancy){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
+  *v = (sp_hole_search){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
   return 1;
 }
 
-void sp_matcher_passing(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_vacancy *v) {
-  *v = (sp_vacancy){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
+void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *v) {
+  *v = (sp_hole_search){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
 }
 
 void sp_matcher_mark(sp_matcher *m) {

@@ -56,13 +56,13 @@ sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream
 void sp_matcher_placed(sp_matcher *m, uint64_t step);
 void sp_matcher_freed(sp_matcher *m, uint64_t step);
 
-/* sp_matcher_lasting begins a search for bytes of the plan that no step needs while
+/* sp_matcher_hole_while_live begins a search for bytes of the plan that no step needs while
  * this one lives, whose own place is taken. 0 where the plan does not know how long
  * that is. */
-int sp_matcher_lasting(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_vacancy *v);
+int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *v);
 
-/* sp_matcher_passing begins one for bytes that none of the next `steps` steps needs. */
-void sp_matcher_passing(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_vacancy *v);
+/* sp_matcher_hole_for_steps begins one for bytes that none of the next `steps` steps needs. */
+void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *v);
 
 /* sp_matcher_mark says that a step of the program begins. Where one began while
  * the run was in step is where one is expected to begin again. */

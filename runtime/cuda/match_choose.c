@@ -7,7 +7,7 @@ enum {
   FIRM = 3       /* steps without an optional one to either side, where frees decide alone */
 };
 
-static const sp_way NO_WAY = {.at = SP_NOWHERE};
+static const sp_choice NO_CHOICE = {.at = SP_NOWHERE};
 
 /* on_stream says whether the run's stream is the plan's at a step, as far as is
  * known. Handles differ from run to run, so they are learnt. */
@@ -59,49 +59,49 @@ static int firm(const sp_matcher *m) {
 
 /* by_frees is the step close ahead that the frees since the last request point
  * to. */
-static sp_way by_frees(const sp_matcher *m, uint64_t ahead, int fit, uint64_t requested, stplan_stream stream) {
+static sp_choice by_frees(const sp_matcher *m, uint64_t ahead, int fit, uint64_t requested, stplan_stream stream) {
   if (ahead == SP_NOWHERE || ahead >= m->plan.parts[m->part].end || !sp_frees_trusted(&m->frees))
-    return NO_WAY;
-  return fits(m, ahead, requested, stream) && (!fit || firm(m)) ? (sp_way){.at = ahead, .part = m->part} : NO_WAY;
+    return NO_CHOICE;
+  return fits(m, ahead, requested, stream) && (!fit || firm(m)) ? (sp_choice){.at = ahead, .part = m->part} : NO_CHOICE;
 }
 
 /* by_fork is the other way at the last fork, if it fits since. */
-static sp_way by_fork(const sp_matcher *m) {
+static sp_choice by_fork(const sp_matcher *m) {
   const sp_hypothesis *found = NULL;
   for (int i = 0; i < m->others.count; i++) {
     const sp_hypothesis *h = &m->others.list[i];
     if (h->fork && h->fitted > 1 && (h->part == m->part || h->body) && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
       found = h;
   }
-  return found == NULL ? NO_WAY : (sp_way){.at = found->at, .part = found->part, .jumped = 1};
+  return found == NULL ? NO_CHOICE : (sp_choice){.at = found->at, .part = found->part, .jumped = 1};
 }
 
 /* after is the step behind the pointer's. */
-static sp_way after(const sp_matcher *m) {
-  sp_way w = {.at = m->at, .part = m->part};
-  if (w.at != SP_NOWHERE)
-    w.at = sp_sequence_next(&m->plan, w.at, &w.part);
-  return w;
+static sp_choice after(const sp_matcher *m) {
+  sp_choice c = {.at = m->at, .part = m->part};
+  if (c.at != SP_NOWHERE)
+    c.at = sp_sequence_next(&m->plan, c.at, &c.part);
+  return c;
 }
 
 /* by_scale is the step behind the pointer's, where the request has the same new
  * scale as the one before, which was doubted for it. */
-static sp_way by_scale(const sp_matcher *m, uint64_t requested) {
-  sp_way w = after(m);
-  if (w.at == SP_NOWHERE || !(sp_step_fits(sp_step_at(m, w.at), requested) || sp_step_may_fit(sp_step_at(m, w.at), requested)))
-    return NO_WAY;
-  int64_t scale = sp_step_scale(sp_step_at(m, w.at), requested);
-  return scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale) ? w : NO_WAY;
+static sp_choice by_scale(const sp_matcher *m, uint64_t requested) {
+  sp_choice c = after(m);
+  if (c.at == SP_NOWHERE || !(sp_step_fits(sp_step_at(m, c.at), requested) || sp_step_may_fit(sp_step_at(m, c.at), requested)))
+    return NO_CHOICE;
+  int64_t scale = sp_step_scale(sp_step_at(m, c.at), requested);
+  return scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale) ? c : NO_CHOICE;
 }
 
 /* beyond is the step behind all optional ones at the pointer. */
-static sp_way beyond(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+static sp_choice beyond(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->at == SP_NOWHERE || !sp_step_at(m, m->at)->optional)
-    return NO_WAY;
-  sp_way w = {.at = sp_step_at(m, m->at)->beyond, .part = m->part};
-  if (w.at == m->plan.parts[m->part].end)
-    w.at = sp_sequence_next(&m->plan, w.at - 1, &w.part);
-  return fits(m, w.at, requested, stream) ? w : NO_WAY;
+    return NO_CHOICE;
+  sp_choice c = {.at = sp_step_at(m, m->at)->beyond, .part = m->part};
+  if (c.at == m->plan.parts[m->part].end)
+    c.at = sp_sequence_next(&m->plan, c.at - 1, &c.part);
+  return fits(m, c.at, requested, stream) ? c : NO_CHOICE;
 }
 
 /* begins says whether the pointer is at the beginning of a body. */
@@ -123,114 +123,114 @@ static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_s
 
 /* by_body is the beginning of another body than the one that the pointer is at the
  * beginning of: the first that fits. */
-static sp_way by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->adrift || !begins(m))
-    return NO_WAY;
+    return NO_CHOICE;
   for (uint64_t p = 1; p < m->plan.part_count; p++) {
     uint64_t first = m->plan.parts[p].first;
     if (fits(m, first, requested, stream)) {
       note_bodies(m, first, requested, stream);
-      return (sp_way){.at = first, .part = p, .jumped = 1};
+      return (sp_choice){.at = first, .part = p, .jumped = 1};
     }
   }
-  return NO_WAY;
+  return NO_CHOICE;
 }
 
 /* at_pointer is the pointer's step. If it is optional, and the one behind all
  * optional ones fits as well, that is a fork: of the two, the place that is kept
  * longer is taken, where a mistake does no harm, and the other way is remembered. */
-static sp_way at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  sp_way w = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
+static sp_choice at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_choice c = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
   if (begins(m))
     note_bodies(m, m->at, requested, stream);
   if (other.at == SP_NOWHERE)
-    return w;
-  if (lifetime(m, other.at) > lifetime(m, w.at)) {
-    sp_way swapped = w;
-    w = other;
+    return c;
+  if (lifetime(m, other.at) > lifetime(m, c.at)) {
+    sp_choice swapped = c;
+    c = other;
     other = swapped;
   }
   m->fitted = 0;
   sp_hypotheses_fork(&m->others, other.at, other.part, 0, requested);
-  return w;
+  return c;
 }
 
 /* past_optional is the step that fits behind optional ones at the pointer. */
-static sp_way past_optional(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  sp_way w = {.at = m->at, .part = m->part};
-  for (int i = 0; i < OPTIONAL && w.at != SP_NOWHERE; i++) {
-    if (i > 0 && fits(m, w.at, requested, stream))
-      return w;
-    if (!sp_step_at(m, w.at)->optional)
-      return NO_WAY;
-    w.at = sp_sequence_next(&m->plan, w.at, &w.part);
+static sp_choice past_optional(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_choice c = {.at = m->at, .part = m->part};
+  for (int i = 0; i < OPTIONAL && c.at != SP_NOWHERE; i++) {
+    if (i > 0 && fits(m, c.at, requested, stream))
+      return c;
+    if (!sp_step_at(m, c.at)->optional)
+      return NO_CHOICE;
+    c.at = sp_sequence_next(&m->plan, c.at, &c.part);
   }
   return beyond(m, requested, stream);
 }
 
 /* late is the step that was skipped just now. If its request lives as long as
  * the one that came in its stead, it needs the longer of the two places. */
-static sp_way late(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+static sp_choice late(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->behind == SP_NOWHERE || m->recent.seen - m->behind_since > LATE || !fits(m, m->behind, requested, stream))
-    return NO_WAY;
-  sp_way w = {.at = m->behind, .late = 1};
-  w.unsure = m->at == SP_NOWHERE || m->at == 0 || lifetime(m, w.at) < lifetime(m, m->at - 1);
+    return NO_CHOICE;
+  sp_choice c = {.at = m->behind, .late = 1};
+  c.unsure = m->at == SP_NOWHERE || m->at == 0 || lifetime(m, c.at) < lifetime(m, m->at - 1);
   m->behind = SP_NOWHERE;
-  return w;
+  return c;
 }
 
 /* left_out is the step behind the pointer's, unless the request may be the one
  * before once more: mostly a request was left out, or changed places with its
  * successor. */
-static sp_way left_out(sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  sp_way w = after(m);
-  if (repeated(m, requested) || !fits(m, w.at, requested, stream) || !in_scale(m, w.at, requested))
-    return NO_WAY;
-  w.unsure = lifetime(m, w.at) < lifetime(m, m->at);
+static sp_choice left_out(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_choice c = after(m);
+  if (repeated(m, requested) || !fits(m, c.at, requested, stream) || !in_scale(m, c.at, requested))
+    return NO_CHOICE;
+  c.unsure = lifetime(m, c.at) < lifetime(m, m->at);
   m->behind = m->at;
   m->behind_since = m->recent.seen;
-  return w;
+  return c;
 }
 
 /* by_size is where a request belongs that does not fit the pointer. */
-static sp_way by_size(sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  sp_way w = m->adrift ? NO_WAY : past_optional(m, requested, stream);
-  if (w.at == SP_NOWHERE)
-    w = late(m, requested, stream);
-  if (w.at == SP_NOWHERE && !m->adrift)
-    w = left_out(m, requested, stream);
-  return w;
+static sp_choice by_size(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_choice c = m->adrift ? NO_CHOICE : past_optional(m, requested, stream);
+  if (c.at == SP_NOWHERE)
+    c = late(m, requested, stream);
+  if (c.at == SP_NOWHERE && !m->adrift)
+    c = left_out(m, requested, stream);
+  return c;
 }
 
-sp_way sp_way_find(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream) {
+sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream) {
   sp_doubt before = m->doubted;
   m->doubted = SP_NO_DOUBT;
   int fit = fits(m, m->at, requested, stream) || stretched(m, m->at, requested, stream);
   int early = fit && before == SP_NO_DOUBT && sp_frees_trusted(&m->frees) && sp_frees_due(&m->frees, m->at, m->pass) > 0;
-  sp_way w = by_frees(m, ahead, fit, requested, stream);
-  if (w.at != SP_NOWHERE) {
+  sp_choice c = by_frees(m, ahead, fit, requested, stream);
+  if (c.at != SP_NOWHERE) {
     m->behind = SP_NOWHERE;
-    return w;
+    return c;
   }
   if (early && repeated(m, requested) && firm(m)) {
     m->doubted = SP_TOO_EARLY;
-    return NO_WAY;
+    return NO_CHOICE;
   }
-  if ((early || !fit) && (w = by_fork(m)).at != SP_NOWHERE)
-    return w;
-  if (!fit && (w = by_body(m, requested, stream)).at != SP_NOWHERE)
-    return w;
-  if (before == SP_OTHER_SCALE && (w = by_scale(m, requested)).at != SP_NOWHERE) {
+  if ((early || !fit) && (c = by_fork(m)).at != SP_NOWHERE)
+    return c;
+  if (!fit && (c = by_body(m, requested, stream)).at != SP_NOWHERE)
+    return c;
+  if (before == SP_OTHER_SCALE && (c = by_scale(m, requested)).at != SP_NOWHERE) {
     m->scale = m->doubted_scale;
-    return w;
+    return c;
   }
-  if (!fit && (w = by_size(m, requested, stream)).at != SP_NOWHERE)
-    return w;
+  if (!fit && (c = by_size(m, requested, stream)).at != SP_NOWHERE)
+    return c;
   if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
-    return NO_WAY;
+    return NO_CHOICE;
   if (in_scale(m, m->at, requested) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
-    return fit ? at_pointer(m, requested, stream) : (sp_way){.at = m->at, .part = m->part};
+    return fit ? at_pointer(m, requested, stream) : (sp_choice){.at = m->at, .part = m->part};
   m->doubted = SP_OTHER_SCALE;
   m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);
-  return NO_WAY;
+  return NO_CHOICE;
 }

@@ -2,7 +2,7 @@
 
 /* push moves *offset behind the places of these steps that are in the way. 0 where
  * that leads too far. */
-static int push(sp_vacancy *v, const sp_step *s, uint64_t steps, uint64_t *offset, uint64_t end) {
+static int push(sp_hole_search *v, const sp_step *s, uint64_t steps, uint64_t *offset, uint64_t end) {
   for (const sp_step *last = s + steps; s < last; s++) {
     if (--v->looks < 0)
       return 0;
@@ -16,7 +16,7 @@ static int push(sp_vacancy *v, const sp_step *s, uint64_t steps, uint64_t *offse
 }
 
 /* push_all does so for all of them. */
-static int push_all(sp_vacancy *v, uint64_t *offset, uint64_t end) {
+static int push_all(sp_hole_search *v, uint64_t *offset, uint64_t end) {
   uint64_t at = v->at, part = v->part, left = v->steps;
   while (left > 0 && at != SP_NOWHERE) {
     uint64_t here = v->plan->parts[part].end - at;
@@ -30,7 +30,7 @@ static int push_all(sp_vacancy *v, uint64_t *offset, uint64_t end) {
   return 1;
 }
 
-int sp_vacancy_find(sp_vacancy *v, uint64_t *offset, uint64_t end) {
+int sp_hole_find(sp_hole_search *v, uint64_t *offset, uint64_t end) {
   uint64_t before;
   do { /* what moved behind a late step may be in an early one's way */
     before = *offset;

@@ -8,7 +8,7 @@
 
 #include "match_sequence.h"
 
-/* sp_vacancy is a search for bytes that none of `steps` steps has, the first of
+/* sp_hole_search is a search for bytes that none of `steps` steps has, the first of
  * which is `at`, of `part`. What the plan says does not change in a run, so neither
  * does the answer: whoever is there until then is in no step's way. */
 typedef struct {
@@ -16,10 +16,10 @@ typedef struct {
   uint64_t at, part, steps;
   uint64_t need; /* bytes */
   int looks;     /* how many steps may still be looked at */
-} sp_vacancy;
+} sp_hole_search;
 
-/* sp_vacancy_find is the first offset of such bytes within [*offset, end), in
+/* sp_hole_find is the first offset of such bytes within [*offset, end), in
  * *offset. 0 where there are none, or where finding them takes too many looks. */
-int sp_vacancy_find(sp_vacancy *v, uint64_t *offset, uint64_t end);
+int sp_hole_find(sp_hole_search *v, uint64_t *offset, uint64_t end);
 
 #endif

@@ -30,7 +30,7 @@ static void add_up(uint64_t *bytes, const sp_part *p, uint64_t resident) {
     bytes[i] = resident += bytes[i];
 }
 
-uint64_t *sp_course_make(const sp_sequence *s, const sp_plan_device *plan) {
+uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan) {
   uint64_t *bytes = calloc(s->count + 1, sizeof *bytes), resident = 0;
   if (bytes == NULL)
     return NULL;

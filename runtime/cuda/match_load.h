@@ -4,10 +4,10 @@
 
 #include "match_sequence.h"
 
-/* sp_course_make is an array of bytes, one for each step: what every recorded pass had
+/* sp_load_make is an array of bytes, one for each step: what every recorded pass had
  * allocated at least once that step had been served, counted in units of 512 bytes.
  * Steps that some passes lack do not count, nor those whose size varies: a run may begin
  * with shorter batches than were recorded. The caller frees it. NULL without memory. */
-uint64_t *sp_course_make(const sp_sequence *s, const sp_plan_device *plan);
+uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan);
 
 #endif

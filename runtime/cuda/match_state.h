@@ -21,11 +21,11 @@ typedef struct {
   uint64_t at, part;
   int unsure, jumped;
   int late; /* the pointer is behind it already, and stays */
-} sp_way;
+} sp_choice;
 
 struct sp_matcher {
   sp_sequence plan;
-  uint64_t *course;
+  uint64_t *load;
   uint64_t at; /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;
   uint64_t pass; /* parts that the pointer has left */
@@ -48,9 +48,9 @@ struct sp_matcher {
 
 static inline const sp_step *sp_step_at(const sp_matcher *m, uint64_t at) { return &m->plan.steps[at]; }
 
-/* sp_way_find is where a request belongs, by all that is known but hypotheses. Where
+/* sp_matcher_choose is where a request belongs, by all that is known but hypotheses. Where
  * there is a reason not to believe the pointer, that is in m->doubted: twice in a
  * row there is none. `ahead` is what the frees say. */
-sp_way sp_way_find(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream);
+sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream);
 
 #endif
