@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_format.h"
+#include "plan.h"
 
 /* steps_new makes steps that each lie in one line of the cache. */
 static sp_step *steps_new(uint64_t count) {
