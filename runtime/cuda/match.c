@@ -3,15 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "match_choose.h"
+#include "match_load.h"
 #include "match_state.h"
 
-enum {
-  SETTLED = 64,  /* times in a row that the pointer fits before hypotheses are forgotten */
-  ASTRAY = 256,  /* requests without a place after which the program may have begun anew */
-  PATIENT = 32,  /* requests without a place, one after the other, that are each looked for */
-  SELDOM = 64,   /* later it is one of up to so many */
-  MEMORY = 32    /* each request counts so little in how often scales agree */
-};
+/* Requests in a row that the pointer has to fit before hypotheses are forgotten, and before a
+ * mark is noted. By then another place that begins alike has shown a difference. */
+enum { SETTLED = 64 };
+
+/* Requests without a step after which the run is also looked for in the prologue: the program
+ * may have begun anew. */
+enum { ASTRAY = 256 };
+
+/* Requests in a row without a step that each raise hypotheses. A search costs a few hundred
+ * steps of the plan, and a program may do something else for hours: after PATIENT, every
+ * second request searches, after twice as many every fourth, and so on. */
+enum { PATIENT = 32 };
+
+/* In the end one request in SELDOM searches. */
+enum { SELDOM = 64 };
+
+/* Each request counts 1/MEMORY in how often consecutive scales agree. */
+enum { MEMORY = 32 };
 
 sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
   sp_matcher *m = calloc(1, sizeof *m);
@@ -52,7 +65,7 @@ void sp_matcher_free(sp_matcher *m) {
   free(m);
 }
 
-/* take answers with a step. */
+/* take makes a step the answer, and learns its scale and its stream. */
 static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
   const sp_step *step = sp_step_at(m, c->at);
   int64_t scale = sp_step_scale(step, m->recent.list[SP_GRAM - 1]);
@@ -76,7 +89,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   m->fitted++;
 }
 
-/* serve takes a step and moves the pointer behind it. */
+/* serve takes a step and moves the pointer to the one after it. */
 static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
   take(m, c, stream, answer);
   m->part = c->part;
@@ -85,8 +98,7 @@ static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_ma
     m->pass++;
 }
 
-/* looks says whether the places of this request are looked for. The longer nothing
- * has been found, the more seldom: a program may do something else for hours. */
+/* looks says whether this request raises hypotheses. */
 static int looks(sp_matcher *m) {
   uint32_t every = 1;
   while (every < SELDOM && every * PATIENT <= m->lost)
@@ -94,7 +106,7 @@ static int looks(sp_matcher *m) {
   return m->lost++ % every == 0;
 }
 
-/* drift looks elsewhere for the place of a request. */
+/* drift takes the step of the best hypothesis, or raises hypotheses. */
 static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   answer->drifted = !m->adrift;
   if (!m->adrift)
@@ -109,6 +121,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
     sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
 }
 
+/* remember adds a request to the last ones. */
 static void remember(sp_recent *r, uint64_t requested) {
   memmove(r->list, r->list + 1, (SP_GRAM - 1) * sizeof *r->list);
   r->list[SP_GRAM - 1] = requested;
@@ -150,16 +163,16 @@ void sp_matcher_freed(sp_matcher *m, uint64_t step) {
     sp_frees_note(&m->frees, end, m->at, m->pass);
 }
 
-int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *v) {
+int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *search) {
   uint64_t end = sp_step_at(m, step)->end;
   if (end == SP_NOWHERE)
     return 0;
-  *v = (sp_hole_search){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
+  *search = (sp_hole_search){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
   return 1;
 }
 
-void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *v) {
-  *v = (sp_hole_search){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
+void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *search) {
+  *search = (sp_hole_search){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
 }
 
 void sp_matcher_mark(sp_matcher *m) {

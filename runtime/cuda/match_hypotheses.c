@@ -1,13 +1,30 @@
 #include "match_hypotheses.h"
 
-enum {
-  CONFIRMED = 3,      /* times in a row that a hypothesis has to fit */
-  CONFIRMED_FAR = 16, /* where it is far from the pointer */
-  AHEAD = 256,        /* steps after the pointer that are looked at */
-  BEHIND = 32,        /* and before it */
-  GRAMS = 4           /* places of a gram that are taken up, each way */
-};
+/* Requests in a row that a hypothesis has to fit before the pointer jumps to it. Fewer make
+ * wrong jumps, which take memory that the right requests need; more leave the run off plan for
+ * longer. */
+enum { CONFIRMED = 3 };
 
+/* The same for a hypothesis that is more than 2 * AHEAD steps from the pointer: there are
+ * many such places, and some fit a few requests by chance. */
+enum { CONFIRMED_FAR = 16 };
+
+/* Steps after the pointer at which hypotheses are raised. It bounds the time of a request that
+ * is adrift. */
+enum { AHEAD = 256 };
+
+/* Steps before the pointer at which they are raised: fewer, as requests are left out more
+ * often than they are repeated. */
+enum { BEHIND = 32 };
+
+/* Hypotheses that steps ahead of the pointer may take, so that some are left for the rest. */
+enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
+
+/* Places of a gram that are raised, from the pointer on and from the first step on. */
+enum { GRAMS = 4 };
+
+/* suppose is the hypothesis that the run is at a step, a new one if there was none. NULL if
+ * there are too many. */
 static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
   for (int i = 0; i < h->count; i++)
     if (h->list[i].at == at)
@@ -18,7 +35,7 @@ static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint
   return &h->list[h->count++];
 }
 
-/* explains says whether the next step of a hypothesis fits. */
+/* explains says whether a request fits the next step of a hypothesis. */
 static int explains(const sp_hypothesis *g, const sp_step *s, uint64_t requested, int one_length) {
   if (!one_length)
     return sp_step_fits(s, requested);
@@ -34,7 +51,7 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
     sp_hypothesis g = h->list[i];
     g.at = sp_sequence_next(h->plan, g.at, &g.part);
     if (g.at == SP_NOWHERE || g.at == pointer || !explains(&g, &h->plan->steps[g.at], requested, one_length))
-      continue; /* one that is where the pointer is says nothing new */
+      continue; /* one that is at the pointer says nothing new */
     int64_t scale = sp_step_scale(&h->plan->steps[g.at], requested);
     if (scale != SP_NO_SCALE)
       g.scale = scale;
@@ -44,10 +61,10 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
   h->count = kept;
 }
 
-/* raise_near takes up the places around the pointer, nearest first. */
+/* raise_near raises steps around the pointer, nearest first. */
 static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
   uint64_t at = pointer, on = part;
-  for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < SP_HYPOTHESES * 3 / 4; i++) {
+  for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < NEAR_MOST; i++) {
     if (i > 0 && sp_step_fits(&h->plan->steps[at], requested))
       suppose(h, at, on, requested);
     at = sp_sequence_next(h->plan, at, &on);
@@ -59,13 +76,14 @@ static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64
       suppose(h, at, part, requested);
 }
 
+/* raise_starts raises the first step of each body. */
 static void raise_starts(sp_hypotheses *h, uint64_t requested) {
   for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++)
     if (sp_step_fits(&h->plan->steps[h->plan->parts[p].first], requested))
       suppose(h, h->plan->parts[p].first, p, requested);
 }
 
-/* raise_grams takes up the places of the last requests: the next ones after the
+/* raise_grams raises steps where the last requests occur in a row: the next ones after the
  * pointer, and the first ones. */
 static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *recent, int prologue) {
   if (recent->seen < SP_GRAM)
@@ -103,9 +121,9 @@ void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
     h->list[i].fitted = h->list[i].fitted > requests ? h->list[i].fitted - requests : 1;
 }
 
-/* distance orders places by how far they are. Requests are left out more often
- * than they are repeated, so a place behind counts for one further ahead. What comes
- * after a body's end is ahead, although it is a step of smaller number. */
+/* distance is how far a step is from the pointer. Requests are left out more often than they
+ * are repeated, so a step behind the pointer counts as AHEAD / BEHIND times as far. The next
+ * body is ahead, although its steps may have smaller numbers. */
 static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t at) {
   if (pointer == SP_NOWHERE)
     return (h->plan->count - at) * (AHEAD / BEHIND);

@@ -5,7 +5,7 @@
 
 #include "plan.h"
 
-/* steps_new makes steps that each lie in one line of the cache. */
+/* steps_new makes steps of which each lies in one line of the cache. */
 static sp_step *steps_new(uint64_t count) {
   _Static_assert((sizeof(sp_step) & (sizeof(sp_step) - 1)) == 0, "an alignment is a power of two");
   sp_step *steps = aligned_alloc(sizeof *steps, count * sizeof *steps);
@@ -26,7 +26,8 @@ static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
   return step;
 }
 
-/* started is how many of the slots [first, first + count) start before an event. */
+/* started is how many of the slots [first, first + count) start before an event; they are in
+ * the order of their starts. */
 static uint64_t started(const sp_plan_device *plan, uint64_t first, uint64_t count, uint64_t event) {
   uint64_t low = 0, high = count;
   while (low < high) {
@@ -39,8 +40,9 @@ static uint64_t started(const sp_plan_device *plan, uint64_t first, uint64_t cou
   return low;
 }
 
-/* set_ends turns the ends of a part's steps, which are times of its phase, into
- * steps. Times of a prologue are events, which starts tell. */
+/* set_ends turns the ends of a part's steps, which are times of its phase, into steps. Times
+ * of a body count its steps; those of a prologue are events, which the starts of the slots
+ * turn into steps. */
 static void set_ends(sp_sequence *s, const sp_plan_device *plan, const sp_part *p, uint64_t first_slot, int events) {
   uint64_t at = p->first;
   for (uint64_t i = first_slot; at < p->end; i++) {
@@ -58,6 +60,7 @@ static void set_ends(sp_sequence *s, const sp_plan_device *plan, const sp_part *
   }
 }
 
+/* set_beyond finds the next step that is not optional, for each step of a part. */
 static void set_beyond(sp_sequence *s, const sp_part *p) {
   uint64_t beyond = p->end;
   for (uint64_t i = p->end; i > p->first; i--) {
@@ -67,8 +70,8 @@ static void set_beyond(sp_sequence *s, const sp_part *p) {
   }
 }
 
-/* set_turns finds where another length begins to decide sizes: the largest size
- * is another multiple of the smallest than before, by more than rounding. */
+/* set_turns finds the steps from which on another length decides the sizes: the ratio of the
+ * largest size to the smallest differs by more than rounding, 1 %, from the one before. */
 static void set_turns(sp_sequence *s, const sp_part *p) {
   const sp_step *before = NULL;
   for (uint64_t i = p->first; i < p->end; i++) {
@@ -97,8 +100,9 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
   set_ends(s, plan, p, first, p == s->parts);
 }
 
-/* loosen lets the sizes of a prologue vary where those of the bodies do: it was
- * recorded once, so it cannot tell by itself. What is resident does not. */
+/* loosen lets the sizes of a prologue vary if at least half of those of the bodies do. A
+ * prologue is recorded once, so it does not show by itself what varies. Resident blocks are
+ * taken as constant. */
 static void loosen(sp_sequence *s, const sp_plan_device *plan) {
   uint64_t varying = 0, after = s->parts[0].end;
   for (uint64_t i = after; i < s->count; i++)
@@ -109,8 +113,8 @@ static void loosen(sp_sequence *s, const sp_plan_device *plan) {
     s->steps[i].varies = (sp_plan_slot(plan, i).flags & SP_SLOT_RESIDENT) == 0;
 }
 
-/* follow finds for each part the body that came after it most often; of equals
- * the first. The last pass tells of no successor. */
+/* follow finds for each part the body that came after it most often, the first of equals.
+ * What follows the last pass is not recorded. 0 without host memory. */
 static int follow(sp_sequence *s, const sp_plan_device *plan) {
   uint64_t n = s->part_count, *times = calloc(n * n, sizeof *times);
   if (times == NULL)
@@ -148,6 +152,7 @@ static int gram_order(const void *a, const void *b) {
   return (x->at > y->at) - (x->at < y->at);
 }
 
+/* add_grams lists every run of SP_GRAM steps of constant size within a part. */
 static void add_grams(sp_sequence *s) {
   for (uint64_t p = 0; p < s->part_count; p++)
     for (uint64_t i = s->parts[p].first + SP_GRAM - 1; i < s->parts[p].end; i++) {
@@ -225,11 +230,17 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
   return low;
 }
 
-/* Times that a request may be smaller or larger than any recorded one. */
+/* A factor: a request of a size that varies may be this much smaller or larger than any
+ * recorded one. A larger factor would take more requests for steps that they are not. */
 enum { VARIES = 4 };
 
-/* Scales agree up to a 128th of the distance between the extremes. */
-enum { SCALE_NEAR = SP_SCALE_ONE / 128, SCALE_MOST = 1 << 20 };
+/* Scales agree if they differ by at most this: 1/128 of the distance between the smallest and
+ * the largest, which is more than the rounding of sizes makes it differ. */
+enum { SCALE_NEAR = SP_SCALE_ONE / 128 };
+
+/* The largest scale, in distances between the smallest and the largest: it keeps the product
+ * with SP_SCALE_ONE far below 2^63. */
+enum { SCALE_MOST = 1 << 20 };
 
 int sp_step_fits(const sp_step *s, uint64_t requested) { return requested >= s->least && requested <= s->most; }
 
