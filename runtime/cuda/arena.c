@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sizes.h"
+
 /* An eighth: how much larger a range may be for the sake of no wait, and how
  * many are looked at. */
 enum { NEAR_FIT_SHIFT = 3, NEAR_FITS = 16 };
@@ -41,9 +43,9 @@ static void drop(sp_arena *a, sp_range *r) {
   a->pooled++;
 }
 
-/* hint is where the range of a block's address is remembered. Blocks are whole
- * units of 512 bytes; the factor is 2^64 divided by the golden ratio (Knuth). */
-static size_t hint(uint64_t addr) { return (addr >> 9) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
+/* hint is where the range of a block's address is remembered. The factor is 2^64 divided by the
+ * golden ratio (Knuth, multiplicative hashing). */
+static size_t hint(uint64_t addr) { return (addr >> SP_ALIGNMENT_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
 
 static int holds(const sp_range *r, uint64_t addr) { return r != NULL && addr - r->addr < r->size; }
 

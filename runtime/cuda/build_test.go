@@ -179,11 +179,11 @@ func TestStress(t *testing.T) {
 }
 
 // BenchmarkPair is an allocation and its free, without Go around them: in a pool
-// of 1,500 other blocks, and in the places of a plan.
+// of 1,500 other blocks, and in the places of a plan, which is served throughout.
 func BenchmarkPair(b *testing.B) {
 	program := compile(b, "", "pair.c")
 	plan := filepath.Join(b.TempDir(), "plan.bin")
-	if err := os.WriteFile(plan, encode(b, stressPlan()), 0o644); err != nil {
+	if err := os.WriteFile(plan, encode(b, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {

@@ -54,6 +54,18 @@ func TestSharedCountersOutliveTheProcess(t *testing.T) {
 	}
 }
 
+// TestSharedCountersDecideNothing has anything written into the file of a device that
+// serves: what it hands out, and what it says of itself, stays the same.
+func TestSharedCountersDecideNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "plan.bin")
+	if err := os.WriteFile(plan, encode(t, stressPlan()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, compile(t, memorySanitizers, "shared_counters.c"), filepath.Join(dir, "counters"), plan)
+}
+
 // snake is AllocatedBytes as C writes it: allocated_bytes.
 func snake(name string) string {
 	var out strings.Builder

@@ -1,18 +1,19 @@
-/* device_free.c: frees, and uses by other streams. */
-#include "device.h"
+/* device_free.c: frees, and uses of blocks by other streams. */
+#include "device_plan.h"
+#include "device_query.h"
 
-/* Freed blocks of at least this many bytes get an event at once where several
- * streams share the device, so that who reuses them waits for no more than it
- * has to. For smaller ones an event is recorded when, and if, it is needed. */
+/* Bytes. A freed block of at least this gets an event at once if several streams share the
+ * device, so that whoever reuses it waits for no more than it has to. For a smaller one an
+ * event is recorded when, and if, one is needed: most of them never need one. */
 enum { EVENT_AT_FREE = 1 << 20 };
 
 /* leave ends a block: from now on its address is nobody's. Locked. */
 static void leave(stplan_device *d, sp_range *r) {
   r->leaving = 1;
-  d->counters->frees++;
-  d->counters->allocated_bytes -= r->size;
+  SP_COUNT(d, frees, 1);
+  SP_COUNT(d, allocated_bytes, -r->size);
   if (r->step != SP_NO_STEP)
-    sp_matcher_freed(d->matcher, r->step);
+    sp_device_plan_freed(d, r->step);
   sp_usage_end(&d->usage, r->size, r->requested);
   uint64_t tick = ++d->streams.now;
   sp_clock_set(&r->uses, (int)r->stream, tick);
@@ -21,8 +22,8 @@ static void leave(stplan_device *d, sp_range *r) {
       sp_clock_set(&r->uses, i, tick);
 }
 
-/* record_leave records events behind the block's last uses, where that is
- * worth it now. Lets go of the lock where it does. Locked. */
+/* record_leave records events behind the block's last uses, if that is worth it now; then it
+ * lets go of the lock. Locked. */
 static void record_leave(stplan_device *d, const sp_range *r) {
   uint64_t on = r->recorded;
   if (r->size >= EVENT_AT_FREE)
@@ -34,20 +35,15 @@ static void record_leave(stplan_device *d, const sp_range *r) {
   for (int i = 0; i < d->streams.count; i++)
     if (on >> i & 1 && sp_streams_reserve(&d->streams, i, &needs[count]))
       count++;
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   int done[SP_STREAMS];
   for (int i = 0; i < count; i++)
     done[i] = sp_streams_record(&d->streams, &d->prim, &needs[i]);
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   for (int i = 0; i < count; i++) {
     sp_streams_settle(&d->streams, -1, &needs[i], 1, done[i]);
-    d->counters->events_recorded += (uint64_t)done[i];
+    SP_COUNT(d, events_recorded, (uint64_t)done[i]);
   }
-}
-
-sp_range *sp_device_block(const stplan_device *d, uint64_t address) {
-  sp_range *r = sp_arena_find(&d->arena, address);
-  return r != NULL && !r->leaving ? r : NULL;
 }
 
 /* use notes that a stream uses a block. Locked; may let go of the lock. */
@@ -58,7 +54,7 @@ static stplan_status use(stplan_device *d, uint64_t address, stplan_stream strea
   if (d->streams.list[(*block)->stream]->handle == stream)
     return STPLAN_OK;
   int index = sp_device_stream(d, stream);
-  *block = sp_device_block(d, address);
+  *block = sp_device_block(d, address); /* the lock may have been let go of */
   if (index < 0)
     return STPLAN_BAD_STREAM;
   if (*block == NULL)
@@ -70,9 +66,9 @@ static stplan_status use(stplan_device *d, uint64_t address, stplan_stream strea
 
 stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream) {
   sp_range *r;
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   stplan_status status = use(d, address, stream, &r);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return status;
 }
 
@@ -85,24 +81,23 @@ static void end(stplan_device *d, sp_range *r) {
 
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {
   sp_range *r;
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   stplan_status status = use(d, address, stream, &r);
-  if (r == NULL) {
-    d->counters->refused_frees++;
-  } else if (status == STPLAN_OK) {
+  if (r == NULL)
+    SP_COUNT(d, refused_frees, 1);
+  else if (status == STPLAN_OK)
     end(d, r);
-  }
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return status;
 }
 
 stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block) {
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   sp_range *r = sp_device_block(d, address);
   if (r != NULL && block != NULL)
     *block = sp_device_describe(d, r);
   if (r != NULL)
     end(d, r);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
 }

@@ -1,106 +1,89 @@
-/* device_malloc.c: requests. */
+/* device_malloc.c: requests. docs/runtime.md ("A request") has the order in which memory is
+ * looked for. */
 #include <string.h>
 
-#include "device.h"
+#include "device_grow.h"
+#include "device_plan.h"
 
-/* Requests off plan get memory of the plan that so many of its next steps do not
- * need. Whoever looks for memory there may look at so many steps altogether. */
-enum { SOON = 2048, LOOKS = 8192 };
+/* Bytes. Blocks up to this have a zone of their own. In runs of 40 iterations more, mixtures of
+ * experts reserve more than expandable segments would with 64 KiB, 128 KiB and 1 MiB
+ * (docs/results/replay.md). */
+enum { SMALL = 256 << 10 };
 
-/* A plan is suspended where it could serve less than so many per cent of the bytes
- * asked for, and resumed at so many. */
-enum { SUSPENDED = 10, RESUMED = 90 };
-
-/* request is one on its way. */
+/* request is one on its way through this file. */
 typedef struct {
   uint64_t need; /* aligned bytes */
-  uint64_t planned; /* the plan's address, where has_plan */
-  uint64_t step;    /* the plan's, where has_plan */
-  uint64_t recorded; /* what the recording had allocated here, 0 where unknown */
-  int has_plan;
-  int stray; /* it lives longer than the plan can tell */
-  int home;  /* it has the step's own place */
-  int moved; /* it has other memory of the plan, which is vacant */
-  int committed; /* memory was taken for what is absent there, or there was none */
+  sp_place place;
+  int commits; /* memory has been asked for what is absent of its place: once is enough */
+  int home;    /* it has its place */
+  int hole;    /* its place was taken, and it has other memory of the plan */
+  int grown;   /* memory was taken from the device for it */
   sp_zone zone;
   int stream;
-  int grown; /* memory was taken from the device for it */
   stplan_source source;
 } request;
 
-/* vacant is the smallest free range of the plan's memory that has bytes which the
- * plan does not need meanwhile, from *addr on, or NULL. */
-static sp_range *vacant(const stplan_device *d, sp_hole_search *v, uint64_t *addr) {
-  sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], v->need, 0);
-  for (; gap != NULL && v->looks > 0; gap = sp_arena_larger(gap)) {
-    uint64_t offset = gap->addr - d->plan_base;
-    if (sp_hole_find(v, &offset, offset + gap->size)) {
-      *addr = d->plan_base + offset;
-      return gap;
-    }
-  }
-  return NULL;
-}
-
-/* settle is a free range of the plan's memory for a request that is not planned
- * there, from *addr on, or NULL. One that no step needs soon will do, but not for a
- * stray, which would be there later too; any, where the device would otherwise have to
- * give more than the plan is worth. */
-static sp_range *settle(const stplan_device *d, const request *q, uint64_t *addr) {
-  if (d->counters->state != STPLAN_PROLOGUE && d->counters->state != STPLAN_BODY)
+/* plan_gap is a free range of the plan's memory for a request that has no place there, from
+ * *addr on, or NULL: bytes that no step needs soon. Not for a stray, which would still be
+ * there later. Any free range will do if the device would otherwise have to give more than the
+ * plan is worth. */
+static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
+  if (!sp_device_plan_served(d))
     return NULL;
-  sp_hole_search v;
-  sp_range *gap = NULL;
-  sp_matcher_hole_for_steps(d->matcher, SOON, q->need, LOOKS, &v);
-  if (!q->stray)
-    gap = vacant(d, &v, addr);
-  if (gap == NULL && sp_device_over(d, q->need, q->need, SP_SLACK_LENDS)) {
+  sp_range *gap = q->place.stray ? NULL : sp_device_plan_hole(d, NULL, q->need, addr);
+  if (gap == NULL && sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS)) {
     gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
     *addr = gap == NULL ? 0 : gap->addr;
   }
   return gap;
 }
 
-/* absent says whether the request's place is free but lacks memory, and nobody
- * has asked for that. */
-static int absent(const stplan_device *d, const request *q) {
-  return q->has_plan && !q->committed && sp_arena_absent(&d->arena, q->planned, q->need) != NULL;
+/* lacks_memory says whether the request's place is free but has no memory for some of it, and
+ * that has not been asked for. */
+static int lacks_memory(const stplan_device *d, const request *q) {
+  return q->place.planned && !q->commits && sp_arena_absent(&d->arena, q->place.address, q->need) != NULL;
 }
 
-/* choose takes a free range for the request, or NULL where none fits. Locked. */
+/* choose_planned takes the request's place, or, if that is taken, a hole in the plan. NULL if
+ * there is neither. Locked. */
+static sp_range *choose_planned(stplan_device *d, request *q) {
+  uint64_t addr = q->place.address;
+  sp_range *gap = sp_arena_at(&d->arena, addr, q->need);
+  q->home = gap != NULL;
+  if (gap == NULL) {
+    SP_COUNT(d, clashes, 1);
+    gap = sp_device_plan_hole(d, &q->place, q->need, &addr);
+    q->hole = gap != NULL;
+  }
+  if (gap == NULL)
+    return NULL;
+  q->source = STPLAN_FROM_PLAN;
+  return sp_arena_take(&d->arena, gap, addr, q->need);
+}
+
+/* choose takes a free range for the request, or NULL if none fits. Locked. */
 static sp_range *choose(stplan_device *d, request *q) {
-  q->home = q->moved = 0;
-  if (q->has_plan) {
-    q->has_plan = 0; /* one try: a place that is taken now is not waited for */
-    sp_range *gap = sp_arena_at(&d->arena, q->planned, q->need);
-    q->home = gap != NULL;
-    if (gap == NULL) {
-      sp_hole_search v;
-      d->counters->clashes++;
-      if (sp_matcher_hole_while_live(d->matcher, q->step, q->need, LOOKS, &v))
-        gap = vacant(d, &v, &q->planned);
-      q->moved = gap != NULL;
-    }
-    if (gap != NULL) {
-      q->source = STPLAN_FROM_PLAN;
-      return sp_arena_take(&d->arena, gap, q->planned, q->need);
-    }
+  q->home = q->hole = 0;
+  if (q->place.planned) {
+    q->place.planned = 0; /* one try: a place that is taken now is not waited for */
+    sp_range *r = choose_planned(d, q);
+    if (r != NULL)
+      return r;
   }
   uint64_t addr;
   sp_range *gap = sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
   if (gap != NULL)
     addr = gap->addr;
   else
-    gap = settle(d, q, &addr);
+    gap = plan_gap(d, q, &addr);
   if (gap == NULL)
     return NULL;
   q->source = q->grown ? STPLAN_FROM_GROW : STPLAN_FROM_GAP;
   return sp_arena_take(&d->arena, gap, addr, q->need);
 }
 
-/* order makes the request's stream wait for what used the range. Lets go of the
- * lock where it has to. 0 where it cannot, then the range is free again.
- * Locked. */
+/* order makes the request's stream wait for what used the range; if it has to wait, it lets go
+ * of the lock. 0 if it cannot be made to, and then the range is free again. Locked. */
 static int order(stplan_device *d, const request *q, sp_range *r) {
   sp_need needs[SP_STREAMS];
   if (!sp_streams_waits(&d->streams, &r->uses, q->stream))
@@ -108,23 +91,23 @@ static int order(stplan_device *d, const request *q, sp_range *r) {
   int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
   int done = 0;
   if (count > 0) {
-    pthread_mutex_unlock(&d->lock);
+    sp_device_unlock(d);
     done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count) == 0;
-    pthread_mutex_lock(&d->lock);
+    sp_device_lock(d);
     sp_streams_settle(&d->streams, q->stream, needs, count, done);
   }
   if (!done) {
     sp_arena_give(&d->arena, r);
     return 0;
   }
-  d->counters->waits += (uint64_t)count;
+  SP_COUNT(d, waits, (uint64_t)count);
   for (int i = 0; i < count; i++)
-    d->counters->events_recorded += (uint64_t)needs[i].record;
+    SP_COUNT(d, events_recorded, (uint64_t)needs[i].record);
   return 1;
 }
 
-/* elsewhere finds another zone that has room, for a request that its own and
- * the device have none for. Locked. */
+/* elsewhere finds another zone that has room, for a request that neither its own zone nor the
+ * device has memory for. Locked. */
 static int elsewhere(stplan_device *d, request *q) {
   for (int zone = 0; zone < SP_ZONES; zone++) {
     if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->need, q->stream) == NULL)
@@ -136,16 +119,16 @@ static int elsewhere(stplan_device *d, request *q) {
   return 0;
 }
 
-/* find_place loops until the request has a range that its stream may touch.
- * NULL where there is no memory. Locked; lets go of the lock. */
-static sp_range *find_place(stplan_device *d, request *q) {
+/* find repeats until the request has a range that its stream may touch. NULL if there is no
+ * memory. Locked; lets go of the lock. */
+static sp_range *find(stplan_device *d, request *q) {
   uint64_t addr;
   for (;;) {
     if (!sp_device_nodes(d))
       return NULL;
-    if (absent(d, q)) {
-      q->committed = 1;
-      q->has_plan = sp_device_commit(d, q->planned, q->need);
+    if (lacks_memory(d, q)) {
+      q->commits = 1;
+      q->place.planned = sp_device_commit(d, q->place.address, q->need);
       continue;
     }
     sp_range *r = choose(d, q);
@@ -157,7 +140,7 @@ static sp_range *find_place(stplan_device *d, request *q) {
         return NULL;
       continue;
     }
-    /* What is free cannot be waited for now: new memory needs no wait. */
+    /* What is free cannot be waited for now. New memory needs no wait. */
     if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
       return NULL;
     q->source = STPLAN_FROM_GROW;
@@ -167,69 +150,24 @@ static sp_range *find_place(stplan_device *d, request *q) {
 
 /* begin makes the range a block. Locked. */
 static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requested) {
-  stplan_counters *c = d->counters;
   r->requested = requested;
   sp_usage_begin(&d->usage, r->size, requested);
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
-  if (q->home) {
-    r->step = q->step;
-    sp_matcher_placed(d->matcher, q->step);
-    d->placed_bytes += q->need;
-  }
-  c->allocations++;
-  c->allocation_bytes += r->size;
-  c->allocated_bytes += r->size;
-  if (c->allocated_bytes > c->peak_allocated_bytes)
-    c->peak_allocated_bytes = c->allocated_bytes;
-  if (q->recorded > d->recorded_bytes)
-    d->recorded_bytes = q->recorded;
+  if (q->home)
+    r->step = q->place.step;
+  if (d->plan != NULL)
+    sp_device_plan_done(d, &q->place, q->need, q->home);
+  SP_COUNT(d, allocations, 1);
+  SP_COUNT(d, allocation_bytes, r->size);
+  SP_COUNT(d, allocated_bytes, r->size);
+  if (d->counters.allocated_bytes > d->counters.peak_allocated_bytes)
+    SP_SET(d, peak_allocated_bytes, d->counters.allocated_bytes);
   if (q->source == STPLAN_FROM_PLAN) {
-    c->planned_allocations++;
-    c->planned_bytes += r->size;
-    c->displaced_allocations += (uint64_t)q->moved;
+    SP_COUNT(d, planned_allocations, 1);
+    SP_COUNT(d, planned_bytes, r->size);
+    SP_COUNT(d, displaced_allocations, (uint64_t)q->hole);
   }
-}
-
-/* watch suspends the plan where lately too few bytes were served in their places:
- * what it displaces then costs more than it saves. Meanwhile its memory is like
- * any other, and it is watched how many of its places would have been free. The
- * past counts half with every SP_WATCH requests. Locked. */
-static void watch(stplan_device *d, const request *q) {
-  d->wanted_bytes += q->need;
-  if (d->suspended && q->has_plan && (sp_arena_at(&d->arena, q->planned, q->need) != NULL || absent(d, q)))
-    d->placed_bytes += q->need;
-  if (++d->watched % SP_WATCH != 0)
-    return;
-  int suspended = d->placed_bytes < d->wanted_bytes / 100 * (d->suspended ? RESUMED : SUSPENDED);
-  if (suspended != d->suspended)
-    sp_device_suspend(d, suspended);
-  d->wanted_bytes /= 2;
-  d->placed_bytes /= 2;
-}
-
-/* consult asks the matcher where the plan wants the request. Locked. */
-static void consult(stplan_device *d, request *q, uint64_t requested, stplan_stream handle) {
-  if (d->matcher == NULL || d->plan_base == 0 || d->counters->state == STPLAN_ENDED)
-    return;
-  if (d->given_up) {
-    d->counters->state = STPLAN_OFF;
-    return;
-  }
-  sp_match m = sp_matcher_next(d->matcher, requested, handle);
-  d->counters->drift_events += (uint64_t)m.drifted;
-  d->counters->resyncs += (uint64_t)m.jumped;
-  q->has_plan = m.placed && q->need <= m.size;
-  q->planned = d->plan_base + m.offset;
-  q->step = m.step;
-  q->stray = m.stray;
-  q->recorded = m.allocated;
-  watch(d, q);
-  if (d->suspended)
-    q->has_plan = 0;
-  if (m.ended)
-    sp_device_plan_zone(d, SP_ZONE_OPEN);
-  d->counters->state = m.ended ? STPLAN_ENDED : d->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE;
 }
 
 uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status) {
@@ -239,7 +177,7 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   *status = STPLAN_OK;
   if (size == 0)
     return 0;
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   request q = {.stream = sp_device_stream(d, stream)};
   sp_range *r = NULL;
   if (q.stream < 0) {
@@ -247,31 +185,33 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   } else if (size > SP_LARGEST) {
     *status = STPLAN_NO_MEMORY;
   } else {
-    q.need = (size + SP_ALIGNMENT - 1) / SP_ALIGNMENT * SP_ALIGNMENT;
-    q.zone = q.need <= SP_SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
-    if (d->plan != NULL && !d->begun)
-      sp_device_begin(d);
-    consult(d, &q, size, stream);
-    r = find_place(d, &q);
+    q.need = sp_aligned(size);
+    q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
+    if (d->plan != NULL) {
+      if (sp_device_plan_needs_memory(d))
+        sp_device_begin(d);
+      sp_device_plan_next(d, q.need, size, stream, &q.place);
+    }
+    r = find(d, &q);
     if (r == NULL)
       *status = STPLAN_NO_MEMORY;
   }
   uint64_t addr = 0;
   if (r == NULL) {
-    d->counters->failed_allocations++;
+    SP_COUNT(d, failed_allocations, 1);
   } else {
     begin(d, &q, r, size);
     addr = r->addr;
     if (source != NULL)
       *source = q.source;
   }
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return addr;
 }
 
 void stplan_mark(stplan_device *d) {
-  pthread_mutex_lock(&d->lock);
-  if (d->matcher != NULL)
-    sp_matcher_mark(d->matcher);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_lock(d);
+  if (d->plan != NULL)
+    sp_device_plan_mark(d);
+  sp_device_unlock(d);
 }

@@ -1,13 +1,9 @@
-/* device_query.c: what callers ask about memory, beside requests and frees. */
-#include "device.h"
+/* device_query.c: what callers ask about blocks and memory, and sharing them with other
+ * processes and devices. */
+#include "device_query.h"
 
-void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes) {
-  if (d->seen != NULL)
-    d->seen(d->seen_context, taken, addr, bytes);
-}
-
-/* starts says whether a range starts a piece of memory: what lies before it has
- * none at present, or is another piece. */
+/* starts says whether a range starts a piece of memory: what lies before it has no memory at
+ * present, or is another piece. */
 static int starts(const sp_range *r) { return r->first || r->prev->absent; }
 
 stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {
@@ -20,16 +16,16 @@ stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {
 }
 
 stplan_status stplan_find(stplan_device *d, uint64_t address, stplan_range *block) {
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   const sp_range *r = sp_device_block(d, address);
   if (r != NULL)
     *block = sp_device_describe(d, r);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
 }
 
 stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size) {
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   const sp_range *r = sp_device_block(d, address), *last = r;
   while (r != NULL && !starts(r))
     r = r->prev;
@@ -39,13 +35,13 @@ stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, 
     *base = r->addr;
     *size = last->addr + last->size - r->addr;
   }
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
 }
 
 size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room) {
   size_t count = 0;
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   const sp_range *r = d->arena.last;
   for (; r != NULL; r = r->prev)
     count += !r->absent;
@@ -53,32 +49,43 @@ size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room) {
   for (r = d->arena.last; r != NULL; r = r->prev)
     if (!r->absent && --at < room)
       ranges[at] = sp_device_describe(d, r);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return count;
 }
 
 uint64_t stplan_largest(stplan_device *d) {
-  pthread_mutex_lock(&d->lock);
+  sp_device_lock(d);
   uint64_t largest = sp_arena_largest(&d->arena);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_unlock(d);
   return largest;
 }
 
-/* Who gives memory back has the growth lock: what is under way ends first. */
-void stplan_hold(stplan_device *d, int hold) {
-  pthread_mutex_lock(&d->growth);
-  pthread_mutex_lock(&d->lock);
-  d->held += hold ? 1 : -1;
-  pthread_mutex_unlock(&d->lock);
-  pthread_mutex_unlock(&d->growth);
+void stplan_measure(stplan_device *d, stplan_statistics *statistics) {
+  sp_device_lock(d);
+  sp_tally_set(&d->usage.extents, d->arena.extents);
+  sp_usage_measure(&d->usage, statistics);
+  sp_device_unlock(d);
 }
 
-void stplan_watch(stplan_device *d, stplan_seen *seen, void *context) {
-  pthread_mutex_lock(&d->growth);
-  d->seen = seen;
-  d->seen_context = context;
-  pthread_mutex_unlock(&d->growth);
+void stplan_reset_peaks(stplan_device *d) {
+  sp_device_lock(d);
+  sp_usage_reset_peaks(&d->usage);
+  sp_device_unlock(d);
 }
+
+void stplan_reset_sums(stplan_device *d) {
+  sp_device_lock(d);
+  sp_usage_reset_sums(&d->usage);
+  sp_device_unlock(d);
+}
+
+void stplan_beside(stplan_device *d, const stplan_statistics *other) {
+  sp_device_lock(d);
+  sp_usage_beside(&d->usage, other);
+  sp_device_unlock(d);
+}
+
+uint64_t stplan_granularity(const stplan_device *d) { return d->prim.partial ? d->prim.granularity : 0; }
 
 stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset) {
   stplan_range block;
@@ -89,8 +96,6 @@ stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char ha
     return STPLAN_FAILED;
   return STPLAN_OK;
 }
-
-uint64_t stplan_granularity(const stplan_device *d) { return d->prim.partial ? d->prim.granularity : 0; }
 
 stplan_status stplan_export_granule(stplan_device *d, uint64_t address, int *file) {
   if (d->prim.export_granule == NULL || d->prim.export_granule(d->prim.self, address, file) != 0)

@@ -93,9 +93,11 @@ func brief(d planfile.Device) planfile.Device {
 	return d
 }
 
-// stressPlan has the sizes that ctest/stress.c asks for, in its order.
+// cycle are the sizes that ctest/stress.c and ctest/pair.c ask for, in their order.
+var cycle = []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
+
+// stressPlan has bodies of 16 cycles.
 func stressPlan() planfile.Device {
-	cycle := []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
 	var body []uint64
 	for range 16 {
 		body = append(body, cycle...)

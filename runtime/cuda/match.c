@@ -98,8 +98,8 @@ static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_ma
     m->pass++;
 }
 
-/* looks says whether this request raises hypotheses. */
-static int looks(sp_matcher *m) {
+/* searches says whether this request raises hypotheses. */
+static int searches(sp_matcher *m) {
   uint32_t every = 1;
   while (every < SELDOM && every * PATIENT <= m->lost)
     every *= 2;
@@ -117,7 +117,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
   if (best != NULL)
     serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
-  else if (looks(m))
+  else if (searches(m))
     sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
 }
 

@@ -163,10 +163,10 @@ static void fail(stplan_device *d, int device, size_t size, stplan_status status
     throw(SP_THROW_ERROR, message);
     return;
   }
-  pthread_mutex_lock(&d->lock);
-  const amount wanted = in_units(size), reserved = in_units(d->counters->reserved_bytes);
-  const amount allocated = in_units(d->counters->allocated_bytes), limit = in_units(d->limit);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_lock(d);
+  const amount wanted = in_units(size), reserved = in_units(d->counters.reserved_bytes);
+  const amount allocated = in_units(d->counters.allocated_bytes), limit = in_units(d->limit);
+  sp_device_unlock(d);
   int n = snprintf(message, sizeof message,
                    "CUDA out of memory. Tried to allocate %.2f %s. On GPU %d stplan has reserved %.2f %s, of which %.2f %s are allocated",
                    wanted.number, wanted.unit, device, reserved.number, reserved.unit, allocated.number, allocated.unit);
@@ -192,7 +192,7 @@ void *stplan_pluggable_malloc(size_t size, int device, void *stream) {
   if (capture == 0) {
     stplan_source source;
     address = stplan_malloc(d, size, handle, &source, &status);
-    if (address != 0 && source != STPLAN_FROM_PLAN && d->plan != NULL)
+    if (address != 0 && source != STPLAN_FROM_PLAN && stplan_planned(device))
       stplan_off_plan(device);
   } else {
     const pool *p = pool_of(d, device, capture);

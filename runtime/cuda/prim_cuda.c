@@ -1,5 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
 
+#include "prim_cuda.h"
+
 #include "prim_cuda_driver.h"
 
 #include <dlfcn.h>

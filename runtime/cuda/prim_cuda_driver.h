@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "prim_cuda.h"
+#include "prim.h"
 
 /* What is used of the driver's interface, by its documentation. */
 typedef int cu_result;

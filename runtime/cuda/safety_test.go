@@ -80,7 +80,6 @@ func TestHostilePlans(t *testing.T) {
 		rounds = 400
 	}
 	rng := rand.New(rand.NewPCG(7, 0))
-	cycle := []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
 	good := [][]byte{encode(t, recorded(cycle)), encode(t, periodic(cycle, [][]uint64{cycle, slices.Repeat(cycle, 2)}, []uint32{1, 2, 1}))}
 	for _, name := range []string{"ok-sample.vec", "ok-several.vec", "ok-periodic.vec", "ok-periodic-completed.vec", "ok-periodic-words.vec"} {
 		_, data := readVector(t, filepath.Join(vectors, name))
