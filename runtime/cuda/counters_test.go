@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSharedCountersOutliveTheProcess has C give every counter a number, by its
-// name, and be killed; Go reads them from the file, by theirs.
+// TestSharedCountersOutliveTheProcess has a C program give each counter a number, by its
+// name in C, and be killed. Go reads the numbers from the file, by its own names.
 func TestSharedCountersOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counters")
@@ -54,8 +54,8 @@ func TestSharedCountersOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// TestSharedCountersDecideNothing has anything written into the file of a device that
-// serves: what it hands out, and what it says of itself, stays the same.
+// TestSharedCountersDecideNothing writes anything into the counters' file of a device
+// that serves: the addresses that it hands out, and its own counters, stay the same.
 func TestSharedCountersDecideNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -37,14 +37,14 @@ typedef struct sp_chunk {
 struct stplan_device {
   sp_prim prim;
   pthread_mutex_t lock;   /* everything below */
-  pthread_mutex_t growth; /* held by who takes memory from the device or gives it back; taken before lock */
+  pthread_mutex_t growth; /* held while memory is taken from the device or given back; taken before lock */
   sp_arena arena;
   sp_streams streams;
   sp_chunk *chunks; /* all nodes of the arena */
   uint64_t end[SP_ZONES]; /* address where each zone's growing extent ends; 0 if it has none */
   uint64_t limit;         /* of reserved bytes; 0: none */
   int held;               /* calls of stplan_hold that have not been undone */
-  stplan_seen *seen;      /* who watches; changed with the growth lock held */
+  stplan_seen *seen;      /* of stplan_watch; changed with the growth lock held */
   void *seen_context;
   sp_usage usage;
   struct sp_device_plan *plan; /* private to device_plan.c; NULL if none is to be served */
@@ -84,8 +84,8 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
 
-/* sp_device_notify tells who watches that memory was taken from the device, or is about to be
- * given back. Called without the lock. Growth lock held. */
+/* sp_device_notify calls the function of stplan_watch, if there is one: memory was taken from
+ * the device, or is about to be given back. Called without the lock. Growth lock held. */
 void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 #include "device_debt.h"
 
-/* Without a bound a run that repeats itself moves as much in every iteration, for ever, where
- * a little more memory would end it. So it may owe the sum of two parts. */
+/* Without a bound, a run that repeats itself moves the same bytes in every iteration, for ever,
+ * although a little more memory would end it. So it may owe the sum of two parts. */
 
 /* One part: 1/PEAK_SHARE of the most bytes that it has reserved. By itself it lets runs
  * reserve 5 to 8 % more than they allocate. */

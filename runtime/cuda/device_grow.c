@@ -143,7 +143,7 @@ static uint64_t clear(stplan_device *d, uint64_t need, const window *w) {
   return bytes;
 }
 
-/* fill_lot gives the zone of small blocks SP_MOVE_LEAST bytes at once, if as many are idle
+/* fill_lot gives the zone of small blocks SP_MOVE_LEAST bytes at once, if these are idle
  * elsewhere. What small blocks lack is never worth a stall by itself, so they would take new
  * memory, a granule at a time, beside any that is idle. While a plan is served it alone says
  * what moves. Locked; lets go of the lock. Growth lock held. */

@@ -4,8 +4,9 @@
 
 #include "match.h"
 
-/* Requests after which it is judged whether the plan fits. Counts halve each time, so about the
- * last 4,096 requests decide. */
+/* Requests after which it is judged again how well the plan fits. The counts are halved each
+ * time, so about the last 4,096 requests decide. Fewer would suspend a plan for one odd
+ * stretch of a run; with more, a plan that does not fit would cost memory for longer. */
 enum { WATCH = 2048 };
 
 /* Per cent of the bytes lately asked for that could be served at their places. Below
@@ -28,8 +29,8 @@ enum { EXCESS_FITS = 33 };
  * as the recording. */
 enum { FOLLOWS = 100 };
 
-/* Steps of the plan that do not need the bytes which a request off plan gets: it is likely to
- * be freed before the run has gone through as many. */
+/* Steps. A request off plan gets bytes that this many next steps of the plan do not need; most
+ * blocks are freed before the run has gone through them. */
 enum { SOON = 2048 };
 
 /* Steps that one search for a hole may look at: it bounds the time of a request. Most searches
@@ -212,8 +213,8 @@ static int fits(const sp_device_plan *p) {
   return p->watched < WATCH || p->placed_bytes >= p->wanted_bytes / 100 * FITTING;
 }
 
-/* follows says whether the run has allocated as much as the recording had where the run is
- * now. If not, the plan is of a job that needs more memory. */
+/* follows says whether the run has allocated as much as the recording had at the same step. If
+ * not, the plan is of a job that needs more memory. */
 static int follows(const stplan_device *d) {
   uint64_t peak = d->counters.peak_allocated_bytes;
   return d->plan->recorded_bytes <= peak + peak / FOLLOWS;

@@ -77,9 +77,9 @@ void sp_device_plan_freed(stplan_device *d, uint64_t step);
 /* sp_device_plan_mark is told that a step of the program begins. */
 void sp_device_plan_mark(stplan_device *d);
 
-/* sp_device_plan_hole finds the smallest free range of the plan's memory with `need` bytes
- * that no step uses in the meantime, from *addr on; NULL if there is none. Meanwhile is while
- * the step of `place` lives, if that is not NULL; otherwise the next steps, 2,048 of them. */
+/* sp_device_plan_hole finds the smallest free range of the plan's memory that has `need` bytes,
+ * from *addr on, which no step uses for a while: as long as the step of `place` lives, or, if
+ * place is NULL, during the next 2,048 steps. NULL if there is none. */
 sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr);
 
 /* sp_device_plan_give_up suspends the plan for good. */

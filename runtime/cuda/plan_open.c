@@ -26,7 +26,7 @@ enum { ENTRY_BYTES = 32, KIND_AT = 0, DEVICE_AT = 4, OFFSET_AT = 8, BYTES_AT = 1
 
 enum { VERSION = 1 };
 
-/* Devices of a file. No machine has as many; it bounds what is allocated for a hostile file. */
+/* Devices of a file, as docs/planfile.md bounds them. */
 enum { MAX_DEVICES = 1 << 16 };
 
 /* Bytes: sections start at multiples of it. */

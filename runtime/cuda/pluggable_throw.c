@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* c10::SourceLocation and libstdc++'s std::string. That of the C++ ABI before C++11,
- * which torch's packages have up to 2.6, is one pointer, made by libstdc++ itself. */
+/* c10::SourceLocation, and libstdc++'s std::string. The string of the C++ ABI before C++11, which
+ * torch's packages have up to 2.6, is one pointer; libstdc++ itself makes it. */
 typedef struct {
   const char *function, *file;
   uint32_t line;
@@ -19,17 +19,17 @@ typedef union {
   struct {
     char *data;
     size_t length;
-    size_t capacity; /* of data, where it is not the 16 bytes here */
+    size_t capacity; /* of data; a short string has 16 bytes here instead, which is not used */
     size_t unused;
   } cxx11;
   char *before;
 } string;
 
-/* At least the size of any c10::Error; it is 128 in torch 2.11. */
+/* Bytes: at least the size of any c10::Error, which is 128 in torch 2.11. */
 enum { EXCEPTION_BYTES = 1024 };
 
-/* A virtual table begins with the offset to the top and the type; an object
- * points behind them. */
+/* A virtual table begins with two words, the offset to the top and the type. An object points
+ * behind them. */
 enum { VTABLE_HEADER = 2 };
 
 static struct {
@@ -42,7 +42,7 @@ static struct {
   void (*check_fail)(const char *function, const char *file, uint32_t line, const char *message);
 } cxx;
 
-/* library is one that the process has loaded by itself, or NULL. */
+/* library is a library that the process has loaded already, or NULL. */
 static void *library(const char *name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD); }
 
 int sp_throw_prepare(char *error, size_t size) {
@@ -73,7 +73,7 @@ int sp_throw_prepare(char *error, size_t size) {
   };
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     if (wanted[i].from == NULL)
-      continue; /* not needed */
+      continue; /* it is not needed with this ABI */
     void *found = dlsym(wanted[i].from, wanted[i].symbol);
     if (found == NULL) {
       snprintf(error, size, "this torch does not export %s", wanted[i].symbol);
@@ -84,7 +84,7 @@ int sp_throw_prepare(char *error, size_t size) {
   return 1;
 }
 
-/* make makes a string that the exception takes over. */
+/* make makes a std::string that the exception takes over. */
 static void make(string *text, const char *message) {
   const size_t length = strlen(message);
   if (cxx.make_string != NULL) {
@@ -97,8 +97,8 @@ static void make(string *text, const char *message) {
   memcpy(text->cxx11.data, message, length + 1);
 }
 
-/* throw_out_of_memory builds the object as C++ would: a c10::Error, whose class
- * adds nothing but its type. */
+/* throw_out_of_memory builds a c10::OutOfMemoryError as C++ would: a c10::Error, to which that
+ * class adds only its type. */
 static void throw_out_of_memory(location at, const char *message) {
   string text;
   make(&text, message);
