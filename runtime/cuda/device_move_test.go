@@ -4,9 +4,9 @@ package cuda
 
 import "testing"
 
-// TestSmallBlocksTakeWhatIsIdle frees a large block and then fills small ones, each of
-// which lacks too little to move anything for: together they get what lies idle, and
-// nothing but their first granule is reserved for them.
+// TestSmallBlocksTakeWhatIsIdle frees a large block and then allocates small ones. Each
+// lacks too little to move memory for. Together they get what is idle, and only their first
+// granule is reserved in addition.
 func TestSmallBlocksTakeWhatIsIdle(t *testing.T) {
 	const granule, large, small, count = 2 << 20, 120 << 20, 256 << 10, 400
 	d, err := Open(nil, 0, Options{Capacity: 1 << 40, Granularity: granule, Partial: true})

@@ -45,8 +45,8 @@ struct sp_device_plan {
   int suspended, given_up;    /* for now; for good */
   uint64_t base;              /* address of its memory, 0 if it has none */
 
-  /* How well it fits lately: requests in its sequence, the bytes of all of them, and the
-   * bytes of those that were served at their places, or could have been. */
+  /* How well it fits lately: requests, their bytes, and the bytes of those that were served at
+   * their places, or could have been. The bytes are halved now and then (WATCH). */
   uint64_t watched, wanted_bytes, placed_bytes;
 
   /* The most that the recording had allocated at the steps that the run has had (match_load.h). */

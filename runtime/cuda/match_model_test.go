@@ -6,9 +6,9 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// This is the matcher as docs/runtime.md tells it, written for reading: one list of
-// steps, one of hypotheses, no tables that are looked up. match_test.go compares
-// it with the runtime, request by request.
+// This is the matcher as docs/runtime.md describes it, written to be read: one list of
+// steps, one of hypotheses, and no lookup tables. match_test.go compares it with the
+// runtime, request by request.
 
 const nowhere = -1
 
@@ -16,9 +16,9 @@ type modelStep struct {
 	least, most            uint64
 	offset                 int64
 	stream                 int
-	part, end              int // end: the step before which it is freed; nowhere where it crosses the part's end
+	part, end              int // end: the step before which it is freed; nowhere if it lives beyond its part
 	optional, turns, stays bool
-	loose                  bool // of a prologue where most sizes of the bodies vary
+	loose                  bool // of a prologue, if most sizes of the bodies vary
 }
 
 func (s *modelStep) fits(n uint64) bool { return n >= s.least && n <= s.most }
@@ -39,7 +39,7 @@ type modelGuess struct {
 	at, fitted int
 	scale      float64
 	scaled     bool
-	fork, body bool // another way was taken there; another body may have begun there
+	fork, body bool // the pointer took another step that fitted as well; here another body begins
 }
 
 type doubtKind int
@@ -194,7 +194,7 @@ func (m *matchModel) dueAt(at int) int {
 	return 0
 }
 
-// firm: no optional step within three.
+// firm says that no step within three of the pointer is optional.
 func (m *matchModel) firm() bool {
 	for i := max(m.first[m.part()], m.at-3); i <= m.at+3 && i < m.first[m.part()+1]; i++ {
 		if m.steps[i].optional {
@@ -211,7 +211,7 @@ func (m *matchModel) lifetime(at int) int {
 	return m.steps[at].end - at
 }
 
-// placed says that a step's request has the step's own place, freed that it is free.
+// placed is told that a step's request was served at its place, free that it is freed.
 func (m *matchModel) placed(step int) {
 	if end := m.steps[step].end; end != nowhere {
 		m.due[end] = modelDue{m.pass, m.dueAt(end) + 1}
@@ -227,9 +227,8 @@ func (m *matchModel) free(step int) {
 	}
 }
 
-// inTheWay is a step that needs bytes of [offset, offset+size) while the given one
-// lives, or the step itself where the plan does not know how long that is; nowhere
-// where there is none.
+// inTheWay is a step that needs bytes of [offset, offset+size) while the given step lives,
+// or that step itself if the plan does not know how long it lives; nowhere if there is none.
 func (m *matchModel) inTheWay(step int, offset, size int64) int {
 	if m.steps[step].end == nowhere {
 		return step
@@ -242,8 +241,8 @@ func (m *matchModel) inTheWay(step int, offset, size int64) int {
 	return nowhere
 }
 
-// ahead is the last step, one or two ahead, that a free belongs to; it also counts
-// the frees' merits.
+// ahead is the last step, one or two ahead, that a free belongs to. It also updates the
+// trust in frees.
 func (m *matchModel) ahead() int {
 	ahead, right := nowhere, 0
 	for _, end := range m.freed {
@@ -261,8 +260,8 @@ func (m *matchModel) ahead() int {
 	return ahead
 }
 
-// request takes the next request. The step is nowhere off plan; unsure is one that
-// is in the sequence, and not served at its place.
+// request matches the next request. The step is nowhere if it is off plan. If unsure, it is
+// in the sequence, and not served at its place.
 func (m *matchModel) request(n, stream uint64) (step int, unsure bool) {
 	m.recent = append(m.recent, n)
 	m.advance(n)
@@ -330,7 +329,7 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 		}
 		if m.behind != nowhere && len(m.recent)-m.behindSince <= 2 && m.fits(m.behind, n, stream) {
 			at, m.behind = m.behind, nowhere
-			// Where it changed places with the one before the pointer.
+			// It changed places with the one before the pointer.
 			return at, m.at == 0 || m.lifetime(at) < m.lifetime(m.at-1), true
 		}
 		if !m.adrift && !again && m.fits(after, n, stream) && m.inScale(after, n) {
@@ -390,7 +389,8 @@ func (m *matchModel) choose(n, stream uint64) int {
 
 func (m *matchModel) begins() bool { return m.part() > 0 && m.at == m.first[m.part()] }
 
-// otherBody is the beginning of the first body that fits, at that of another.
+// otherBody is the beginning of the first body that fits, if the pointer is at that of a
+// body.
 func (m *matchModel) otherBody(n, stream uint64) int {
 	for part := 1; part < len(m.follower) && m.begins(); part++ {
 		if m.fits(m.first[part], n, stream) {
@@ -570,8 +570,8 @@ func (m *matchModel) raise(n uint64) {
 	m.raiseRuns(from, n)
 }
 
-// raiseRuns takes up the first four places from a step on where the last four
-// requests were recorded in a row, of constant sizes.
+// raiseRuns raises the first four places from a step on at which the last four requests
+// were recorded in a row, with constant sizes.
 func (m *matchModel) raiseRuns(from int, n uint64) {
 	if len(m.recent) < 4 {
 		return

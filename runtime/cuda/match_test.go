@@ -23,9 +23,8 @@ func open(t *testing.T, plan planfile.Device, opt Options) *Device {
 	return d
 }
 
-// serve requests and frees at once, so that every place is always free and the
-// matcher alone decides. It returns the offset that each was served at, -1 off
-// plan.
+// serve frees each block at once, so that every place is always free and the matcher
+// alone decides. It returns the offset at which each request was served, -1 if off plan.
 func serve(t *testing.T, d *Device, sizes []uint64) []int64 {
 	t.Helper()
 	served := make([]int64, len(sizes))
@@ -45,7 +44,7 @@ func serve(t *testing.T, d *Device, sizes []uint64) []int64 {
 	return served
 }
 
-// hold serves requests as serve does, but frees none before the last is served.
+// hold serves requests as serve does, but frees all of them after the last one.
 func hold(t *testing.T, d *Device, sizes []uint64) []int64 {
 	t.Helper()
 	served, blocks := make([]int64, len(sizes)), make([]uint64, len(sizes))
@@ -67,7 +66,7 @@ func hold(t *testing.T, d *Device, sizes []uint64) []int64 {
 	return served
 }
 
-// distinct are n sizes that occur once each, in no order.
+// distinct are n different sizes, shuffled.
 func distinct(n int, rng *rand.Rand) []uint64 {
 	sizes := make([]uint64, n)
 	for i := range sizes {
@@ -77,9 +76,9 @@ func distinct(n int, rng *rand.Rand) []uint64 {
 	return sizes
 }
 
-// randomJob is a periodic plan with few distinct sizes, optional slots, slots whose
-// size follows a length, and ends anywhere; either every slot has bytes of its own,
-// or those that do not live at the same time share them.
+// randomJob is a periodic plan with few distinct sizes, optional slots, slots whose size
+// follows a length, and ends anywhere. Either every slot has bytes of its own, or slots
+// that do not live at the same time share them.
 func randomJob(rng *rand.Rand) planfile.Device {
 	d := planfile.Device{
 		Rank: -1, Mode: planfile.ModePeriodic, End: planfile.EndRequested, Alignment: 512,
@@ -158,8 +157,8 @@ func randomJob(rng *rand.Rand) planfile.Device {
 	return d
 }
 
-// lowest is the first offset from `from` on where a slot is in the way of none of
-// these, which start before it.
+// lowest is the first offset from `from` on at which a slot overlaps none of these slots,
+// which start before it, while they live.
 func lowest(slots []planfile.Slot, s *planfile.Slot, from uint64) uint64 {
 	at := from
 	for i := 0; i < len(slots); i++ {
@@ -170,15 +169,15 @@ func lowest(slots []planfile.Slot, s *planfile.Slot, from uint64) uint64 {
 	return at
 }
 
-// request of a run: the slot it comes from, for its end, and what is asked for.
+// jobRequest is one request of a run, and how long its block lives.
 type jobRequest struct {
-	slot         int // -1 where it was added
+	slot         int // that it comes from, -1 if it was added
 	size, stream uint64
-	lives        int // requests until its free
+	lives        int // requests until it is freed
 }
 
-// randomRun is a run of the job, of about n requests: passes like the recorded ones,
-// of any length, with disturbances.
+// randomRun is a run of the job, of n requests: passes like the recorded ones, whose sizes
+// follow any length, with disturbances.
 func randomRun(d *planfile.Device, n int, rng *rand.Rand) []jobRequest {
 	var run []jobRequest
 	noise := []float64{0, 0.002, 0.02, 0.1}[rng.IntN(4)]
@@ -236,8 +235,8 @@ func TestMatcherModel(t *testing.T) {
 	}
 }
 
-// compareWithModel serves a run. A request whose place somebody else has may get
-// other memory of the plan, where it is in nobody's way.
+// compareWithModel serves a run. A request whose place is taken may get other memory of
+// the plan that no step needs meanwhile.
 func compareWithModel(t *testing.T, seed uint64, plan planfile.Device, run []jobRequest) (planned, off, displaced, taken int) {
 	t.Helper()
 	type block struct {
@@ -245,7 +244,7 @@ func compareWithModel(t *testing.T, seed uint64, plan planfile.Device, run []job
 		step, until           int
 	}
 	d, m := open(t, plan, Options{}), newMatchModel(&plan)
-	// With as much allocated all the time, the plan is worth any memory.
+	// With that much allocated all the time, the plan is worth any memory.
 	m.request(plan.PeakAllocated, run[0].stream)
 	if _, _, err := d.Malloc(plan.PeakAllocated, run[0].stream); err != nil {
 		t.Fatal(err)
@@ -303,8 +302,8 @@ func compareWithModel(t *testing.T, seed uint64, plan planfile.Device, run []job
 	return planned, off, displaced, taken
 }
 
-// TestTakenPlace keeps a block of one pass, so that its place is taken in the next:
-// the step gets memory of the plan that nobody needs while it lives, if there is
+// TestTakenPlace keeps a block of one pass, so that its place is taken in the next one.
+// The step then gets memory of the plan that no step needs while it lives, if there is
 // any, and in a later pass its own place again.
 func TestTakenPlace(t *testing.T) {
 	type slot struct{ size, offset, end uint64 } // MiB, but the end
@@ -375,10 +374,10 @@ func TestTakenPlace(t *testing.T) {
 	}
 }
 
-// TestStepsLeftOutBeforeASeam leaves out what clipping does to gradients, once their
-// norm is small enough: a tensor for each, of the sizes of the optimizer's that follow.
-// Those are taken for it, and the next pass begins where nobody expects it; scalars
-// like its first ones were asked for shortly before.
+// TestStepsLeftOutBeforeASeam leaves out what clipping allocates: a tensor for each
+// gradient, unless their norm is small enough. The optimizer's tensors have the same sizes
+// and follow, so they are taken for those of clipping, and the next pass begins before the
+// pointer is at its end. Scalars like its first ones were requested shortly before.
 func TestStepsLeftOutBeforeASeam(t *testing.T) {
 	scalars := slices.Repeat([]uint64{4}, 8)
 	gradients := distinct(25, rand.New(rand.NewPCG(1, 0)))
@@ -405,7 +404,7 @@ func TestStepsLeftOutBeforeASeam(t *testing.T) {
 	}
 }
 
-// TestDeclinedPlan: a plan that says it does not pay is not served.
+// TestDeclinedPlan opens a plan whose advice is that it does not pay: it is not served.
 func TestDeclinedPlan(t *testing.T) {
 	plan := recorded([]uint64{1 << 30, 2 << 20})
 	plan.Advice = planfile.AdvicePool

@@ -1,6 +1,6 @@
-/* shared_counters.c: the counters that a device keeps in a file are told, and never asked:
- * what others write into the file changes neither the addresses that are handed out, nor what
- * the device says of itself. The file has all counters as long as nobody else writes there.
+/* shared_counters.c: the counters that a device keeps in a file are written and never read. What
+ * others write into the file changes neither the addresses that are handed out, nor the
+ * counters of the device itself. As long as nobody else writes there, the file has them all.
  *
  *   shared_counters FILE PLAN.bin: the plan has the sizes of fixture_test.go */
 #include <fcntl.h>
