@@ -5,8 +5,8 @@
 
 #include "sizes.h"
 
-/* A range that needs no wait may be larger than the request by 1/2^NEAR_FIT_SHIFT of it, an
- * eighth. A larger share saves waits and wastes memory. */
+/* A range that needs no wait may be larger than the request by 1/2^NEAR_FIT_SHIFT
+ * of it, an eighth. A larger share saves waits and wastes memory. */
 enum { NEAR_FIT_SHIFT = 3 };
 
 /* Ranges that are looked at for one that needs no wait: it bounds the time of a request. */
@@ -48,8 +48,8 @@ static void drop(sp_arena *a, sp_range *r) {
   a->pooled++;
 }
 
-/* hint is where the range of a block's address is remembered. The factor is 2^64 divided by the
- * golden ratio (Knuth, multiplicative hashing). */
+/* hint is where the range of a block's address is remembered. The factor is
+ * 2^64 divided by the golden ratio (Knuth, multiplicative hashing). */
 static size_t hint(uint64_t addr) { return (addr >> SP_ALIGNMENT_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
 
 static int holds(const sp_range *r, uint64_t addr) { return r != NULL && addr - r->addr < r->size; }
@@ -112,8 +112,8 @@ static int mergeable(const sp_range *low, const sp_range *high) {
          !high->first && low->zone == high->zone;
 }
 
-/* settle merges a range that is neither taken nor indexed with its neighbours, indexes the
- * result, and returns it. */
+/* settle merges a range that is neither taken nor indexed with its neighbours,
+ * indexes the result, and returns it. */
 static sp_range *settle(sp_arena *a, sp_range *r) {
   sp_range *low = r->prev, *high = r->next;
   r->taken = 0;
@@ -206,8 +206,8 @@ sp_range *sp_arena_at(const sp_arena *a, uint64_t addr, uint64_t size) {
   return r == NULL || r->taken || r->absent || r->size - (addr - r->addr) < size ? NULL : r;
 }
 
-/* split makes a new range of the first `size` bytes of another, of the same kind, and returns
- * it. It is not indexed. */
+/* split makes a new range of the first `size` bytes of another, of the same
+ * kind, and returns it. It is not indexed. */
 static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
   sp_range *low = draw(a);
   low->addr = r->addr;

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Nodes that are made at once: 256 KiB of host memory. More waste memory in small programs,
- * fewer let go of the lock more often while a program begins. */
+/* Nodes that are made at once: 256 KiB of host memory. More waste memory in
+ * small programs, fewer let go of the lock more often while a program begins. */
 enum { CHUNK_NODES = 1024 };
 
 void sp_device_lock_growth(stplan_device *d) {

@@ -1,5 +1,5 @@
-/* device.h: one device object, and what every part of it needs: locks, nodes, streams, the
- * limit, the counters. Its parts are device_*.c:
+/* device.h: one device object, and what every part of it needs: locks, nodes,
+ * streams, the limit, the counters. Its parts are device_*.c:
  *
  *   device_open      opens and closes the object
  *   device_malloc    requests
@@ -10,9 +10,9 @@
  *   device_trim      gives idle memory back to the device
  *   device_query     what callers ask about blocks and memory
  *
- * "Locked" in a comment means: called with the lock held, which is held again on return. If
- * the function lets go of the lock in between, the comment says so. Other threads may then
- * have changed anything but the caller's own blocks. */
+ * "Locked" in a comment means: called with the lock held, which is held again on
+ * return. If the function lets go of the lock in between, the comment says so.
+ * Other threads may then have changed anything but the caller's own blocks. */
 #ifndef STPLAN_DEVICE_H
 #define STPLAN_DEVICE_H
 
@@ -50,15 +50,15 @@ struct stplan_device {
   struct sp_device_plan *plan; /* private to device_plan.c; NULL if none is to be served */
   sp_debt debt;
 
-  /* What the object counts, and decides by. `shared` is a copy for others, in a mapped file
-   * that they may also write: it is written here and never read. The counters themselves if
-   * there is no file. */
+  /* What the object counts, and decides by. `shared` is a copy for others, in a
+   * mapped file that they may also write: it is written here and never read.
+   * The counters themselves if there is no file. */
   stplan_counters counters;
   stplan_counters *shared;
 };
 
-/* SP_COUNT adds to a counter, SP_SET sets one, by its name in stplan_counters. Both also write
- * the copy. Nothing else changes counters. Locked. */
+/* SP_COUNT adds to a counter, SP_SET sets one, by its name in stplan_counters.
+ * Both also write the copy. Nothing else changes counters. Locked. */
 #define SP_COUNT(d, counter, n) ((d)->shared->counter = (d)->counters.counter += (n))
 #define SP_SET(d, counter, value) ((d)->shared->counter = (d)->counters.counter = (value))
 
@@ -70,12 +70,12 @@ static inline void sp_device_unlock(stplan_device *d) { pthread_mutex_unlock(&d-
 void sp_device_lock_growth(stplan_device *d);
 void sp_device_unlock_growth(stplan_device *d);
 
-/* sp_device_stream is the index of a stream. A new one is added; that lets go of the lock.
- * -1 if it cannot be. Locked. */
+/* sp_device_stream is the index of a stream. A new one is added; that lets go
+ * of the lock. -1 if it cannot be. Locked. */
 int sp_device_stream(stplan_device *d, stplan_stream handle);
 
-/* sp_device_nodes makes sure that the arena has nodes for one request. If it has not, it lets
- * go of the lock. 0 without host memory. Locked. */
+/* sp_device_nodes makes sure that the arena has nodes for one request. If it
+ * has not, it lets go of the lock. 0 without host memory. Locked. */
 int sp_device_nodes(stplan_device *d);
 
 /* sp_device_may_take says whether the limit allows `bytes` more to be reserved. Locked. */
@@ -84,8 +84,9 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
 
-/* sp_device_notify calls the function of stplan_watch, if there is one: memory was taken from
- * the device, or is about to be given back. Called without the lock. Growth lock held. */
+/* sp_device_notify calls the function of stplan_watch, if there is one: memory
+ * was taken from the device, or is about to be given back. Called without the
+ * lock. Growth lock held. */
 void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes);
 
 #endif

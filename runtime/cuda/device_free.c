@@ -2,9 +2,9 @@
 #include "device_plan.h"
 #include "device_query.h"
 
-/* Bytes. A freed block of at least this gets an event at once if several streams share the
- * device, so that whoever reuses it waits for no more than it has to. For a smaller one an
- * event is recorded when, and if, one is needed: most of them never need one. */
+/* Bytes. A freed block of at least this gets an event at once if several streams share
+ * the device, so that whoever reuses it waits for no more than it has to. For a smaller
+ * one an event is recorded when, and if, one is needed: most of them never need one. */
 enum { EVENT_AT_FREE = 1 << 20 };
 
 /* leave ends a block: from now on its address is nobody's. Locked. */
@@ -22,8 +22,8 @@ static void leave(stplan_device *d, sp_range *r) {
       sp_clock_set(&r->uses, i, tick);
 }
 
-/* record_leave records events behind the block's last uses, if that is worth it now; then it
- * lets go of the lock. Locked. */
+/* record_leave records events behind the block's last uses, if that is worth it
+ * now; then it lets go of the lock. Locked. */
 static void record_leave(stplan_device *d, const sp_range *r) {
   uint64_t on = r->recorded;
   if (r->size >= EVENT_AT_FREE)

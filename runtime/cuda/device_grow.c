@@ -4,9 +4,9 @@
 #include "device_plan.h"
 #include "device_trim.h"
 
-/* extend asks the device for memory, without the lock: at address `at`, or, if that is 0, at
- * new addresses with room for `room` bytes. 0 if the limit or the device has none. Locked.
- * Growth lock held. */
+/* extend asks the device for memory, without the lock: at address `at`, or, if
+ * that is 0, at new addresses with room for `room` bytes. 0 if the limit or the
+ * device has none. Locked. Growth lock held. */
 static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   if (!sp_device_may_take(d, bytes))
     return 0;
@@ -22,15 +22,15 @@ static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, 
   return 1;
 }
 
-/* A window is addresses that a request could have: the first one, how many of the bytes have
- * no memory, and whether it goes on beyond the zone's growing extent. */
+/* A window is addresses that a request could have: the first one, how many of the
+ * bytes have no memory, and whether it goes on beyond the zone's growing extent. */
 typedef struct {
   uint64_t addr, missing;
   int open;
 } window;
 
-/* along is the window of `need` bytes from the start of a range upwards, or from its end
- * downwards. 0 if something is in between. */
+/* along is the window of `need` bytes from the start of a range upwards, or
+ * from its end downwards. 0 if something is in between. */
 static int along(const stplan_device *d, const sp_range *r, int up, sp_zone zone, uint64_t need, window *w) {
   uint64_t left = need;
   *w = (window){.addr = up ? r->addr : r->addr + r->size - need};
@@ -59,16 +59,16 @@ static void consider(const stplan_device *d, const sp_range *r, int up, sp_zone 
     *best = w;
 }
 
-/* free_beside is the free range before or behind an absent one, or the absent one itself if
- * there is none. */
+/* free_beside is the free range before or behind an absent one, or the absent
+ * one itself if there is none. */
 static const sp_range *free_beside(const sp_range *r, int before) {
   const sp_range *n = before ? r->prev : r->next;
   int apart = before ? r->first : n != NULL && n->first;
   return n != NULL && !apart && !n->taken && n->zone == r->zone ? n : r;
 }
 
-/* find_window is the best window for a request: beside something absent, or at the end of the
- * zone's growing extent. 0 if there is none. */
+/* find_window is the best window for a request: beside something absent, or at
+ * the end of the zone's growing extent. 0 if there is none. */
 static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, window *best) {
   *best = (window){.missing = UINT64_MAX};
   const sp_range *last = d->end[zone] == 0 ? NULL : sp_arena_holding(&d->arena, d->end[zone] - 1);
@@ -85,8 +85,8 @@ static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, wind
   return best->missing != UINT64_MAX;
 }
 
-/* commit takes memory for what is absent of [addr, end), as far as that lies in extents.
- * Locked; lets go of the lock. Growth lock held. */
+/* commit takes memory for what is absent of [addr, end), as far as that lies in
+ * extents. Locked; lets go of the lock. Growth lock held. */
 static int commit(stplan_device *d, uint64_t addr, uint64_t end) {
   uint64_t got;
   sp_range *r = sp_arena_holding(&d->arena, addr);
@@ -115,8 +115,8 @@ static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *a
   return 1;
 }
 
-/* grow_end makes the zone's growing extent go on to `end`. Locked; lets go of the lock. Growth
- * lock held. */
+/* grow_end makes the zone's growing extent go on to `end`. Locked; lets go of
+ * the lock. Growth lock held. */
 static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
   uint64_t from = d->end[zone], addr;
   if (end <= from)
@@ -135,18 +135,18 @@ static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) 
   return sp_device_nodes(d) && commit(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
 }
 
-/* clear makes room for what a window misses, and returns how many bytes that is. Locked; lets
- * go of the lock. Growth lock held. */
+/* clear makes room for what a window misses, and returns how many bytes that
+ * is. Locked; lets go of the lock. Growth lock held. */
 static uint64_t clear(stplan_device *d, uint64_t need, const window *w) {
   uint64_t bytes = sp_round_up(w->missing, d->prim.granularity);
   sp_device_make_room(d, bytes, w->addr, w->addr + need);
   return bytes;
 }
 
-/* fill_lot gives the zone of small blocks SP_MOVE_LEAST bytes at once, if these are idle
- * elsewhere. What small blocks lack is never worth a stall by itself, so they would take new
- * memory, a granule at a time, beside any that is idle. While a plan is served it alone says
- * what moves. Locked; lets go of the lock. Growth lock held. */
+/* fill_lot gives the zone of small blocks SP_MOVE_LEAST bytes at once, if these are
+ * idle elsewhere. What small blocks lack is never worth a stall by itself, so they
+ * would take new memory, a granule at a time, beside any that is idle. While a plan is
+ * served it alone says what moves. Locked; lets go of the lock. Growth lock held. */
 static int fill_lot(stplan_device *d, sp_zone zone) {
   const stplan_counters *c = &d->counters;
   window w;
@@ -157,8 +157,8 @@ static int fill_lot(stplan_device *d, sp_zone zone) {
   return c->reserved_bytes + bytes <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
 }
 
-/* grow_by takes as much as makes `need` bytes fit into the zone. Locked; lets go of the lock.
- * Growth lock held. */
+/* grow_by takes as much as makes `need` bytes fit into the zone. Locked; lets
+ * go of the lock. Growth lock held. */
 static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
   uint64_t addr;

@@ -1,13 +1,13 @@
-/* device_malloc.c: requests. docs/runtime.md ("A request") has the order in which memory is
- * looked for. */
+/* device_malloc.c: requests. docs/runtime.md ("A request") has the order in
+ * which memory is looked for. */
 #include <string.h>
 
 #include "device_grow.h"
 #include "device_plan.h"
 
-/* Bytes. Blocks up to this have a zone of their own. In runs of 40 iterations more, mixtures of
- * experts reserve more than expandable segments would with 64 KiB, 128 KiB and 1 MiB
- * (docs/results/replay.md). */
+/* Bytes. Blocks up to this have a zone of their own. In runs of 40 iterations
+ * more, mixtures of experts reserve more than expandable segments would with 64
+ * KiB, 128 KiB and 1 MiB (docs/results/replay.md). */
 enum { SMALL = 256 << 10 };
 
 /* request is one on its way through this file. */
@@ -23,10 +23,10 @@ typedef struct {
   stplan_source source;
 } request;
 
-/* plan_gap is a free range of the plan's memory for a request that has no place there, from
- * *addr on, or NULL: bytes that no step needs soon. Not for a stray, which would still be
- * there later. Any free range will do if the device would otherwise have to give more than the
- * plan is worth. */
+/* plan_gap is a free range of the plan's memory for a request that has no place
+ * there, from *addr on, or NULL: bytes that no step needs soon. Not for a
+ * stray, which would still be there later. Any free range will do if the device
+ * would otherwise have to give more than the plan is worth. */
 static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
   if (!sp_device_plan_served(d))
     return NULL;
@@ -38,14 +38,14 @@ static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *ad
   return gap;
 }
 
-/* lacks_memory says whether the request's place is free but has no memory for some of it, and
- * that has not been asked for. */
+/* lacks_memory says whether the request's place is free but has no memory for
+ * some of it, and that has not been asked for. */
 static int lacks_memory(const stplan_device *d, const request *q) {
   return q->place.planned && !q->commits && sp_arena_absent(&d->arena, q->place.address, q->need) != NULL;
 }
 
-/* choose_planned takes the request's place, or, if that is taken, a hole in the plan. NULL if
- * there is neither. Locked. */
+/* choose_planned takes the request's place, or, if that is taken, a hole in the
+ * plan. NULL if there is neither. Locked. */
 static sp_range *choose_planned(stplan_device *d, request *q) {
   uint64_t addr = q->place.address;
   sp_range *gap = sp_arena_at(&d->arena, addr, q->need);
@@ -82,8 +82,9 @@ static sp_range *choose(stplan_device *d, request *q) {
   return sp_arena_take(&d->arena, gap, addr, q->need);
 }
 
-/* order makes the request's stream wait for what used the range; if it has to wait, it lets go
- * of the lock. 0 if it cannot be made to, and then the range is free again. Locked. */
+/* order makes the request's stream wait for what used the range; if it has to
+ * wait, it lets go of the lock. 0 if it cannot be made to, and then the range
+ * is free again. Locked. */
 static int order(stplan_device *d, const request *q, sp_range *r) {
   sp_need needs[SP_STREAMS];
   if (!sp_streams_waits(&d->streams, &r->uses, q->stream))
@@ -106,8 +107,8 @@ static int order(stplan_device *d, const request *q, sp_range *r) {
   return 1;
 }
 
-/* elsewhere finds another zone that has room, for a request that neither its own zone nor the
- * device has memory for. Locked. */
+/* elsewhere finds another zone that has room, for a request that neither its
+ * own zone nor the device has memory for. Locked. */
 static int elsewhere(stplan_device *d, request *q) {
   for (int zone = 0; zone < SP_ZONES; zone++) {
     if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->need, q->stream) == NULL)
@@ -119,8 +120,8 @@ static int elsewhere(stplan_device *d, request *q) {
   return 0;
 }
 
-/* find repeats until the request has a range that its stream may touch. NULL if there is no
- * memory. Locked; lets go of the lock. */
+/* find repeats until the request has a range that its stream may touch. NULL if
+ * there is no memory. Locked; lets go of the lock. */
 static sp_range *find(stplan_device *d, request *q) {
   uint64_t addr;
   for (;;) {

@@ -7,9 +7,9 @@
  * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. */
 static uint64_t worth_moving(uint64_t size) { return size / 4 * 3; }
 
-/* Bytes. If the request itself needs a part of a free range, memory moves from the rest only
- * if that has at least this. Of 32, 64 and 128 MiB this reserves the least over the
- * recordings; others were not tried. */
+/* Bytes. If the request itself needs a part of a free range, memory moves from
+ * the rest only if that has at least this. Of 32, 64 and 128 MiB this reserves
+ * the least over the recordings; others were not tried. */
 #define REST_LEAST (UINT64_C(64) << 20)
 
 /* larger_part narrows [*addr, *end) to the larger of its two parts outside [low, high). */
@@ -23,8 +23,9 @@ static void larger_part(uint64_t *addr, uint64_t *end, uint64_t low, uint64_t hi
     *addr = *end - behind;
 }
 
-/* chain_zone chains idle bytes of a zone until `bytes` are *found, from its smallest ranges
- * on, but none of [low, high). It may chain a granule more. Locked; may let go of the lock. */
+/* chain_zone chains idle bytes of a zone until `bytes` are *found, from its
+ * smallest ranges on, but none of [low, high). It may chain a granule more.
+ * Locked; may let go of the lock. */
 static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   uint64_t size = d->prim.granularity, above = 0;
   while (*found < bytes && sp_device_nodes(d)) {
@@ -45,9 +46,10 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
   }
 }
 
-/* chain_plan chains what moves from the plan's memory to make room for `bytes`: idle parts,
- * which come back when their places are asked for. If they do not suffice and the plan costs
- * more than it is worth, it ends here, and any part moves. Then the answer is 0. Locked. */
+/* chain_plan chains what moves from the plan's memory to make room for `bytes`:
+ * idle parts, which come back when their places are asked for. If they do not
+ * suffice and the plan costs more than it is worth, it ends here, and any part
+ * moves. Then the answer is 0. Locked. */
 static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
   if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, bytes, SP_EXCESS_ENDS))

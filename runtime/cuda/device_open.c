@@ -41,8 +41,8 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
   return STPLAN_OK;
 }
 
-/* give_all gives back the memory of each extent, piece by piece: ranges that lie side by side
- * and have memory. */
+/* give_all gives back the memory of each extent, piece by piece: ranges that
+ * lie side by side and have memory. */
 static void give_all(stplan_device *d) {
   uint64_t end = 0;
   for (const sp_range *r = d->arena.last; r != NULL; r = r->prev) {

@@ -4,37 +4,39 @@
 
 #include "match.h"
 
-/* Requests after which it is judged again how well the plan fits. The counts are halved each
- * time, so about the last 4,096 requests decide. Fewer would suspend a plan for one odd
- * stretch of a run; with more, a plan that does not fit would cost memory for longer. */
+/* Requests after which it is judged again how well the plan fits. The counts
+ * are halved each time, so about the last 4,096 requests decide. Fewer would
+ * suspend a plan for one odd stretch of a run; with more, a plan that does not
+ * fit would cost memory for longer. */
 enum { WATCH = 2048 };
 
-/* Per cent of the bytes lately asked for that could be served at their places. Below
- * SUSPENDED a plan is suspended: the blocks that it displaces then cost more than it saves. */
+/* Per cent of the bytes lately asked for that could be served at their places.
+ * Below SUSPENDED a plan is suspended: the blocks that it displaces then cost
+ * more than it saves. */
 enum { SUSPENDED = 10 };
 
-/* From RESUMED on it is served again; far above SUSPENDED, so that it does not go back and
- * forth. */
+/* Per cent, likewise: from RESUMED on a suspended plan is served again. It is
+ * far above SUSPENDED, so that the plan does not go back and forth. */
 enum { RESUMED = 90 };
 
-/* From FITTING on the plan is taken to be of this run. */
+/* Per cent, likewise: from FITTING on the plan is taken to be of this run. */
 enum { FITTING = 75 };
 
-/* 1/N of what has been allocated: a plan that fits is given up above this instead of
- * SP_EXCESS_ENDS. With that, one burst of odd requests ended plans for good, although the pool
- * costs more in the long run. */
+/* 1/N of what has been allocated: a plan that fits is given up above this
+ * instead of SP_EXCESS_ENDS. By that, one burst of odd requests ended plans for
+ * good, although the pool costs more in the long run. */
 enum { EXCESS_FITS = 33 };
 
-/* 1/N of what the run has allocated: a run that lacks no more than this has allocated as much
- * as the recording. */
+/* 1/N of what the run has allocated: a run that lacks no more than this has
+ * allocated as much as the recording. */
 enum { FOLLOWS = 100 };
 
-/* Steps. A request off plan gets bytes that this many next steps of the plan do not need; most
- * blocks are freed before the run has gone through them. */
+/* Steps. A request off plan gets bytes that this many next steps of the plan do
+ * not need; most blocks are freed before the run has gone through them. */
 enum { SOON = 2048 };
 
-/* Steps that one search for a hole may look at: it bounds the time of a request. Most searches
- * need a handful, as most blocks live for a few steps. */
+/* Steps that one search for a hole may look at: it bounds the time of a request.
+ * Most searches need a handful, as most blocks live for a few steps. */
 enum { LOOKS = 8192 };
 
 struct sp_device_plan {
@@ -45,11 +47,13 @@ struct sp_device_plan {
   int suspended, given_up;    /* for now; for good */
   uint64_t base;              /* address of its memory, 0 if it has none */
 
-  /* How well it fits lately: requests, their bytes, and the bytes of those that were served at
-   * their places, or could have been. The bytes are halved now and then (WATCH). */
+  /* How well it fits lately: requests, their bytes, and the bytes of those that
+   * were served at their places, or could have been. The bytes are halved now
+   * and then (WATCH). */
   uint64_t watched, wanted_bytes, placed_bytes;
 
-  /* The most that the recording had allocated at the steps that the run has had (match_load.h). */
+  /* The most that the recording had allocated at the steps that the run has had
+   * (match_load.h). */
   uint64_t recorded_bytes;
 };
 
@@ -109,8 +113,8 @@ static void set_zone(stplan_device *d, sp_zone zone) {
     sp_arena_rezone(&d->arena, p->base, p->base + p->plan->arena_bytes, zone);
 }
 
-/* suspend suspends the plan, or resumes it. The pool begins with what the plan leaves behind,
- * and owes nothing. */
+/* suspend suspends the plan, or resumes it. The pool begins with what the plan
+ * leaves behind, and owes nothing. */
 static void suspend(stplan_device *d, int suspended) {
   d->plan->suspended = suspended;
   if (suspended)
@@ -133,9 +137,9 @@ static int could_serve(const stplan_device *d, const sp_place *place, uint64_t n
   return place->planned && (sp_arena_at(&d->arena, place->address, need) != NULL || sp_arena_absent(&d->arena, place->address, need) != NULL);
 }
 
-/* watch counts a request, and suspends or resumes the plan after every WATCH of them.
- * Meanwhile requests at their places are counted as they are served (sp_device_plan_done);
- * while the plan is suspended, those that could be. */
+/* watch counts a request, and suspends or resumes the plan after every WATCH of
+ * them. Meanwhile requests at their places are counted as they are served
+ * (sp_device_plan_done); while the plan is suspended, those that could be. */
 static void watch(stplan_device *d, const sp_place *place, uint64_t need) {
   sp_device_plan *p = d->plan;
   p->wanted_bytes += need;
@@ -213,15 +217,15 @@ static int fits(const sp_device_plan *p) {
   return p->watched < WATCH || p->placed_bytes >= p->wanted_bytes / 100 * FITTING;
 }
 
-/* follows says whether the run has allocated as much as the recording had at the same step. If
- * not, the plan is of a job that needs more memory. */
+/* follows says whether the run has allocated as much as the recording had at
+ * the same step. If not, the plan is of a job that needs more memory. */
 static int follows(const stplan_device *d) {
   uint64_t peak = d->counters.peak_allocated_bytes;
   return d->plan->recorded_bytes <= peak + peak / FOLLOWS;
 }
 
-/* expected is the most that the recording had allocated. It tells what the run is going to
- * need, if the run does as the recording did. */
+/* expected is the most that the recording had allocated. It tells what the run
+ * is going to need, if the run does as the recording did. */
 static uint64_t expected(const sp_plan_device *plan) {
   return plan->end == SP_END_REQUESTED ? plan->peak_allocated : plan->peak_active;
 }

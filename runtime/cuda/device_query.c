@@ -1,9 +1,9 @@
-/* device_query.c: what callers ask about blocks and memory, and sharing them with other
- * processes and devices. */
+/* device_query.c: what callers ask about blocks and memory, and sharing them
+ * with other processes and devices. */
 #include "device_query.h"
 
-/* starts says whether a range starts a piece of memory: what lies before it has no memory at
- * present, or is another piece. */
+/* starts says whether a range starts a piece of memory: what lies before it has
+ * no memory at present, or is another piece. */
 static int starts(const sp_range *r) { return r->first || r->prev->absent; }
 
 stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {

@@ -2,10 +2,10 @@
 
 #include "device_plan.h"
 
-/* Whole granules can be given back, and what a granule at the end of an extent lacks to a
- * whole one. Of the plan's memory the first granule stays, so that its addresses stay ours; all
- * of it stays if it came in one piece. Otherwise an extent that came in one piece can be given
- * back only as a whole. */
+/* Whole granules can be given back, and what a granule at the end of an extent
+ * lacks to a whole one. Of the plan's memory the first granule stays, so that
+ * its addresses stay ours; all of it stays if it came in one piece. Otherwise
+ * an extent that came in one piece can be given back only as a whole. */
 int sp_device_idle(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end) {
   if (r->taken || r->absent)
     return 0;
@@ -27,8 +27,8 @@ void sp_device_chain(stplan_device *d, sp_range *gap, uint64_t addr, uint64_t en
   *list = r;
 }
 
-/* forget_ends forgets growing extents that are gone: their addresses may be another's from now
- * on. Locked. */
+/* forget_ends forgets growing extents that are gone: their addresses may be
+ * another's from now on. Locked. */
 static void forget_ends(stplan_device *d) {
   for (int zone = 0; zone < SP_ZONES; zone++)
     if (d->end[zone] != 0 && sp_arena_holding(&d->arena, d->end[zone] - 1) == NULL)

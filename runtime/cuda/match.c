@@ -7,17 +7,18 @@
 #include "match_load.h"
 #include "match_state.h"
 
-/* Requests in a row that the pointer has to fit before hypotheses are forgotten, and before a
- * mark is noted. By then another place that begins alike has shown a difference. */
+/* Requests in a row that the pointer has to fit before hypotheses are
+ * forgotten, and before a mark is noted. By then another place that begins
+ * alike has shown a difference. */
 enum { SETTLED = 64 };
 
-/* Requests without a step after which the run is also looked for in the prologue: the program
- * may have begun anew. */
+/* Requests without a step after which the run is also looked for in the
+ * prologue: the program may have begun anew. */
 enum { ASTRAY = 256 };
 
-/* Requests in a row without a step that each raise hypotheses. A search costs a few hundred
- * steps of the plan, and a program may do something else for hours: after PATIENT, every
- * second request searches, after twice as many every fourth, and so on. */
+/* Requests in a row without a step that each raise hypotheses. A search costs a few
+ * hundred steps of the plan, and a program may do something else for hours: after
+ * PATIENT, every second request searches, after twice as many every fourth, and so on. */
 enum { PATIENT = 32 };
 
 /* In the end one request in SELDOM searches. */

@@ -1,21 +1,21 @@
 #include "match_choose.h"
 
-/* Optional steps at the pointer that are tried one by one; behind them the next step that is
- * not optional is tried. It bounds the time of a request. */
+/* Optional steps at the pointer that are tried one by one; behind them the next
+ * step that is not optional is tried. It bounds the time of a request. */
 enum { OPTIONAL = 64 };
 
 /* Requests by which a step that was skipped may still come: the two changed places. */
 enum { LATE = 2 };
 
-/* Steps to either side of the pointer that must not be optional for frees to overrule a
- * request that fits: passes that differ in an optional step differ in frees close to it as
- * well. */
+/* Steps to either side of the pointer that must not be optional for frees to
+ * overrule a request that fits: passes that differ in an optional step differ
+ * in frees close to it as well. */
 enum { FIRM = 3 };
 
 static const sp_choice NO_CHOICE = {.at = SP_NOWHERE};
 
-/* on_stream says whether the run's stream is the plan's at a step, as far as is known. Handles
- * differ from run to run, so they are learnt. */
+/* on_stream says whether the run's stream is the plan's at a step, as far as is
+ * known. Handles differ from run to run, so they are learnt. */
 static int on_stream(const sp_matcher *m, uint64_t at, stplan_stream stream) {
   uint32_t s = sp_step_at(m, at)->stream;
   return !m->is_bound[s] || m->bound[s] == stream;
@@ -30,8 +30,8 @@ static int repeated(const sp_matcher *m, uint64_t requested) {
   return m->recent.seen > 1 && m->recent.list[SP_GRAM - 2] == requested;
 }
 
-/* stretched says whether a request is larger or smaller than any recorded one of a step, by as
- * much as the requests before it were. */
+/* stretched says whether a request is larger or smaller than any recorded one
+ * of a step, by as much as the requests before it were. */
 static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   if (at == SP_NOWHERE || m->one_length < SP_LENGTH || m->scale == SP_NO_SCALE || !sp_step_may_fit(sp_step_at(m, at), requested))
     return 0;
@@ -39,8 +39,8 @@ static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stpla
   return scale != SP_NO_SCALE && sp_scales_agree(scale, m->scale) && on_stream(m, at, stream);
 }
 
-/* in_scale says whether a request has the scale of those before it; any has, unless one length
- * has decided the sizes so far. */
+/* in_scale says whether a request has the scale of those before it; any has,
+ * unless one length has decided the sizes so far. */
 static int in_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
   return m->one_length < SP_LENGTH || sp_scales_agree(sp_step_scale(sp_step_at(m, at), requested), m->scale);
 }
@@ -68,8 +68,8 @@ static sp_choice by_frees(const sp_matcher *m, uint64_t ahead, int fit, uint64_t
   return fits(m, ahead, requested, stream) && (!fit || firm(m)) ? (sp_choice){.at = ahead, .part = m->part} : NO_CHOICE;
 }
 
-/* by_fork is the step where the run is now if it took the other way at the last fork, and the
- * requests since then fit. */
+/* by_fork is the step where the run is now if it took the other way at the last
+ * fork, and the requests since then fit. */
 static sp_choice by_fork(const sp_matcher *m) {
   const sp_hypothesis *found = NULL;
   for (int i = 0; i < m->others.count; i++) {
@@ -88,8 +88,8 @@ static sp_choice after(const sp_matcher *m) {
   return c;
 }
 
-/* by_scale is the step behind the pointer's, if the request has the same new scale as the one
- * before it, which was held off plan for that. */
+/* by_scale is the step behind the pointer's, if the request has the same new
+ * scale as the one before it, which was held off plan for that. */
 static sp_choice by_scale(const sp_matcher *m, uint64_t requested) {
   sp_choice c = after(m);
   if (c.at == SP_NOWHERE || !(sp_step_fits(sp_step_at(m, c.at), requested) || sp_step_may_fit(sp_step_at(m, c.at), requested)))
@@ -113,8 +113,8 @@ static int begins(const sp_matcher *m) {
   return m->part > 0 && m->at == m->plan.parts[m->part].first;
 }
 
-/* note_bodies raises the beginnings of bodies that the request fits, other than step `at`:
- * bodies follow one another in any order, and often begin alike. */
+/* note_bodies raises the beginnings of bodies that the request fits, other than
+ * step `at`: bodies follow one another in any order, and often begin alike. */
 static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   for (uint64_t p = 1; p < m->plan.part_count; p++) {
     uint64_t first = m->plan.parts[p].first;
@@ -125,8 +125,8 @@ static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_s
   }
 }
 
-/* by_body is the beginning of another body, the first that fits, if the pointer is at the
- * beginning of one. */
+/* by_body is the beginning of another body, the first that fits, if the pointer
+ * is at the beginning of one. */
 static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->adrift || !begins(m))
     return NO_CHOICE;
@@ -140,9 +140,9 @@ static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream
   return NO_CHOICE;
 }
 
-/* at_pointer is the pointer's step. If it is optional, and the one behind all optional ones
- * fits as well, that is a fork: of the two, the step whose place is kept longer is taken,
- * since a mistake does no harm there, and the other one becomes a hypothesis. */
+/* at_pointer is the pointer's step. If it is optional, and the one behind all optional
+ * ones fits as well, that is a fork: of the two, the step whose place is kept longer is
+ * taken, since a mistake does no harm there, and the other one becomes a hypothesis. */
 static sp_choice at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   sp_choice c = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
   if (begins(m))
@@ -172,8 +172,8 @@ static sp_choice past_optional(const sp_matcher *m, uint64_t requested, stplan_s
   return beyond(m, requested, stream);
 }
 
-/* late is the step that was skipped just now. Its request may be as long-lived as the one that
- * came instead of it, so its place is used only if it is kept at least as long. */
+/* late is the step that was skipped just now. Its request may be as long-lived as the one
+ * that came instead of it, so its place is used only if it is kept at least as long. */
 static sp_choice late(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->behind == SP_NOWHERE || m->recent.seen - m->behind_since > LATE || !fits(m, m->behind, requested, stream))
     return NO_CHOICE;
@@ -183,8 +183,8 @@ static sp_choice late(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   return c;
 }
 
-/* left_out is the step behind the pointer's: a request was left out, or changed places with
- * its successor. Not if the request may be a repetition of the one before. */
+/* left_out is the step behind the pointer's: a request was left out, or changed places
+ * with its successor. Not if the request may be a repetition of the one before. */
 static sp_choice left_out(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   sp_choice c = after(m);
   if (repeated(m, requested) || !fits(m, c.at, requested, stream) || !in_scale(m, c.at, requested))

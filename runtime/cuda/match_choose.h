@@ -1,5 +1,5 @@
-/* match_choose.h: which step a request is taken for, while the run is in step or nearly so.
- * docs/runtime.md has the rules in their order. */
+/* match_choose.h: which step a request is taken for, while the run is in step
+ * or nearly so. docs/runtime.md has the rules in their order. */
 #ifndef STPLAN_MATCH_CHOOSE_H
 #define STPLAN_MATCH_CHOOSE_H
 
@@ -14,9 +14,9 @@ typedef struct {
 } sp_choice;
 
 /* sp_matcher_choose is the step that a request is, by everything that is known except
- * hypotheses. `ahead` is the step that the frees point to, SP_NOWHERE if none. If there is a
- * reason not to believe the pointer although the request fits, the answer is none and
- * m->doubted has the reason; that never happens twice in a row. */
+ * hypotheses. `ahead` is the step that the frees point to, SP_NOWHERE if none. If
+ * there is a reason not to believe the pointer although the request fits, the answer
+ * is none and m->doubted has the reason; that never happens twice in a row. */
 sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream);
 
 #endif

@@ -2,17 +2,17 @@
 
 #include <stdlib.h>
 
-/* Steps. A free points to a step only if that is at most this far ahead of the pointer: a
- * free that belongs further ahead is that of a block in a wrong place. */
+/* Steps. A free points to a step only if that is at most this far ahead of the
+ * pointer: a free that belongs further ahead is that of a block in a wrong place. */
 enum { CLOSE = 2 };
 
-/* Frees are trusted if three out of four come where the plan has them. A lower share would
- * believe frees that come in any order; a higher one would give them up in runs whose passes
- * differ a little. */
+/* Frees are trusted if three out of four come where the plan has them. A lower
+ * share would believe frees that come in any order; a higher one would give
+ * them up in runs whose passes differ a little. */
 enum { TRUSTED = SP_TRUST / 4 * 3 };
 
-/* Each request counts 1/MEMORY in the trust: fewer would follow noise, more would believe
- * frees for long after the run has changed. */
+/* Each request counts 1/MEMORY in the trust: fewer would follow noise, more
+ * would believe frees for long after the run has changed. */
 enum { MEMORY = 32 };
 
 int sp_frees_make(sp_frees *f, uint64_t steps) {

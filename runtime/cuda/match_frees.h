@@ -1,8 +1,9 @@
 /* match_frees.h: what the frees of a run say about where the run is in the plan.
  *
- * The plan knows before which step each block is freed. So if a block is gone, the step
- * before which it is freed comes next; if a block is still there that should be gone, that
- * step does not come yet. This is believed only as far as it has been right in this run. */
+ * The plan knows before which step each block is freed. So if a block is gone,
+ * the step before which it is freed comes next; if a block is still there that
+ * should be gone, that step does not come yet. This is believed only as far as
+ * it has been right in this run. */
 #ifndef STPLAN_MATCH_FREES_H
 #define STPLAN_MATCH_FREES_H
 
@@ -10,8 +11,8 @@
 
 #include "match_sequence.h"
 
-/* Blocks that are to be freed before a step, counted in one pass; in any other pass there
- * are none. */
+/* Blocks that are to be freed before a step, counted in one pass; in any other
+ * pass there are none. */
 typedef struct {
   uint32_t pass, blocks;
 } sp_due;
@@ -42,9 +43,9 @@ uint32_t sp_frees_due(const sp_frees *f, uint64_t at, uint64_t pass);
 /* sp_frees_trusted says whether frees have mostly been right in this run. */
 int sp_frees_trusted(const sp_frees *f);
 
-/* sp_frees_request begins a request, with the pointer at step `at`: it returns `ahead` and
- * forgets the frees since the last request. If the run is in step, trust follows how many of
- * them the plan has there. */
+/* sp_frees_request begins a request, with the pointer at step `at`: it returns
+ * `ahead` and forgets the frees since the last request. If the run is in step,
+ * trust follows how many of them the plan has there. */
 uint64_t sp_frees_request(sp_frees *f, uint64_t at, uint64_t pass, int in_step);
 
 #endif

@@ -1,7 +1,7 @@
 #include "match_hole.h"
 
-/* push moves *offset past the places of the steps [s, s+steps) that overlap what is looked
- * for. 0 if that leads beyond `end`, or if too many steps have been looked at. */
+/* push moves *offset past the places of the steps [s, s+steps) that overlap what is
+ * looked for. 0 if that leads beyond `end`, or if too many steps have been looked at. */
 static int push(sp_hole_search *search, const sp_step *s, uint64_t steps, uint64_t *offset, uint64_t end) {
   for (const sp_step *last = s + steps; s < last; s++) {
     if (--search->looks < 0)

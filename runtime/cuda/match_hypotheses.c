@@ -1,20 +1,20 @@
 #include "match_hypotheses.h"
 
-/* Requests in a row that a hypothesis has to fit before the pointer jumps to it. Fewer make
- * wrong jumps, which take memory that the right requests need; more leave the run off plan for
- * longer. */
+/* Requests in a row that a hypothesis has to fit before the pointer jumps to
+ * it. Fewer make wrong jumps, which take memory that the right requests need;
+ * more leave the run off plan for longer. */
 enum { CONFIRMED = 3 };
 
-/* The same for a hypothesis that is more than 2 * AHEAD steps from the pointer: there are
- * many such places, and some fit a few requests by chance. */
+/* The same for a hypothesis that is more than 2 * AHEAD steps from the pointer:
+ * there are many such places, and some fit a few requests by chance. */
 enum { CONFIRMED_FAR = 16 };
 
-/* Steps after the pointer at which hypotheses are raised. It bounds the time of a request that
- * is adrift. */
+/* Steps after the pointer at which hypotheses are raised. It bounds the time of
+ * a request that is adrift. */
 enum { AHEAD = 256 };
 
-/* Steps before the pointer at which they are raised: fewer, as requests are left out more
- * often than they are repeated. */
+/* Steps before the pointer at which they are raised: fewer, as requests are
+ * left out more often than they are repeated. */
 enum { BEHIND = 32 };
 
 /* Hypotheses that steps ahead of the pointer may take, so that some are left for the rest. */
@@ -23,8 +23,8 @@ enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
 /* Places of a gram that are raised, from the pointer on and from the first step on. */
 enum { GRAMS = 4 };
 
-/* suppose is the hypothesis that the run is at a step, a new one if there was none. NULL if
- * there are too many. */
+/* suppose is the hypothesis that the run is at a step, a new one if there was
+ * none. NULL if there are too many. */
 static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
   for (int i = 0; i < h->count; i++)
     if (h->list[i].at == at)
@@ -83,8 +83,8 @@ static void raise_starts(sp_hypotheses *h, uint64_t requested) {
       suppose(h, h->plan->parts[p].first, p, requested);
 }
 
-/* raise_grams raises steps where the last requests occur in a row: the next ones after the
- * pointer, and the first ones. */
+/* raise_grams raises steps where the last requests occur in a row: the next
+ * ones after the pointer, and the first ones. */
 static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *recent, int prologue) {
   if (recent->seen < SP_GRAM)
     return;
@@ -121,9 +121,9 @@ void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
     h->list[i].fitted = h->list[i].fitted > requests ? h->list[i].fitted - requests : 1;
 }
 
-/* distance is how far a step is from the pointer. Requests are left out more often than they
- * are repeated, so a step behind the pointer counts as AHEAD / BEHIND times as far. The next
- * body is ahead, although its steps may have smaller numbers. */
+/* distance is how far a step is from the pointer. Requests are left out more often
+ * than they are repeated, so a step behind the pointer counts as AHEAD / BEHIND times
+ * as far. The next body is ahead, although its steps may have smaller numbers. */
 static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t at) {
   if (pointer == SP_NOWHERE)
     return (h->plan->count - at) * (AHEAD / BEHIND);

@@ -4,8 +4,8 @@
 
 #include "sizes.h"
 
-/* note has `size` bytes live from step `from` until before step `end`, or to the part's end.
- * load[i] is the change at step i, modulo 2^64. */
+/* note has `size` bytes live from step `from` until before step `end`, or to
+ * the part's end. load[i] is the change at step i, modulo 2^64. */
 static void note(uint64_t *load, const sp_part *p, uint64_t from, uint64_t end, uint64_t size) {
   load[from] += size;
   if (end < p->end)
@@ -23,8 +23,8 @@ static void note_entering(uint64_t *load, const sp_part *p, const sp_plan_device
   }
 }
 
-/* add_up turns the changes of a part into loads, above the `resident` bytes of the parts
- * before it. */
+/* add_up turns the changes of a part into loads, above the `resident` bytes of
+ * the parts before it. */
 static void add_up(uint64_t *load, const sp_part *p, uint64_t resident) {
   for (uint64_t i = p->first; i < p->end; i++)
     load[i] = resident += load[i];

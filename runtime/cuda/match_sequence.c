@@ -26,8 +26,8 @@ static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
   return step;
 }
 
-/* started is how many of the slots [first, first + count) start before an event; they are in
- * the order of their starts. */
+/* started is how many of the slots [first, first + count) start before an
+ * event; they are in the order of their starts. */
 static uint64_t started(const sp_plan_device *plan, uint64_t first, uint64_t count, uint64_t event) {
   uint64_t low = 0, high = count;
   while (low < high) {
@@ -40,9 +40,9 @@ static uint64_t started(const sp_plan_device *plan, uint64_t first, uint64_t cou
   return low;
 }
 
-/* set_ends turns the ends of a part's steps, which are times of its phase, into steps. Times
- * of a body count its steps; those of a prologue are events, which the starts of the slots
- * turn into steps. */
+/* set_ends turns the ends of a part's steps, which are times of its phase, into
+ * steps. Times of a body count its steps; those of a prologue are events, which
+ * the starts of the slots turn into steps. */
 static void set_ends(sp_sequence *s, const sp_plan_device *plan, const sp_part *p, uint64_t first_slot, int events) {
   uint64_t at = p->first;
   for (uint64_t i = first_slot; at < p->end; i++) {
@@ -70,8 +70,9 @@ static void set_beyond(sp_sequence *s, const sp_part *p) {
   }
 }
 
-/* set_turns finds the steps from which on another length decides the sizes: the ratio of the
- * largest size to the smallest differs by more than rounding, 1 %, from the one before. */
+/* set_turns finds the steps from which on another length decides the sizes: the
+ * ratio of the largest size to the smallest differs by more than rounding, 1 %,
+ * from the one before. */
 static void set_turns(sp_sequence *s, const sp_part *p) {
   const sp_step *before = NULL;
   for (uint64_t i = p->first; i < p->end; i++) {
@@ -100,9 +101,9 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
   set_ends(s, plan, p, first, p == s->parts);
 }
 
-/* loosen lets the sizes of a prologue vary if at least half of those of the bodies do. A
- * prologue is recorded once, so it does not show by itself what varies. Resident blocks are
- * taken as constant. */
+/* loosen lets the sizes of a prologue vary if at least half of those of the
+ * bodies do. A prologue is recorded once, so it does not show by itself what
+ * varies. Resident blocks are taken as constant. */
 static void loosen(sp_sequence *s, const sp_plan_device *plan) {
   uint64_t varying = 0, after = s->parts[0].end;
   for (uint64_t i = after; i < s->count; i++)
@@ -113,8 +114,8 @@ static void loosen(sp_sequence *s, const sp_plan_device *plan) {
     s->steps[i].varies = (sp_plan_slot(plan, i).flags & SP_SLOT_RESIDENT) == 0;
 }
 
-/* follow finds for each part the body that came after it most often, the first of equals.
- * What follows the last pass is not recorded. 0 without host memory. */
+/* follow finds for each part the body that came after it most often, the first of
+ * equals. What follows the last pass is not recorded. 0 without host memory. */
 static int follow(sp_sequence *s, const sp_plan_device *plan) {
   uint64_t n = s->part_count, *times = calloc(n * n, sizeof *times);
   if (times == NULL)
@@ -234,12 +235,12 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
  * recorded one. A larger factor would take more requests for steps that they are not. */
 enum { VARIES = 4 };
 
-/* Scales agree if they differ by at most this: 1/128 of the distance between the smallest and
- * the largest, which is more than the rounding of sizes makes it differ. */
+/* Scales agree if they differ by at most this: 1/128 of the distance between the
+ * smallest and the largest, which is more than the rounding of sizes makes it differ. */
 enum { SCALE_NEAR = SP_SCALE_ONE / 128 };
 
-/* The largest scale, in distances between the smallest and the largest: it keeps the product
- * with SP_SCALE_ONE far below 2^63. */
+/* The largest scale, in distances between the smallest and the largest: it
+ * keeps the product with SP_SCALE_ONE far below 2^63. */
 enum { SCALE_MOST = 1 << 20 };
 
 int sp_step_fits(const sp_step *s, uint64_t requested) { return requested >= s->least && requested <= s->most; }

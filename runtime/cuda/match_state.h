@@ -10,8 +10,9 @@
 /* The unit of shares. */
 enum { SP_ONE = 1024 };
 
-/* How often consecutive scales have to agree before scales decide anything, of SP_ONE: nine
- * times out of ten. Sizes that follow one length agree always, up to disturbances. */
+/* How often consecutive scales have to agree before scales decide anything, of
+ * SP_ONE: nine times out of ten. Sizes that follow one length agree always, up
+ * to disturbances. */
 enum { SP_LENGTH = SP_ONE / 10 * 9 };
 
 /* Why the request before was held off plan although it fitted the pointer. */

@@ -1,6 +1,6 @@
-/* plan.h: a plan's records, read where they lie in the file (docs/planfile.md). The functions
- * check nothing: indices have to be below the device's counts, and the plan one that
- * stplan_plan_parse accepted. */
+/* plan.h: a plan's records, read where they lie in the file (docs/planfile.md).
+ * The functions check nothing: indices have to be below the device's counts,
+ * and the plan one that stplan_plan_parse accepted. */
 #ifndef STPLAN_PLAN_H
 #define STPLAN_PLAN_H
 
@@ -43,8 +43,8 @@ typedef struct {
   uint32_t phase, zero;
 } sp_pass;
 
-/* One device of a plan: the fields of its record, and for each section how many records it
- * has and where they lie. */
+/* One device of a plan: the fields of its record, and for each section how many
+ * records it has and where they lie. */
 typedef struct {
   uint32_t ordinal, mode, end, advice, iterations, bound_kind;
   int32_t rank;

@@ -1,5 +1,5 @@
-/* plan_check.c: the rules of docs/planfile.md about the producer, devices, streams, phases
- * and witnesses. */
+/* plan_check.c: the rules of docs/planfile.md about the producer, devices,
+ * streams, phases and witnesses. */
 #include "plan_check.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ enum {
 /* Kinds of lower bound. */
 enum { BOUND_LOAD = 1, BOUND_WITNESS = 2, BOUND_APART = 3 };
 
-/* rune decodes the UTF-8 character that begins at p, of which n bytes may be read, into *c.
- * The answer is its length in bytes, 0 if there is no valid one. */
+/* rune decodes the UTF-8 character that begins at p, of which n bytes may be read,
+ * into *c. The answer is its length in bytes, 0 if there is no valid one. */
 static uint64_t rune(const uint8_t *p, uint64_t n, uint32_t *c) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   uint64_t length = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
@@ -70,8 +70,8 @@ static const char *identity(const stplan_plan *plan, uint32_t i) {
   return d->bound_kind >= BOUND_LOAD && d->bound_kind <= BOUND_APART ? NULL : "an unknown kind of bound";
 }
 
-/* check_witness checks the slots that a lower bound of kind witness lists; other kinds have
- * none. */
+/* check_witness checks the slots that a lower bound of kind witness lists;
+ * other kinds have none. */
 static sp_fault check_witness(const sp_plan_device *d) {
   if (d->bound_kind != BOUND_WITNESS)
     return d->witness_count == 0 ? SP_NO_FAULT : SP_FAULT("witness", 0, "of a bound of another kind");
@@ -131,8 +131,8 @@ static sp_fault check_streams(const sp_plan_device *d) {
   return f;
 }
 
-/* phase is the rule that phase i breaks by itself, or NULL. Its slots have to start at slot
- * `next`. */
+/* phase is the rule that phase i breaks by itself, or NULL. Its slots have to
+ * start at slot `next`. */
 static const char *phase(const sp_plan_device *d, uint64_t i, const sp_phase *p, uint64_t next) {
   if (p->kind != (i == 0 ? SP_PROLOGUE : SP_BODY) && (i < 2 || p->kind != SP_INTERLUDE))
     return "of the wrong kind: expected the prologue first, then a body, then bodies and interludes";

@@ -92,8 +92,9 @@ static const char *slot_bytes(const sp_plan_device *d, const span *in, const sp_
   return NULL;
 }
 
-/* slot_order is the rule that s breaks by following `before`, or NULL. before is the slot
- * ahead of it in its phase, NULL for the first; of those ahead, `allocations` do not enter. */
+/* slot_order is the rule that s breaks by following `before`, or NULL. before
+ * is the slot ahead of it in its phase, NULL for the first; of those ahead,
+ * `allocations` do not enter. */
 static const char *slot_order(const span *in, const sp_slot *before, const sp_slot *s, uint64_t allocations) {
   int entering = (s->flags & SP_SLOT_ENTERING) != 0;
   if (in->phase.kind != SP_PROLOGUE) {
@@ -147,14 +148,14 @@ sp_fault sp_check_slots(const sp_plan_device *d) {
   return used < d->stream_count ? SP_FAULT("stream", used, "has no slot") : SP_NO_FAULT;
 }
 
-/* cell is what is known of a cell so far: the first slot that has it, and the last phase that
- * fills it. Both count from 1; 0 is none yet. */
+/* cell is what is known of a cell so far: the first slot that has it, and the
+ * last phase that fills it. Both count from 1; 0 is none yet. */
 typedef struct {
   uint64_t first, filled;
 } cell;
 
-/* check_cell is the rule that slot i breaks by having this cell, or NULL. *leaving counts the
- * cells that the phase has filled. */
+/* check_cell is the rule that slot i breaks by having this cell, or NULL.
+ * *leaving counts the cells that the phase has filled. */
 static const char *check_cell(const sp_plan_device *d, cell *c, uint64_t phase, uint64_t i, const sp_slot *s, uint64_t *leaving) {
   if (c->first == 0)
     c->first = i + 1;
@@ -203,8 +204,8 @@ sp_fault sp_check_cells(const sp_plan_device *d) {
   return f;
 }
 
-/* check_pass is the rule that a pass breaks, or NULL. before is NULL for the first; `begun` is
- * the highest body that a pass has had. */
+/* check_pass is the rule that a pass breaks, or NULL. before is NULL for the
+ * first; `begun` is the highest body that a pass has had. */
 static const char *check_pass(const sp_plan_device *d, const sp_pass *before, const sp_pass *p, uint64_t begun) {
   if (p->zero != 0)
     return "whose last field is not 0";
@@ -217,8 +218,8 @@ static const char *check_pass(const sp_plan_device *d, const sp_pass *before, co
   return p->phase > begun + 1 ? "of a body whose predecessor had none" : NULL;
 }
 
-/* count_presence adds a pass's bits to `seen`, the counts of its body's `length` allocations.
- * The answer is the broken rule, or NULL. */
+/* count_presence adds a pass's bits to `seen`, the counts of its body's
+ * `length` allocations. The answer is the broken rule, or NULL. */
 static const char *count_presence(const uint8_t *words, uint64_t length, uint32_t *seen) {
   for (uint64_t k = 0; k < (length + 63) / 64 * 64; k++) {
     if ((sp_le64(words + k / 64 * SP_WORD_BYTES) >> k % 64 & 1) == 0)
@@ -233,8 +234,8 @@ static const char *count_presence(const uint8_t *words, uint64_t length, uint32_
 /* allocations is the index of the first slot of a body that does not enter. */
 static uint64_t allocations(const sp_phase *p) { return p->first_slot + p->slots - p->length; }
 
-/* walk_passes checks the passes. It counts the passes of each phase, and how many passes have
- * each slot. */
+/* walk_passes checks the passes. It counts the passes of each phase, and how
+ * many passes have each slot. */
 static sp_fault walk_passes(const sp_plan_device *d, uint32_t *passes, uint32_t *seen) {
   uint64_t begun = 0, word = 0;
   sp_pass before;
@@ -285,8 +286,8 @@ sp_fault sp_check_passes(const sp_plan_device *d) {
   return f;
 }
 
-/* takes says whether a slot exists and takes bytes over from others: an entering one has them
- * already, and a stray has no place. */
+/* takes says whether a slot exists and takes bytes over from others: an
+ * entering one has them already, and a stray has no place. */
 static int takes(const sp_plan_device *d, uint32_t slot) {
   return slot < d->slot_count && (sp_plan_slot(d, slot).flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) == 0;
 }

@@ -1,6 +1,6 @@
-/* plan_check_slots.h: the rules about slots, and about cells, passes and waits, which refer
- * to slots. Each function checks one device and reports the first fault. They rely on one
- * another: phases come before slots, slots before the rest. */
+/* plan_check_slots.h: the rules about slots, and about cells, passes and waits,
+ * which refer to slots. Each function checks one device and reports the first fault.
+ * They rely on one another: phases come before slots, slots before the rest. */
 #ifndef STPLAN_PLAN_CHECK_SLOTS_H
 #define STPLAN_PLAN_CHECK_SLOTS_H
 

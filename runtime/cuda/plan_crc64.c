@@ -5,9 +5,9 @@
 /* The polynomial of ECMA-182, reflected: that of CRC-64/XZ. */
 #define POLYNOMIAL UINT64_C(0xc96c5795d7870f42)
 
-/* The tables serve eight bytes at a time ("slicing-by-8", Kounavis and Berry, 2005). They are
- * made anew for each call: that costs less than summing a page, and needs no state that
- * threads share. */
+/* The tables serve eight bytes at a time ("slicing-by-8", Kounavis and Berry,
+ * 2005). They are made anew for each call: that costs less than summing a page,
+ * and needs no state that threads share. */
 static void make_tables(uint64_t t[8][256]) {
   for (unsigned i = 0; i < 256; i++) {
     uint64_t c = i;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* A broken rule: the kind and the index of the record that breaks it, and what is wrong.
- * Nothing is wrong if `rule` is NULL. */
+/* A broken rule: the kind and the index of the record that breaks it, and what
+ * is wrong. Nothing is wrong if `rule` is NULL. */
 typedef struct {
   const char *record;
   uint64_t index;

@@ -1,5 +1,6 @@
-/* plan_format.h: numbers of docs/planfile.md that only the plan reader needs: the sections
- * of a file, the lengths of their records, and integers as the file stores them. */
+/* plan_format.h: numbers of docs/planfile.md that only the plan reader needs:
+ * the sections of a file, the lengths of their records, and integers as the
+ * file stores them. */
 #ifndef STPLAN_PLAN_FORMAT_H
 #define STPLAN_PLAN_FORMAT_H
 

@@ -1,5 +1,5 @@
-/* plan_open.c: reads a plan: the header and the section table of the file, then the checks
- * of its records. docs/planfile.md is the authority. */
+/* plan_open.c: reads a plan: the header and the section table of the file, then
+ * the checks of its records. docs/planfile.md is the authority. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
@@ -53,8 +53,8 @@ static const section device_sections[SP_DEVICE_SECTIONS] = {
 
 static uint64_t padded(uint64_t n) { return sp_round_up(n, SECTION_ALIGNMENT); }
 
-/* check_header is the class of the error and the rule that a file breaks as a whole, or
- * NULL. */
+/* check_header is the class of the error and the rule that a file breaks as a
+ * whole, or NULL. */
 static const char *check_header(const uint8_t *data, uint64_t length) {
   if (length == 0 || memcmp(data, magic, length < sizeof magic ? length : sizeof magic) != 0)
     return length == 0 ? "truncated: the file is empty" : "bad-magic: this is no plan";
@@ -74,8 +74,9 @@ static const char *check_header(const uint8_t *data, uint64_t length) {
   return sum == sp_le64(data + CHECKSUM_AT) ? NULL : "checksum: the file is damaged";
 }
 
-/* check_entry checks entry i of the section table. Its section has to start at byte `at` of
- * the file; *count is the number of its records. The answer is the broken rule, or NULL. */
+/* check_entry checks entry i of the section table. Its section has to start at
+ * byte `at` of the file; *count is the number of its records. The answer is the
+ * broken rule, or NULL. */
 static const char *check_entry(const uint8_t *data, uint64_t length, uint32_t i, uint64_t at, uint64_t *count) {
   const uint8_t *e = data + HEADER_BYTES + (uint64_t)i * ENTRY_BYTES;
   section s = i == 0 ? producer_section : device_sections[(i - 1) % SP_DEVICE_SECTIONS];
@@ -137,8 +138,8 @@ static void place(sp_plan_device *d, sp_section which, const uint8_t *at, uint64
   }
 }
 
-/* read_table finds the sections of a file whose header is right. The answer is the broken
- * rule, or NULL. */
+/* read_table finds the sections of a file whose header is right. The answer is
+ * the broken rule, or NULL. */
 static const char *read_table(stplan_plan *plan, uint64_t *producer_bytes) {
   const uint8_t *data = plan->data;
   uint64_t length = plan->length;
@@ -165,8 +166,8 @@ static const char *read_table(stplan_plan *plan, uint64_t *producer_bytes) {
   return at == length ? NULL : "a file that goes on after the last section";
 }
 
-/* check writes the first rule that the file breaks into error, and answers 1 if there is
- * none. */
+/* check writes the first rule that the file breaks into error, and answers 1 if
+ * there is none. */
 static int check(stplan_plan *plan, char *error, size_t size) {
   const char *problem = check_header(plan->data, plan->length);
   if (problem != NULL) {
@@ -203,10 +204,10 @@ stplan_status stplan_plan_parse(const void *data, size_t length, stplan_plan **p
   return STPLAN_OK;
 }
 
-/* read_all reads *length bytes of a file into data. If the file does not begin as a plan does,
- * it stops there and makes *length what has been read: a user who names a large file by
- * mistake need not wait for all of it. 0, or the error number; EIO if the file became
- * shorter meanwhile. */
+/* read_all reads *length bytes of a file into data. If the file does not begin
+ * as a plan does, it stops there and makes *length what has been read: a user
+ * who names a large file by mistake need not wait for all of it. 0, or the
+ * error number; EIO if the file became shorter meanwhile. */
 static int read_all(int file, uint8_t *data, size_t *length) {
   for (size_t at = 0; at < *length;) {
     ssize_t got = read(file, data + at, at < sizeof magic && *length > sizeof magic ? sizeof magic - at : *length - at);

@@ -8,8 +8,8 @@
 
 #include "device.h"
 
-/* A pool serves one capture on one device. It has a device object of its own, on the primitives
- * of the device's, which are safe to share. Pools are never closed. */
+/* A pool serves one capture on one device. It has a device object of its own, on the
+ * primitives of the device's, which are safe to share. Pools are never closed. */
 typedef struct pool {
   struct pool *next;
   int ordinal;
@@ -80,7 +80,8 @@ static const pool *next_pool(const pool *p, int ordinal) {
 
 static void keep(void *self) { (void)self; }
 
-/* make_pool makes the pool of a capture. NULL without host memory. Called with `making` held. */
+/* make_pool makes the pool of a capture. NULL without host memory. Called with
+ * `making` held. */
 static const pool *make_pool(const stplan_device *d, int ordinal, uint64_t capture) {
   pool *p = calloc(1, sizeof *p);
   sp_prim prim = d->prim;

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* c10::SourceLocation, and libstdc++'s std::string. The string of the C++ ABI before C++11, which
- * torch's packages have up to 2.6, is one pointer; libstdc++ itself makes it. */
+/* c10::SourceLocation, and libstdc++'s std::string. The string of the C++ ABI
+ * before C++11, which torch's packages have up to 2.6, is one pointer;
+ * libstdc++ itself makes it. */
 typedef struct {
   const char *function, *file;
   uint32_t line;
@@ -28,8 +29,8 @@ typedef union {
 /* Bytes: at least the size of any c10::Error, which is 128 in torch 2.11. */
 enum { EXCEPTION_BYTES = 1024 };
 
-/* A virtual table begins with two words, the offset to the top and the type. An object points
- * behind them. */
+/* A virtual table begins with two words, the offset to the top and the type. An
+ * object points behind them. */
 enum { VTABLE_HEADER = 2 };
 
 static struct {
@@ -66,7 +67,8 @@ int sp_throw_prepare(char *error, size_t size) {
       {c10, before ? ERROR_OF("Ss") : error_of, &cxx.construct},
       /* std::string::string(const char *, const std::allocator<char> &) */
       {before ? c10 : NULL, "_ZNSsC1EPKcRKSaIcE", &cxx.make_string},
-      /* the virtual table of c10::OutOfMemoryError, which lies in libc10.so from torch 2.13 on */
+      /* the virtual table of c10::OutOfMemoryError, which lies in libc10.so
+       * from torch 2.13 on */
       {c10_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.out_of_memory},
       /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const char *) */
       {c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_", &cxx.check_fail},
@@ -97,8 +99,8 @@ static void make(string *text, const char *message) {
   memcpy(text->cxx11.data, message, length + 1);
 }
 
-/* throw_out_of_memory builds a c10::OutOfMemoryError as C++ would: a c10::Error, to which that
- * class adds only its type. */
+/* throw_out_of_memory builds a c10::OutOfMemoryError as C++ would: a
+ * c10::Error, to which that class adds only its type. */
 static void throw_out_of_memory(location at, const char *message) {
   string text;
   make(&text, message);

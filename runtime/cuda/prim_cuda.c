@@ -8,7 +8,8 @@
 
 #include "prim_cuda_driver.h"
 
-/* Bytes. Plain memory is taken in multiples of it; virtual memory has granules of this size. */
+/* Bytes. Plain memory is taken in multiples of it; virtual memory has granules
+ * of this size. */
 enum { PLAIN_GRANULARITY = 2 << 20 };
 
 static int synchronize(void *self) {

@@ -1,5 +1,5 @@
-/* prim_cuda_driver.h: the part of the CUDA driver's interface that is used, and what the files of
- * the CUDA primitives share. */
+/* prim_cuda_driver.h: the part of the CUDA driver's interface that is used, and
+ * what the files of the CUDA primitives share. */
 #ifndef STPLAN_PRIM_CUDA_DRIVER_H
 #define STPLAN_PRIM_CUDA_DRIVER_H
 
@@ -77,10 +77,10 @@ typedef struct {
   FUNCTIONS(DECLARE)
 } driver;
 
-/* A region is a range of addresses that memory is mapped into. Each granule is memory of its
- * own, so that any can be given back. One granule more, behind the last, is reserved and never
- * used: so no region begins at the address where another ends, and an address tells which
- * region is meant. */
+/* A region is a range of addresses that memory is mapped into. Each granule is
+ * memory of its own, so that any can be given back. One granule more, behind
+ * the last, is reserved and never used: so no region begins at the address
+ * where another ends, and an address tells which region is meant. */
 typedef struct region {
   struct region *next;
   uint64_t start, end;
@@ -104,8 +104,8 @@ typedef struct {
   size_t accesses;
 } cuda;
 
-/* sp_cuda_enter makes the device's context current for this thread: frees come from any thread,
- * with any context. sp_cuda_leave undoes it, and returns `failed`. */
+/* sp_cuda_enter makes the device's context current for this thread: frees come from
+ * any thread, with any context. sp_cuda_leave undoes it, and returns `failed`. */
 static inline int sp_cuda_enter(const cuda *c) { return c->cu.push(c->context) == CU_SUCCESS; }
 
 static inline int sp_cuda_leave(const cuda *c, int failed) {
@@ -114,8 +114,8 @@ static inline int sp_cuda_leave(const cuda *c, int failed) {
   return failed;
 }
 
-/* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all addresses, in the
- * end. */
+/* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all
+ * addresses, in the end. */
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);

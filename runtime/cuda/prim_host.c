@@ -19,9 +19,9 @@ typedef struct {
 /* region is the index of the region that an address lies in. */
 static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
 
-/* place is the address for memory: `at`, if its region has memory and room, the first region
- * that has none, or the next separate extent if memory is not virtual. 0 if there is none.
- * Locked. */
+/* place is the address for memory: `at`, if its region has memory and room, the
+ * first region that has none, or the next separate extent if memory is not
+ * virtual. 0 if there is none. Locked. */
 static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
   uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, usable = span - h->options.granularity;
   if (!h->options.partial) {

@@ -1,12 +1,12 @@
-/* prim_host.h: the device primitives of a simulated device. Memory is addresses and nothing
- * else; events and waits go into a log. */
+/* prim_host.h: the device primitives of a simulated device. Memory is addresses
+ * and nothing else; events and waits go into a log. */
 #ifndef STPLAN_PRIM_HOST_H
 #define STPLAN_PRIM_HOST_H
 
 #include "prim.h"
 
-/* If memory is virtual, it lies in regions side by side, as many as this. If all of them have
- * memory, another extent fails. */
+/* If memory is virtual, it lies in regions side by side, as many as this. If
+ * all of them have memory, another extent fails. */
 enum { SP_HOST_REGIONS = 8 };
 
 /* Addresses of a region: this many times the capacity, less a granule. */
@@ -26,8 +26,8 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim);
 /* sp_host_drop closes primitives that no device object owns. */
 void sp_host_drop(const sp_prim *prim);
 
-/* What was asked of the device: to record an event, to wait for one, or that the host waits for
- * everything. */
+/* What was asked of the device: to record an event, to wait for one, or that
+ * the host waits for everything. */
 typedef struct {
   uint64_t stream;
   uint64_t event; /* numbered from 0, in the order in which events were made */
@@ -35,8 +35,8 @@ typedef struct {
   int host;       /* the host waits for everything; there is no stream and no event */
 } sp_host_entry;
 
-/* sp_host_take moves up to `most` entries out of the log, oldest first, and returns their
- * number. */
+/* sp_host_take moves up to `most` entries out of the log, oldest first, and
+ * returns their number. */
 size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
 
 /* sp_host_capture has a stream be captured from now on; none if it is UINT64_MAX. */

@@ -30,8 +30,8 @@ static struct {
   _Atomic int told;           /* that its plan is suspended */
 } devices[STPLAN_DEVICES];
 
-/* Of the requests that a plan does not serve, one in this many looks whether it is suspended, as
- * that takes the lock. */
+/* Of the requests that a plan does not serve, one in this many looks whether it
+ * is suspended, as that takes the lock. */
 enum { ASK_EVERY = 256 };
 
 void stplan_say(const char *format, ...) {

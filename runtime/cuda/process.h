@@ -1,5 +1,6 @@
-/* process.h: the device objects of a process, one for each device that it asks for, opened at
- * first use and never closed. Who loads the runtime into another program starts here. */
+/* process.h: the device objects of a process, one for each device that it asks
+ * for, opened at first use and never closed. Who loads the runtime into another
+ * program starts here. */
 #ifndef STPLAN_PROCESS_H
 #define STPLAN_PROCESS_H
 
@@ -19,22 +20,24 @@ typedef struct {
   sp_cuda_memory memory;
 } stplan_settings;
 
-/* stplan_start reads the plan and keeps the settings. It has to be called before the others, and
- * once; a second call is refused with STPLAN_FAILED. On failure error, a buffer of `size`
- * bytes, says why, and nothing is served. */
+/* stplan_start reads the plan and keeps the settings. It has to be called
+ * before the others, and once; a second call is refused with STPLAN_FAILED. On
+ * failure error, a buffer of `size` bytes, says why, and nothing is served. */
 stplan_status stplan_start(const stplan_settings *settings, char *error, size_t size);
 
-/* stplan_at is the object of a device, by its ordinal, from any thread. A device that the plan
- * has is served by it. If the plan has a single device, it serves the first other ordinal that
- * is asked for, as ranks that share a plan need. All other devices are served without a plan.
- * NULL if the device cannot be served at all; one line on standard error says so, once. */
+/* stplan_at is the object of a device, by its ordinal, from any thread. A
+ * device that the plan has is served by it. If the plan has a single device, it
+ * serves the first other ordinal that is asked for, as ranks that share a plan
+ * need. All other devices are served without a plan. NULL if the device cannot
+ * be served at all; one line on standard error says so, once. */
 stplan_device *stplan_at(int ordinal);
 
 /* stplan_planned says whether a plan was opened for the device. */
 int stplan_planned(int ordinal);
 
-/* stplan_off_plan is told of a request that the plan of a device did not serve. If the plan is
- * suspended, it says so on standard error, once: that costs memory that the user counts on. */
+/* stplan_off_plan is told of a request that the plan of a device did not serve.
+ * If the plan is suspended, it says so on standard error, once: that costs
+ * memory that the user counts on. */
 void stplan_off_plan(int ordinal);
 
 /* stplan_say writes a line to standard error in one piece, with "stplan: " before it. */

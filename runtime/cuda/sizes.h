@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Bytes. Blocks start at multiples of it and occupy multiples of it, as those of PyTorch's
- * native allocator do. stplan.h promises it to callers. */
+/* Bytes. Blocks start at multiples of it and occupy multiples of it, as those
+ * of PyTorch's native allocator do. stplan.h promises it to callers. */
 enum { SP_ALIGNMENT_BITS = 9, SP_ALIGNMENT = 1 << SP_ALIGNMENT_BITS };
 
 /* sp_round_up and sp_round_down give the next multiple of `unit`, n itself if it is one.

@@ -1,24 +1,25 @@
-/* stplan.h: the interface of the runtime, which serves device memory by a plan, or without one
- * from one best-fit pool.
+/* stplan.h: the interface of the runtime, which serves device memory by a plan,
+ * or without one from one best-fit pool.
  *
- * Threads. Every function may be called from any thread at any time, except stplan_open and
- * stplan_close, which must not overlap with other calls for the same device object. Each
- * device object has one lock. It is held for bounded work only, never across a call of the
- * driver.
+ * Threads. Every function may be called from any thread at any time, except
+ * stplan_open and stplan_close, which must not overlap with other calls for the
+ * same device object. Each device object has one lock. It is held for bounded
+ * work only, never across a call of the driver.
  *
- * Streams. Memory is handed out in stream order. What stplan_malloc returns may be used at once
- * by work enqueued on `stream`. Another stream may use it after stplan_record_stream has been
- * told, ordered behind `stream` by the caller. Freed memory may be reused at once: if the new
- * owner's stream is not ordered behind everything that used the memory, the runtime makes it
- * wait on the device, and the host goes on. So a stream that was handed to any of these
- * functions has to stay valid, and work that uses a block has to be enqueued before its free.
+ * Streams. Memory is handed out in stream order. What stplan_malloc returns may be
+ * used at once by work enqueued on `stream`. Another stream may use it after
+ * stplan_record_stream has been told, ordered behind `stream` by the caller. Freed
+ * memory may be reused at once: if the new owner's stream is not ordered behind
+ * everything that used the memory, the runtime makes it wait on the device, and
+ * the host goes on. So a stream that was handed to any of these functions has to
+ * stay valid, and work that uses a block has to be enqueued before its free.
  *
- * Capture. A stream that is being captured into a graph must not be used here: a graph replays
- * its addresses for as long as it lives, and nobody says how long that is. The caller serves
- * it elsewhere. Blocks may be freed during a capture.
+ * Capture. A stream that is being captured into a graph must not be used here: a
+ * graph replays its addresses for as long as it lives, and nobody says how long
+ * that is. The caller serves it elsewhere. Blocks may be freed during a capture.
  *
- * Fork. A child that calls none of these functions is unharmed: there are no threads and no
- * fork handlers. */
+ * Fork. A child that calls none of these functions is unharmed: there are no
+ * threads and no fork handlers. */
 #ifndef STPLAN_H
 #define STPLAN_H
 
@@ -65,9 +66,9 @@ typedef enum {
   STPLAN_DECLINED  /* not served at all: the plan itself says that it does not pay */
 } stplan_state;
 
-/* Counters of one device. Bytes are those that blocks occupy: requests rounded up to 512. Sums
- * are over the life of the device object. The fields keep their order and new ones come last;
- * `fields` says how many there are. */
+/* Counters of one device. Bytes are those that blocks occupy: requests rounded
+ * up to 512. Sums are over the life of the device object. The fields keep their
+ * order and new ones come last; `fields` says how many there are. */
 typedef struct {
   uint64_t fields;
   uint64_t state; /* stplan_state */
@@ -88,8 +89,8 @@ typedef struct {
   uint64_t displaced_allocations; /* of the planned ones, those whose own place was taken */
 } stplan_counters;
 
-/* One quantity: how much there is now, the most there has been, and all that was ever added and
- * taken away. */
+/* One quantity: how much there is now, the most there has been, and all that
+ * was ever added and taken away. */
 typedef struct {
   uint64_t current, peak, added, removed;
 } stplan_stat;
@@ -107,7 +108,8 @@ typedef struct {
   stplan_stat extents;  /* pieces of address space that they lie in */
 } stplan_statistics;
 
-/* A range of memory: a live block, or a free range. Addresses between ranges have no memory. */
+/* A range of memory: a live block, or a free range. Addresses between ranges
+ * have no memory. */
 typedef struct {
   uint64_t address, size;
   uint64_t requested; /* bytes; 0 for a free range */
@@ -116,36 +118,36 @@ typedef struct {
   uint32_t first; /* starts a piece of memory */
 } stplan_range;
 
-/* stplan_plan_parse reads a plan from memory, which has to outlive it. stplan_plan_open reads a
- * file into memory of its own, so the file may change or go afterwards; a mapping would change
- * with it, after the checks, or end the process. Both check every rule of docs/planfile.md. On
- * failure *plan is NULL, and error, a buffer of `size` bytes, says what is wrong: the class of
- * the error, a colon, and the rule; for a file that cannot be read, the system's reason. The
- * caller adds the path. */
+/* stplan_plan_parse reads a plan from memory, which has to outlive it. stplan_plan_open
+ * reads a file into memory of its own, so the file may change or go afterwards; a
+ * mapping would change with it, after the checks, or end the process. Both check every
+ * rule of docs/planfile.md. On failure *plan is NULL, and error, a buffer of `size`
+ * bytes, says what is wrong: the class of the error, a colon, and the rule; for a file
+ * that cannot be read, the system's reason. The caller adds the path. */
 stplan_status stplan_plan_parse(const void *data, size_t length, stplan_plan **plan, char *error, size_t size);
 stplan_status stplan_plan_open(const char *path, stplan_plan **plan, char *error, size_t size);
 void stplan_plan_close(stplan_plan *plan);
 
-/* stplan_open makes a device object on these primitives. If it succeeds, the object owns them
- * and closes them in the end. plan may be NULL; otherwise it has to outlive the object, and
- * ordinal picks the device in it. Nothing is taken from the device before the first
- * stplan_malloc. */
+/* stplan_open makes a device object on these primitives. If it succeeds, the
+ * object owns them and closes them in the end. plan may be NULL; otherwise it
+ * has to outlive the object, and ordinal picks the device in it. Nothing is
+ * taken from the device before the first stplan_malloc. */
 stplan_status stplan_open(const struct sp_prim *prim, const stplan_plan *plan, int ordinal, stplan_device **device);
 
 /* stplan_close waits for the device and gives all memory back. */
 void stplan_close(stplan_device *d);
 
-/* stplan_malloc returns the device address of `size` bytes, a multiple of 512. It returns 0 if
- * size is 0, and if it fails; *status says why. status and source may be NULL. */
+/* stplan_malloc returns the device address of `size` bytes, a multiple of 512. It returns
+ * 0 if size is 0, and if it fails; *status says why. status and source may be NULL. */
 uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status);
 
-/* stplan_free gives a block back. stream is the one that used it last; if that is not the
- * block's own, it counts as recorded. */
+/* stplan_free gives a block back. stream is the one that used it last; if that
+ * is not the block's own, it counts as recorded. */
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream);
 
-/* stplan_release gives a block back that was used on its own stream and on those recorded.
- * *block says what it was; block may be NULL. A foreign pointer is refused and not counted, so
- * callers who also serve from elsewhere may try. */
+/* stplan_release gives a block back that was used on its own stream and on those
+ * recorded. *block says what it was; block may be NULL. A foreign pointer is
+ * refused and not counted, so callers who also serve from elsewhere may try. */
 stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block);
 
 /* stplan_find describes the live block at address. */
@@ -154,21 +156,21 @@ stplan_status stplan_find(stplan_device *d, uint64_t address, stplan_range *bloc
 /* stplan_extent is the piece of memory that the live block at address lies in. */
 stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size);
 
-/* stplan_record_stream is told that stream uses the block as well: the memory is reused only
- * behind what has been enqueued on stream by the time the block is freed. */
+/* stplan_record_stream is told that stream uses the block as well: the memory is reused
+ * only behind what has been enqueued on stream by the time the block is freed. */
 stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream);
 
-/* stplan_mark is told that a step of the program begins here. It is never needed; after drift
- * it helps to find the place in the plan sooner. */
+/* stplan_mark is told that a step of the program begins here. It is never
+ * needed; after drift it helps to find the place in the plan sooner. */
 void stplan_mark(stplan_device *d);
 
-/* stplan_empty_cache gives idle memory outside the plan back to the device, and returns the
- * bytes. It waits for the device. */
+/* stplan_empty_cache gives idle memory outside the plan back to the device, and
+ * returns the bytes. It waits for the device. */
 uint64_t stplan_empty_cache(stplan_device *d);
 
-/* stplan_hold keeps memory from being given back to the device, until it has been called with 0
- * as often as with 1: while a graph is captured, the device cannot be waited for. It waits for
- * a thread that is giving memory back. */
+/* stplan_hold keeps memory from being given back to the device, until it has
+ * been called with 0 as often as with 1: while a graph is captured, the device
+ * cannot be waited for. It waits for a thread that is giving memory back. */
 void stplan_hold(stplan_device *d, int hold);
 
 /* stplan_largest is the size of the largest free range, in bytes; 0 if there is none. */
@@ -183,41 +185,42 @@ void stplan_measure(stplan_device *d, stplan_statistics *statistics);
 void stplan_reset_peaks(stplan_device *d);
 void stplan_reset_sums(stplan_device *d);
 
-/* stplan_beside is told how much another allocator of the same program holds: the `current` of
- * each quantity. Peaks are of the sums from then on. */
+/* stplan_beside is told how much another allocator of the same program holds:
+ * the `current` of each quantity. Peaks are of the sums from then on. */
 void stplan_beside(stplan_device *d, const stplan_statistics *other);
 
-/* stplan_ranges lists all memory by address. It writes up to `room` ranges and returns how many
- * there are. */
+/* stplan_ranges lists all memory by address. It writes up to `room` ranges and
+ * returns how many there are. */
 size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room);
 
-/* stplan_watch has `seen` called from now on after memory was taken from the device (taken is
- * 1) and before it is given back (0). It is called on the thread that needs the memory, without
- * the device object's lock, one call at a time, and must not call this device object. */
+/* stplan_watch has `seen` called from now on after memory was taken from the
+ * device (taken is 1) and before it is given back (0). It is called on the
+ * thread that needs the memory, without the device object's lock, one call at a
+ * time, and must not call this device object. */
 typedef void stplan_seen(void *context, int taken, uint64_t address, uint64_t size);
 void stplan_watch(stplan_device *d, stplan_seen *seen, void *context);
 
-/* stplan_export writes a handle by which another process opens the block's memory, as
- * cudaIpcGetMemHandle makes it, and the block's offset in that memory. STPLAN_FAILED for
- * virtual memory. */
+/* stplan_export writes a handle by which another process opens the block's
+ * memory, as cudaIpcGetMemHandle makes it, and the block's offset in that
+ * memory. STPLAN_FAILED for virtual memory. */
 stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char handle[64], uint64_t *offset);
 
-/* stplan_granularity is the size in bytes of the granules of virtual memory, which begin at
- * multiples of it; 0 for plain memory. */
+/* stplan_granularity is the size in bytes of the granules of virtual memory,
+ * which begin at multiples of it; 0 for plain memory. */
 uint64_t stplan_granularity(const stplan_device *d);
 
-/* stplan_export_granule opens a file by which another process maps the granule that begins at
- * address and has to hold bytes of a live block. The caller closes it. STPLAN_FAILED if the
- * granule cannot be shared. */
+/* stplan_export_granule opens a file by which another process maps the granule
+ * that begins at address and has to hold bytes of a live block. The caller
+ * closes it. STPLAN_FAILED if the granule cannot be shared. */
 stplan_status stplan_export_granule(stplan_device *d, uint64_t address, int *file);
 
-/* stplan_allow_peer lets another device, by its ordinal, use this one's memory as well, if the
- * program has enabled that for plain memory. */
+/* stplan_allow_peer lets another device, by its ordinal, use this one's memory
+ * as well, if the program has enabled that for plain memory. */
 stplan_status stplan_allow_peer(stplan_device *d, int ordinal);
 
-/* stplan_share keeps a copy of the counters in a file from now on, as they are in memory, so
- * that another process can map it and read them, also after any exit. The copy is never read
- * back: what others write there changes nothing. */
+/* stplan_share keeps a copy of the counters in a file from now on, as they are
+ * in memory, so that another process can map it and read them, also after any
+ * exit. The copy is never read back: what others write there changes nothing. */
 stplan_status stplan_share(stplan_device *d, const char *path);
 
 #ifdef __cplusplus

@@ -28,8 +28,9 @@ static void rotate(sp_tree *t, sp_node *n, int side) {
   n->parent = up;
 }
 
-/* upright restores the AVL rule at n, which leans by two, and returns the node that takes its
- * place. The subtree is as high as before if that node leans, and lower by one otherwise. */
+/* upright restores the AVL rule at n, which leans by two, and returns the node
+ * that takes its place. The subtree is as high as before if that node leans,
+ * and lower by one otherwise. */
 static sp_node *upright(sp_tree *t, sp_node *n) {
   int side = n->lean > 0, heavy = side ? 1 : -1;
   sp_node *c = n->child[side];
@@ -48,8 +49,8 @@ static sp_node *upright(sp_tree *t, sp_node *n) {
   return g;
 }
 
-/* grown follows a subtree c that has become higher by one, up to the ancestor where that makes
- * no difference. */
+/* grown follows a subtree c that has become higher by one, up to the ancestor
+ * where that makes no difference. */
 static void grown(sp_tree *t, sp_node *c) {
   for (sp_node *p = c->parent; p != NULL; c = p, p = p->parent) {
     p->lean += p->child[1] == c ? 1 : -1;
@@ -94,8 +95,8 @@ void sp_tree_insert(sp_tree *t, sp_node *n) {
   hang(t, n, parent, link);
 }
 
-/* Of two neighbours in the order one is below the other in the tree, and has no child on the side
- * of the other one. */
+/* Of two neighbours in the order one is below the other in the tree, and has no
+ * child on the side of the other one. */
 void sp_tree_insert_between(sp_tree *t, sp_node *n, sp_node *low, sp_node *high) {
   if (high != NULL && high->child[0] == NULL)
     hang(t, n, high, &high->child[0]);

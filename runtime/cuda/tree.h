@@ -18,8 +18,8 @@ typedef struct {
 
 void sp_tree_insert(sp_tree *t, sp_node *n);
 
-/* sp_tree_insert_between inserts a node whose neighbours in the order are known; NULL if there
- * is none. It looks at other nodes only to restore the balance. */
+/* sp_tree_insert_between inserts a node whose neighbours in the order are known;
+ * NULL if there is none. It looks at other nodes only to restore the balance. */
 void sp_tree_insert_between(sp_tree *t, sp_node *n, sp_node *low, sp_node *high);
 void sp_tree_erase(sp_tree *t, sp_node *n);
 
@@ -29,7 +29,8 @@ sp_node *sp_tree_at_least(const sp_tree *t, uint64_t major, uint64_t minor);
 /* The last node that is not after (major, minor), or NULL. */
 sp_node *sp_tree_at_most(const sp_tree *t, uint64_t major, uint64_t minor);
 
-/* sp_tree_rekey changes a node's key. If the node keeps its place in the order, that is all. */
+/* sp_tree_rekey changes a node's key. If the node keeps its place in the order,
+ * that is all. */
 void sp_tree_rekey(sp_tree *t, sp_node *n, uint64_t major, uint64_t minor);
 
 /* The node after n, or NULL. */

@@ -45,8 +45,8 @@ void sp_tally_set(sp_tally *t, uint64_t current) {
   rise(t);
 }
 
-/* Kinds of blocks, quantities of each, and all tallies of sp_usage: those, reserved and
- * extents. tally_of and stat_of number them alike. */
+/* Kinds of blocks, quantities of each, and all tallies of sp_usage: those,
+ * reserved and extents. tally_of and stat_of number them alike. */
 enum { KINDS = 3, QUANTITIES = 3, TALLIES = KINDS * QUANTITIES + 2 };
 
 static sp_tally *tally_of(sp_usage *u, int i) {

@@ -1,5 +1,5 @@
-/* usage.h: what is in use, as stplan_statistics reports it, counted while requests are served:
- * a few additions for each. */
+/* usage.h: what is in use, as stplan_statistics reports it, counted while
+ * requests are served: a few additions for each. */
 #ifndef STPLAN_USAGE_H
 #define STPLAN_USAGE_H
 
@@ -23,8 +23,8 @@ typedef struct {
   sp_tally reserved, extents;
 } sp_usage;
 
-/* sp_usage_begin and sp_usage_end note a block of `size` bytes, of which `requested` were
- * asked for. */
+/* sp_usage_begin and sp_usage_end note a block of `size` bytes, of which
+ * `requested` were asked for. */
 void sp_usage_begin(sp_usage *u, uint64_t size, uint64_t requested);
 void sp_usage_end(sp_usage *u, uint64_t size, uint64_t requested);
 

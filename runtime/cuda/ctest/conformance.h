@@ -22,8 +22,8 @@ typedef struct {
   uint64_t stream[3];
 } conformance_device;
 
-/* conformance runs every case, each on primitives of its own. At the first demand that is not
- * met the process exits with 1. */
+/* conformance runs every case, each on primitives of its own. At the first
+ * demand that is not met the process exits with 1. */
 void conformance(const conformance_device *on);
 
 #endif

@@ -1,6 +1,6 @@
-/* counters.c: shares the counters of a device in the file that its argument names, gives each
- * counter a number of its own, prints their names in the order of those numbers, and is
- * killed. */
+/* counters.c: shares the counters of a device in the file that its argument
+ * names, gives each counter a number of its own, prints their names in the
+ * order of those numbers, and is killed. */
 #include <signal.h>
 #include <stdio.h>
 

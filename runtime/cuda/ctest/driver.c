@@ -1,7 +1,7 @@
-/* driver.c: the CUDA primitives on a strict, simulated driver (fake_driver.c, which has to be
- * found as libcuda.so.1): the conformance suite, and a program that runs again and again, each
- * time with another call of the driver failing. No request may be given memory that does not
- * exist, or that another block has.
+/* driver.c: the CUDA primitives on a strict, simulated driver (fake_driver.c,
+ * which has to be found as libcuda.so.1): the conformance suite, and a program
+ * that runs again and again, each time with another call of the driver failing.
+ * No request may be given memory that does not exist, or that another block has.
  *
  *   driver EVERY: of the program's calls, every EVERY-th fails in a run of its own */
 #include <dlfcn.h>
@@ -76,8 +76,8 @@ static int get(stplan_device *d, uint64_t size, uint64_t stream) {
   return 1;
 }
 
-/* program allocates, frees, moves and trims on several streams, and returns how many requests
- * failed. In the end everything is freed and closed. */
+/* program allocates, frees, moves and trims on several streams, and returns how
+ * many requests failed. In the end everything is freed and closed. */
 static int program(const uint64_t streams[STREAMS]) {
   sp_prim prim;
   char error[128];
@@ -110,8 +110,8 @@ static int program(const uint64_t streams[STREAMS]) {
   return failed;
 }
 
-/* keeps says whether a call, if it fails, leaves something with the driver that the driver was to
- * take back. */
+/* keeps says whether a call, if it fails, leaves something with the driver that
+ * the driver was to take back. */
 static int keeps(const char *name) {
   static const char *const keeping[] = {"cuMemUnmap", "cuMemFree_v2", "cuMemAddressFree", "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode", "cuCtxSynchronize"};
   for (size_t i = 0; i < sizeof keeping / sizeof *keeping; i++)
@@ -120,8 +120,9 @@ static int keeps(const char *name) {
   return 0;
 }
 
-/* any_call_may_fail has every `every`-th call fail, each in a run of the program. At most two
- * more requests fail: the one that the call was made for, and the one that repeats it. */
+/* any_call_may_fail has every `every`-th call fail, each in a run of the
+ * program. At most two more requests fail: the one that the call was made for,
+ * and the one that repeats it. */
 static void any_call_may_fail(long every) {
   const uint64_t streams[STREAMS] = {0, fake.stream(0), fake.stream(0)};
   const char *name;

@@ -1,7 +1,7 @@
-/* fake_driver.c: a libcuda.so.1 with two simulated devices. It is strict: what the documentation
- * of the real driver does not allow ends the process. Any call that can fail can be made to
- * fail. Addresses of memory follow one another without a gap, so that pieces that should be
- * apart can touch. */
+/* fake_driver.c: a libcuda.so.1 with two simulated devices. It is strict: what
+ * the documentation of the real driver does not allow ends the process. Any
+ * call that can fail can be made to fail. Addresses of memory follow one
+ * another without a gap, so that pieces that should be apart can touch. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* host.c: the conformance suite, and what only a simulated device can show, on the host
- * primitives: with virtual memory, and with separate allocations. */
+/* host.c: the conformance suite, and what only a simulated device can show, on
+ * the host primitives: with virtual memory, and with separate allocations. */
 #include "../prim_host.h"
 
 #include "conformance.h"
@@ -22,8 +22,8 @@ static stplan_device *fresh(sp_prim *prim) {
   return d;
 }
 
-/* While a stream is captured, nothing is recorded on it and it waits for nothing: it gets new
- * memory, which needs neither. */
+/* While a stream is captured, nothing is recorded on it and it waits for
+ * nothing: it gets new memory, which needs neither. */
 static void captures_are_left_alone(void) {
   sp_prim prim;
   stplan_device *d = fresh(&prim);

@@ -1,5 +1,5 @@
-/* hostile.c: plans that keep every rule of the format and make no sense, served to programs that
- * follow them more or less. No two blocks may share a byte.
+/* hostile.c: plans that keep every rule of the format and make no sense, served
+ * to programs that follow them more or less. No two blocks may share a byte.
  *
  *   hostile PLANS: a file of plans, each preceded by its length in 8 bytes */
 #include <string.h>

@@ -16,8 +16,8 @@ typedef struct {
   uint64_t capture; /* of that stream then, 0 outside one */
 } event;
 
-/* What is known of a unit. Only the block's owner touches it, or the runtime while there is none.
- * So a race here means two owners. */
+/* What is known of a unit. Only the block's owner touches it, or the runtime
+ * while there is none. So a race here means two owners. */
 typedef struct {
   vector used;
   uint8_t owned, there;
@@ -139,8 +139,9 @@ static int number_of(uint64_t handle) {
   return (int)handle;
 }
 
-/* An event that is recorded on a captured stream is part of the capture. A stream that waits for
- * it joins the capture, or is refused once the capture has ended (CUDA's error 907). */
+/* An event that is recorded on a captured stream is part of the capture. A
+ * stream that waits for it joins the capture, or is refused once the capture
+ * has ended (CUDA's error 907). */
 static int event_record(void *self, void *of, uint64_t handle) {
   model *m = self;
   event *e = of;

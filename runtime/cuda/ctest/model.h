@@ -1,5 +1,6 @@
-/* model.h: device primitives that check the order of uses. They are those of the host, with a
- * vector clock for each stream, and for each unit of memory the last use by each stream. */
+/* model.h: device primitives that check the order of uses. They are those of
+ * the host, with a vector clock for each stream, and for each unit of memory
+ * the last use by each stream. */
 #ifndef STPLAN_MODEL_H
 #define STPLAN_MODEL_H
 
@@ -15,17 +16,18 @@ typedef struct {
   uint64_t failures; /* one call in this many fails; 0: none */
 } model_options;
 
-/* model_open makes primitives, and the model behind them. The model lives until model_close, which
- * demands that everything has been given back. */
+/* model_open makes primitives, and the model behind them. The model lives until
+ * model_close, which demands that everything has been given back. */
 model *model_open(const model_options *options, sp_prim *prim);
 void model_close(model *m);
 
 /* A stream's handle, by its number. */
 uint64_t model_handle(int stream);
 
-/* model_begin has a stream use a block from now on. It demands that nobody has the block, and that
- * all former uses are ordered before. model_follow has `stream` use a block of stream `own`,
- * ordered behind what that has done. model_end has the streams of a mask end their uses. */
+/* model_begin has a stream use a block from now on. It demands that nobody has
+ * the block, and that all former uses are ordered before. model_follow has
+ * `stream` use a block of stream `own`, ordered behind what that has done.
+ * model_end has the streams of a mask end their uses. */
 void model_begin(model *m, int stream, uint64_t address, uint64_t size);
 void model_follow(model *m, int stream, int own);
 void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);

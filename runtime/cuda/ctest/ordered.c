@@ -1,7 +1,7 @@
-/* ordered.c: many threads on many streams of two devices, which share blocks between streams,
- * capture, change limits, trim, and have calls of the device fail. The new owner of memory has
- * to be ordered behind all former uses, on the device; memory that is given back to the device
- * must not be in use.
+/* ordered.c: many threads on many streams of two devices, which share blocks
+ * between streams, capture, change limits, trim, and have calls of the device
+ * fail. The new owner of memory has to be ordered behind all former uses, on
+ * the device; memory that is given back to the device must not be in use.
  *
  *   ordered OPERATIONS FAILURES [PLAN.bin]: each thread does OPERATIONS operations, on new
  *   devices now and then, as a plan is soon given up here. One call of the device in FAILURES
@@ -51,7 +51,8 @@ static uint64_t next_size(uint64_t *seed, size_t *at) {
   return (units + draw(seed, units)) * MODEL_UNIT;
 }
 
-/* request asks for a block, unless its stream is being captured, and says whether it got one. */
+/* request asks for a block, unless its stream is being captured, and says
+ * whether it got one. */
 static int request(block *b, uint64_t size) {
   pthread_rwlock_t *begins = b->own < FIRST_CAPTURED ? NULL : &on[b->device].begins[b->own - FIRST_CAPTURED];
   if (begins != NULL && pthread_rwlock_tryrdlock(begins) != 0)

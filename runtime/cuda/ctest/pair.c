@@ -1,5 +1,5 @@
-/* pair.c: prints what an allocation and its free cost, in nanoseconds: from the pool, beside many
- * other blocks, or by a plan.
+/* pair.c: prints what an allocation and its free cost, in nanoseconds: from the
+ * pool, beside many other blocks, or by a plan.
  *
  *   pair PAIRS [PLAN.bin] */
 #include <time.h>

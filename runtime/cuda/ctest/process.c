@@ -1,5 +1,5 @@
-/* process.c: the devices of a process, and what callers can ask about their memory, on simulated
- * devices.
+/* process.c: the devices of a process, and what callers can ask about their
+ * memory, on simulated devices.
  *
  *   process PLAN DAMAGED: a plan of device 0 whose first request is of 4096 bytes, and a file
  *   that is not a plan */

@@ -1,6 +1,7 @@
-/* shared_counters.c: the counters that a device keeps in a file are written and never read. What
- * others write into the file changes neither the addresses that are handed out, nor the
- * counters of the device itself. As long as nobody else writes there, the file has them all.
+/* shared_counters.c: the counters that a device keeps in a file are written and
+ * never read. What others write into the file changes neither the addresses
+ * that are handed out, nor the counters of the device itself. As long as nobody
+ * else writes there, the file has them all.
  *
  *   shared_counters FILE PLAN.bin: the plan has the sizes of fixture_test.go */
 #include <fcntl.h>
@@ -39,8 +40,8 @@ static uint64_t next_size(uint64_t *seed, size_t *at) {
   return planned[(*at)++ % (sizeof planned / sizeof *planned)];
 }
 
-/* serve has both twins do the same, one of them with a file that others write, if `spoilt`.
- * The answer is their counters. */
+/* serve has both twins do the same, one of them with a file that others write,
+ * if `spoilt`. The answer is their counters. */
 static stplan_counters serve(const stplan_plan *plan, const char *path, int spoilt, uint64_t seed) {
   stplan_device *twin[TWINS];
   stplan_counters counters[TWINS];
