@@ -60,7 +60,7 @@ func TestSharedCountersDecideNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plan := filepath.Join(dir, "plan.bin")
-	if err := os.WriteFile(plan, encode(t, stressPlan()), 0o644); err != nil {
+	if err := os.WriteFile(plan, encode(t, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, compile(t, memorySanitizers, "shared_counters.c"), filepath.Join(dir, "counters"), plan)

@@ -13,7 +13,7 @@
 
 #include "conformance.h"
 
-enum { STEPS = 30000, LIVE = 40, STREAMS = 3, MIB = 1 << 20, TWINS = 2, SHARING = 1 };
+enum { STEPS = 12000, LIVE = 40, STREAMS = 3, MIB = 1 << 20, TWINS = 2, SHARING = 1 };
 
 #define CAPACITY (UINT64_C(1) << 30)
 
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     planned += c.planned_allocations;
     moved += c.moved_bytes;
   }
-  DEMAND(planned > 0 && moved > 0);
+  DEMAND(planned > STEPS / 10 && moved > 0);
   stplan_plan_close(plan);
   return 0;
 }
