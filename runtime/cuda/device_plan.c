@@ -137,21 +137,27 @@ static int could_serve(const stplan_device *d, const sp_place *place, uint64_t n
   return place->planned && (sp_arena_at(&d->arena, place->address, need) != NULL || sp_arena_absent(&d->arena, place->address, need) != NULL);
 }
 
-/* watch counts a request, and suspends or resumes the plan after every WATCH of
- * them. Meanwhile requests at their places are counted as they are served
- * (sp_device_plan_done); while the plan is suspended, those that could be. */
-static void watch(stplan_device *d, const sp_place *place, uint64_t need) {
+/* judge suspends or resumes the plan, by how well it fitted lately. It is rare,
+ * and inlined it would cost every request the saving of registers. */
+__attribute__((noinline)) static void judge(stplan_device *d) {
   sp_device_plan *p = d->plan;
-  p->wanted_bytes += need;
-  if (p->suspended && could_serve(d, place, need))
-    p->placed_bytes += need;
-  if (++p->watched % WATCH != 0)
-    return;
   int suspended = p->placed_bytes < p->wanted_bytes / 100 * (p->suspended ? RESUMED : SUSPENDED);
   if (suspended != p->suspended)
     suspend(d, suspended);
   p->wanted_bytes /= 2;
   p->placed_bytes /= 2;
+}
+
+/* watch counts a request. While the plan is served, requests at their places are
+ * counted as they are served (sp_device_plan_done); while it is suspended, those
+ * that could be. */
+static void watch(stplan_device *d, const sp_place *place, uint64_t need) {
+  sp_device_plan *p = d->plan;
+  p->wanted_bytes += need;
+  if (p->suspended && could_serve(d, place, need))
+    p->placed_bytes += need;
+  if (++p->watched % WATCH == 0)
+    judge(d);
 }
 
 void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
