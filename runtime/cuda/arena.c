@@ -3,9 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An eighth: how much larger a range may be for the sake of no wait, and how
- * many are looked at. */
-enum { NEAR_FIT_SHIFT = 3, NEAR_FITS = 16 };
+#include "sizes.h"
+
+/* A range that needs no wait may be larger than the request by 1/2^NEAR_FIT_SHIFT
+ * of it, an eighth. A larger share saves waits and wastes memory. */
+enum { NEAR_FIT_SHIFT = 3 };
+
+/* Ranges that are looked at for one that needs no wait: it bounds the time of a request. */
+enum { NEAR_FITS = 16 };
 
 static sp_range *of_addr(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_addr)); }
 static sp_range *of_size(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_size)); }
@@ -26,6 +31,7 @@ void sp_arena_pool(sp_arena *a, sp_range *chunk, size_t nodes) {
   a->pooled += nodes;
 }
 
+/* draw takes a node from the pool, all zero. */
 static sp_range *draw(sp_arena *a) {
   sp_range *r = a->pool;
   a->pool = r->next;
@@ -34,6 +40,7 @@ static sp_range *draw(sp_arena *a) {
   return r;
 }
 
+/* drop puts a node back. Its size of 0 tells hints that it holds no address. */
 static void drop(sp_arena *a, sp_range *r) {
   r->size = 0;
   r->next = a->pool;
@@ -41,13 +48,13 @@ static void drop(sp_arena *a, sp_range *r) {
   a->pooled++;
 }
 
-/* hint is where the range of a block's address is remembered. Blocks are whole
- * units of 512 bytes; the factor is 2^64 divided by the golden ratio (Knuth). */
-static size_t hint(uint64_t addr) { return (addr >> 9) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
+/* hint is where the range of a block's address is remembered. The factor is
+ * 2^64 divided by the golden ratio (Knuth, multiplicative hashing). */
+static size_t hint(uint64_t addr) { return (addr >> SP_ALIGNMENT_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SP_HINT_BITS); }
 
 static int holds(const sp_range *r, uint64_t addr) { return r != NULL && addr - r->addr < r->size; }
 
-/* remembered is the range that holds a byte, if it is one of those remembered. */
+/* remembered is the range that holds a byte, if it is one of those that are remembered. */
 static sp_range *remembered(const sp_arena *a, uint64_t addr) {
   if (holds(a->nearby[0], addr))
     return a->nearby[0];
@@ -71,7 +78,7 @@ static void unindex_gap(sp_arena *a, sp_range *r) { sp_tree_erase(index_of(a, r)
 /* reindex_gap follows a free range's new bounds. */
 static void reindex_gap(sp_arena *a, sp_range *r) { sp_tree_rekey(index_of(a, r), &r->by_size, r->size, r->addr); }
 
-/* move changes where a range starts without changing its place in the order. */
+/* move changes where a range starts; its place in the order stays. */
 static void move(sp_range *r, uint64_t addr) { r->addr = r->by_addr.major = addr; }
 
 /* link_before puts a new range into the order before another, or last. */
@@ -99,13 +106,14 @@ static void unlink_range(sp_arena *a, sp_range *r) {
   drop(a, r);
 }
 
+/* mergeable says whether two neighbours are to be one range. */
 static int mergeable(const sp_range *low, const sp_range *high) {
   return low != NULL && high != NULL && !low->taken && !high->taken && low->absent == high->absent &&
          !high->first && low->zone == high->zone;
 }
 
-/* settle indexes a range that is neither taken nor indexed, merged with its
- * neighbours, and returns it. A neighbour that is indexed stays so. */
+/* settle merges a range that is neither taken nor indexed with its neighbours,
+ * indexes the result, and returns it. */
 static sp_range *settle(sp_arena *a, sp_range *r) {
   sp_range *low = r->prev, *high = r->next;
   r->taken = 0;
@@ -198,8 +206,8 @@ sp_range *sp_arena_at(const sp_arena *a, uint64_t addr, uint64_t size) {
   return r == NULL || r->taken || r->absent || r->size - (addr - r->addr) < size ? NULL : r;
 }
 
-/* split begins a range of the same kind, not indexed, that has the first `size`
- * bytes of another. */
+/* split makes a new range of the first `size` bytes of another, of the same
+ * kind, and returns it. It is not indexed. */
 static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
   sp_range *low = draw(a);
   low->addr = r->addr;
@@ -246,7 +254,7 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr) {
   return r != NULL && r->addr == addr && r->taken ? r : NULL;
 }
 
-void sp_arena_leave(sp_arena *a, sp_range *r) {
+void sp_arena_decommit(sp_arena *a, sp_range *r) {
   r->absent = 1;
   r = settle(a, r);
   if (!r->first || (r->next != NULL && !r->next->first))
@@ -256,7 +264,7 @@ void sp_arena_leave(sp_arena *a, sp_range *r) {
   unlink_range(a, r);
 }
 
-void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
   sp_range *r = sp_arena_take(a, absent, addr, size);
   r->absent = 0;
   memset(&r->uses, 0, sizeof r->uses);

@@ -1,9 +1,9 @@
-/* arena.h: device memory as ranges. The ranges of an extent (addresses that the
- * device gave in one piece, or grew in place) tile it in address order; each is
- * free, taken, or absent: addresses without memory at present. Free neighbours
- * are always merged, and absent ones, except across extents and zones.
- * Every operation takes O(log n), and none allocates: nodes come from a pool
- * that is filled beforehand. */
+/* arena.h: device memory as ranges. An extent is addresses that the device gave in
+ * one piece, or that grew in place. Its ranges follow one another without a gap,
+ * each of them free, taken, or absent: addresses without memory at present. Free
+ * neighbours are always merged, and so are absent ones, except across extents and
+ * zones. Every operation takes O(log n) time unless it says otherwise, and none
+ * allocates: nodes come from a pool that is filled beforehand. */
 #ifndef STPLAN_ARENA_H
 #define STPLAN_ARENA_H
 
@@ -13,16 +13,16 @@
 #include "streams.h"
 #include "tree.h"
 
-/* A zone is an index of free ranges. Small blocks have one, so that one that
- * lives long does not split a gap that large ones need; all others share one.
- * What a plan lays out is a zone of its own, so that requests off plan do not
- * settle there unasked. */
+/* A zone is an index of free ranges. Small blocks have one of their own, so
+ * that a small block that lives long does not split a gap that large ones need;
+ * all other blocks share one. The memory of a plan is a third, so that requests
+ * off plan are not served there by accident. */
 typedef enum { SP_ZONE_OPEN, SP_ZONE_SMALL, SP_ZONE_PLAN, SP_ZONES } sp_zone;
 
-/* No step of a plan: the block does not have a step's own place. */
+/* No step of a plan: the block is not at a step's own place. */
 #define SP_NO_STEP UINT64_MAX
 
-/* sp_range is four lines of the cache, which a training step empties between two
+/* sp_range has four lines of the cache, which a training step empties between two
  * requests: the order by address, what a range is, the order by size, its uses. */
 typedef struct sp_range {
   sp_node by_addr;
@@ -30,22 +30,24 @@ typedef struct sp_range {
 
   uint64_t addr, size; /* size 0: an unused node */
   uint64_t recorded;   /* taken: streams of record_stream, one bit each */
-  uint64_t step;       /* taken: of the plan, or SP_NO_STEP */
+  uint64_t step;       /* taken: step of the plan whose place this is, or SP_NO_STEP */
   uint64_t requested;  /* taken: bytes that the program asked for */
-  struct sp_range *chain; /* leaving: the next whose memory leaves */
+  struct sp_range *chain; /* leaving: the next one in a list of ranges to be given back */
   uint32_t stream;     /* taken: index of its own stream */
   uint8_t zone;
   uint8_t first; /* starts an extent: never merged with what lies before */
   uint8_t taken;
-  uint8_t leaving; /* taken, and its free is under way, or its memory leaves the device */
+  uint8_t leaving; /* taken, but not a live block: its free is under way, or it is being given back to the device */
   uint8_t absent;
 
   sp_node by_size; /* free and absent ranges only */
-  sp_clock uses;   /* free: who used it last */
+  sp_clock uses;   /* free: when each stream used it last */
 } sp_range;
 
-/* Addresses of blocks that the arena remembers a range for, so that it is found
- * without a walk through a tree: a program asks for the same ones again and again. */
+/* For 2^SP_HINT_BITS addresses of blocks the arena remembers the range, so that
+ * it is found without a walk through a tree: a program gets the same addresses
+ * again and again. That takes 128 KiB for each device; fewer would more often
+ * be overwritten by another address. */
 enum { SP_HINT_BITS = 14, SP_HINTS = 1 << SP_HINT_BITS };
 
 typedef struct {
@@ -55,35 +57,35 @@ typedef struct {
   sp_range *pool; /* unused nodes, linked by next */
   size_t pooled;
   uint64_t extents;
-  sp_range *nearby[2]; /* beside the last one taken, and where the last one was given: the next is often there */
-  sp_range *hints[SP_HINTS]; /* by address: what held it last */
+  sp_range *nearby[2]; /* the range behind the last one taken, and the last one given: the next request is often there */
+  sp_range *hints[SP_HINTS]; /* by a hash of the address: the range that held it last */
 } sp_arena;
 
-/* Nodes that there are before a request: it takes two at most, and whoever waits
- * for the device meanwhile finds two when that answers. */
+/* Nodes that there have to be before a request. One operation takes two at most; another
+ * thread that waits for the device at that time needs two when the device answers. */
 enum { SP_ARENA_NODES = 4 };
 
-/* sp_arena_chunk makes nodes, NULL without memory; sp_arena_pool hands them to
- * the arena, which never frees them. */
+/* sp_arena_chunk makes nodes; NULL without host memory. sp_arena_pool hands
+ * them to the arena, which never frees them. */
 sp_range *sp_arena_chunk(size_t nodes);
 void sp_arena_pool(sp_arena *a, sp_range *chunk, size_t nodes);
 
-/* sp_arena_add adds device memory, free, with a clock of zero, or addresses that
- * are absent. Where they directly follow a range of the same zone and `grows` is
- * set, they belong to that one's extent. */
+/* sp_arena_add adds device memory, free and never used, or addresses that are
+ * absent. If they directly follow a range of the same zone and `grows` is set,
+ * they belong to its extent. */
 typedef enum { SP_FREE, SP_ABSENT } sp_presence;
 void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows, sp_presence presence);
 
-/* sp_arena_fit is the best free range for size bytes, or NULL: the smallest;
- * among those up to an eighth larger, one that `stream` need not wait for. */
+/* sp_arena_fit is the best free range for `size` bytes, or NULL: the smallest that fits,
+ * or one up to an eighth larger than the request that `stream` need not wait for. */
 sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);
 
-/* sp_arena_largest is the size of the largest free range, 0 without any. */
+/* sp_arena_largest is the size of the largest free range, 0 if there is none. */
 uint64_t sp_arena_largest(const sp_arena *a);
 
-/* sp_arena_larger is the next free range of the same zone, or the next absent
- * range, by size, then address, or NULL. sp_arena_next is the first that is not
- * before this size and address. */
+/* Free ranges of a zone are in the order of their sizes, then addresses; so are
+ * absent ranges. sp_arena_next is the first in an index that is not before this size
+ * and address, and sp_arena_larger the one after a range. NULL if there is none. */
 sp_range *sp_arena_larger(const sp_range *gap);
 sp_range *sp_arena_next(const sp_tree *of, uint64_t size, uint64_t addr);
 
@@ -97,30 +99,28 @@ sp_range *sp_arena_below(const sp_arena *a, uint64_t addr);
 sp_range *sp_arena_at(const sp_arena *a, uint64_t addr, uint64_t size);
 
 /* sp_arena_take takes [addr, addr+size) of a free range that holds it, and
- * returns it, its clock that of the free range. */
+ * returns that. Its uses are those of the free range. */
 sp_range *sp_arena_take(sp_arena *a, sp_range *gap, uint64_t addr, uint64_t size);
 
 /* sp_arena_find is the taken range that starts at addr, or NULL. */
 sp_range *sp_arena_find(const sp_arena *a, uint64_t addr);
 
-/* sp_arena_give makes a taken range free, with the clock it has. */
+/* sp_arena_give makes a taken range free, with the uses that it has. */
 void sp_arena_give(sp_arena *a, sp_range *r);
 
-/* sp_arena_leave makes a taken range absent. An extent that has no memory any
- * more is gone. */
-void sp_arena_leave(sp_arena *a, sp_range *r);
+/* sp_arena_decommit makes a taken range absent. An extent that has no memory
+ * left is forgotten. */
+void sp_arena_decommit(sp_arena *a, sp_range *r);
 
-/* sp_arena_back makes [addr, addr+size) of an absent range free, with a clock of
- * zero. */
-void sp_arena_back(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
+/* sp_arena_commit makes [addr, addr+size) of an absent range free and never used. */
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
 
-/* sp_arena_absent is the first absent range that has bytes of [addr, addr+size),
- * where no range with bytes of it is taken and none lies outside the arena;
- * NULL otherwise. */
+/* sp_arena_absent is the first absent range that has bytes of [addr, addr+size). NULL if
+ * there is none, if some of the bytes are taken, or if some lie outside the arena. */
 sp_range *sp_arena_absent(const sp_arena *a, uint64_t addr, uint64_t size);
 
-/* sp_arena_rezone puts the ranges that start in [low, high) into another zone. It
- * looks at each of them. */
+/* sp_arena_rezone puts the ranges that start in [low, high) into another zone.
+ * It takes O(log n) time for each of them. */
 void sp_arena_rezone(sp_arena *a, uint64_t low, uint64_t high, sp_zone zone);
 
 #endif

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// compile builds C tests with the runtime's sources, under a sanitizer unless it
-// is "", and skips where the compiler has none.
+// compile builds C tests with the runtime's sources, under a sanitizer unless that is
+// "". It skips the test if there is no compiler, or if it lacks the sanitizer.
 func compile(t testing.TB, sanitizer string, tests ...string) string {
 	t.Helper()
 	cc := os.Getenv("CC")
@@ -109,8 +109,8 @@ var stress = flag.Int("stress", 10_000, "operations of each of the 8 threads of 
 
 const memorySanitizers = "address,undefined"
 
-// TestConformance runs the suite that any device primitives have to pass on
-// those without a device.
+// TestConformance runs the suite that all device primitives have to pass on those of a
+// simulated device.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	execute(t, compile(t, memorySanitizers, "host.c", "conformance.c"))
@@ -122,13 +122,14 @@ func TestTree(t *testing.T) {
 	execute(t, compile(t, memorySanitizers, "tree.c"))
 }
 
-// TestPluggable calls what torch's pluggable allocator calls.
+// TestPluggable calls the functions that torch's pluggable allocator calls.
 func TestPluggable(t *testing.T) {
 	t.Parallel()
 	execute(t, compile(t, memorySanitizers, "pluggable.c"))
 }
 
-// TestDeviceConformance runs it on the CUDA driver's, where there is a device.
+// TestDeviceConformance runs the conformance suite on the primitives of the CUDA
+// driver, if there is a device.
 func TestDeviceConformance(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(compile(t, "", "device.c", "conformance.c"))
@@ -143,7 +144,7 @@ func TestDeviceConformance(t *testing.T) {
 	}
 }
 
-// TestProcess opens the devices of a process, by a plan of one of them.
+// TestProcess opens the devices of a process, with a plan for one of them.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	program := compile(t, memorySanitizers, "process.c")
@@ -179,11 +180,11 @@ func TestStress(t *testing.T) {
 }
 
 // BenchmarkPair is an allocation and its free, without Go around them: in a pool
-// of 1,500 other blocks, and in the places of a plan.
+// of 1,500 other blocks, and in the places of a plan, which is served throughout.
 func BenchmarkPair(b *testing.B) {
 	program := compile(b, "", "pair.c")
 	plan := filepath.Join(b.TempDir(), "plan.bin")
-	if err := os.WriteFile(plan, encode(b, stressPlan()), 0o644); err != nil {
+	if err := os.WriteFile(plan, encode(b, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {

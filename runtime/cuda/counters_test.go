@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSharedCountersOutliveTheProcess has C give every counter a number, by its
-// name, and be killed; Go reads them from the file, by theirs.
+// TestSharedCountersOutliveTheProcess has a C program give each counter a number, by its
+// name in C, and be killed. Go reads the numbers from the file, by its own names.
 func TestSharedCountersOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counters")
@@ -52,6 +52,18 @@ func TestSharedCountersOutliveTheProcess(t *testing.T) {
 			t.Errorf("%s: read number %d of %s, want that of %s", field.Name, n, listed, want)
 		}
 	}
+}
+
+// TestSharedCountersDecideNothing writes anything into the counters' file of a device
+// that serves: the addresses that it hands out, and its own counters, stay the same.
+func TestSharedCountersDecideNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "plan.bin")
+	if err := os.WriteFile(plan, encode(t, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, compile(t, memorySanitizers, "shared_counters.c"), filepath.Join(dir, "counters"), plan)
 }
 
 // snake is AllocatedBytes as C writes it: allocated_bytes.

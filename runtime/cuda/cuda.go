@@ -26,8 +26,9 @@ type Device struct {
 	taken  [64]C.sp_host_entry
 }
 
-// Open makes a device object that serves the plan's device of this ordinal, or
-// none where plan is nil.
+// Open makes a device object on a new simulated device. It serves the plan's device
+// of this ordinal; without a plan if plan is nil. A *PlanError says that the plan is
+// refused.
 func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 	d := &Device{}
 	if plan != nil {
@@ -71,13 +72,14 @@ func (d *Device) closePlan() {
 	}
 }
 
-// Close gives everything back.
+// Close gives all memory back and ends the object.
 func (d *Device) Close() {
 	C.stplan_close(d.device)
 	d.closePlan()
 }
 
-// Malloc returns the address of a block.
+// Malloc returns the address of a block of `size` bytes, and its source. The error is
+// ErrNoMemory, or says that there are too many streams.
 func (d *Device) Malloc(size, stream uint64) (uint64, Source, error) {
 	var source C.stplan_source
 	var status C.stplan_status
@@ -85,23 +87,24 @@ func (d *Device) Malloc(size, stream uint64) (uint64, Source, error) {
 	return uint64(address), Source(source), statusError(status)
 }
 
-// Free gives a block back.
+// Free gives a block back, which `stream` used last. ErrBadPointer if there is none at
+// the address.
 func (d *Device) Free(address, stream uint64) error {
 	return statusError(C.stplan_free(d.device, C.uint64_t(address), C.stplan_stream(stream)))
 }
 
-// RecordStream says that a stream uses the block as well.
+// RecordStream tells that a stream uses the block as well.
 func (d *Device) RecordStream(address, stream uint64) error {
 	return statusError(C.stplan_record_stream(d.device, C.uint64_t(address), C.stplan_stream(stream)))
 }
 
-// Mark says that a step of the program begins.
+// Mark tells that a step of the program begins.
 func (d *Device) Mark() { C.stplan_mark(d.device) }
 
-// EmptyCache gives idle memory back and returns the bytes.
+// EmptyCache gives idle memory outside the plan back, and returns the bytes.
 func (d *Device) EmptyCache() uint64 { return uint64(C.stplan_empty_cache(d.device)) }
 
-// Capture makes the device say that a stream is being captured.
+// Capture has a stream of the device be captured into a graph from now on.
 func (d *Device) Capture(stream uint64) { C.sp_host_capture(&d.prim, C.uint64_t(stream)) }
 
 // Counters reads the counters.
@@ -110,13 +113,13 @@ func (d *Device) Counters() Counters {
 	C.stplan_read(d.device, &c)
 	counters, err := ReadCounters(unsafe.Slice((*byte)(unsafe.Pointer(&c)), unsafe.Sizeof(c)))
 	if err != nil {
-		panic(err) // This file and stplan.h are not of one version.
+		panic(err) // types.go and stplan.h are not of one version
 	}
 	return counters
 }
 
-// Operations appends to into what was asked of the device since the last call. It
-// may not be called by two goroutines at once.
+// Operations appends what was asked of the device since the last call to `into`. Two
+// goroutines must not call it at the same time.
 func (d *Device) Operations(into []Operation) []Operation {
 	for {
 		n := int(C.sp_host_take(&d.prim, &d.taken[0], C.size_t(len(d.taken))))

@@ -11,8 +11,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// TestRecordedPlanIsServedOnce serves a recorded plan as it was recorded, then
-// goes on: after its end its memory is like any other.
+// TestRecordedPlanIsServedOnce serves a recorded plan as it was recorded, then goes on:
+// after its end its memory is part of the pool.
 func TestRecordedPlanIsServedOnce(t *testing.T) {
 	sizes := distinct(100, rand.New(rand.NewPCG(1, 0)))
 	plan := recorded(sizes)
@@ -34,8 +34,8 @@ func TestRecordedPlanIsServedOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesGoOnForEver serves a prologue and then passes of two bodies that
-// begin alike, in another order than the recorded one.
+// TestBodiesGoOnForEver serves a prologue and then passes of two bodies that begin
+// alike, in another order than the recorded one.
 func TestBodiesGoOnForEver(t *testing.T) {
 	sizes := distinct(90, rand.New(rand.NewPCG(2, 0)))
 	prologue, a := sizes[:10], sizes[10:50]
@@ -51,8 +51,8 @@ func TestBodiesGoOnForEver(t *testing.T) {
 				off++
 			}
 		}
-		// Where the other body was expected, the first three after what they
-		// have in common are spent on finding out.
+		// If the other body was expected, it takes three requests after what the
+		// two have in common to find out.
 		if off > 3 {
 			t.Errorf("pass %d: %d requests off plan", pass, off)
 		}
@@ -65,7 +65,7 @@ func TestBodiesGoOnForEver(t *testing.T) {
 	}
 }
 
-// TestMarkFindsTheStep leaves the plan for good and comes back at a mark.
+// TestMarkFindsTheStep leaves the plan in the middle of a step, and comes back at a mark.
 func TestMarkFindsTheStep(t *testing.T) {
 	sizes := distinct(600, rand.New(rand.NewPCG(3, 0)))
 	prologue, body := sizes[:10], sizes[10:]
@@ -87,8 +87,8 @@ func TestMarkFindsTheStep(t *testing.T) {
 	}
 }
 
-// TestPlannedPlacesAreCheckedFirst keeps every block: where a plan wants bytes
-// that are live, the request goes elsewhere.
+// TestPlannedPlacesAreCheckedFirst keeps every block: if the plan's place for a request
+// has live bytes, it is served elsewhere.
 func TestPlannedPlacesAreCheckedFirst(t *testing.T) {
 	body := []uint64{4096, 8192, 512, 1 << 20}
 	d := open(t, periodic([]uint64{512}, [][]uint64{body}, []uint32{1}), Options{})
@@ -115,8 +115,8 @@ func TestPlannedPlacesAreCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestPlanThatDoesNotFit has a device that is smaller than the plan: it is given
-// up where its memory ends, or at once where that comes in one piece.
+// TestPlanThatDoesNotFit has a device that is smaller than the plan. The plan is given up
+// once the device has no memory left, or at once if memory comes in one piece.
 func TestPlanThatDoesNotFit(t *testing.T) {
 	sizes := []uint64{1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20}
 	for _, partial := range []bool{true, false} {
@@ -132,8 +132,8 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestPlanComesInParts asks for a place in the middle of the plan: that has memory,
-// and the granule that holds the plan's addresses.
+// TestPlanComesInParts asks for a place in the middle of the plan: that place has memory
+// then, and the granule at the plan's beginning.
 func TestPlanComesInParts(t *testing.T) {
 	const granule = 2 << 20
 	plan := recorded([]uint64{granule, granule, granule, granule})
@@ -149,9 +149,9 @@ func TestPlanComesInParts(t *testing.T) {
 	}
 }
 
-// TestIdleMemoryOfThePlanMoves has a plan of small requests and of one large place
-// that is asked for at the end of each pass. What the program needs besides takes
-// that place's memory; the plan stays.
+// TestIdleMemoryOfThePlanMoves has a plan of small requests and of one large place that
+// is asked for at the end of each pass. What the program needs besides takes the memory of
+// that place, and the plan stays.
 func TestIdleMemoryOfThePlanMoves(t *testing.T) {
 	const large, besides = 1 << 30, 100 << 20
 	small := distinct(200, rand.New(rand.NewPCG(6, 0)))
@@ -181,9 +181,9 @@ func TestIdleMemoryOfThePlanMoves(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsLentStopsMoving asks, while the middle one of three places is in
-// use, for more than either of the others has, once in a long pass. The plan lends
-// both, as long as the run can afford to, and then is given up.
+// TestMemoryThatIsLentStopsMoving asks for more than one idle place has, once in a long
+// pass, while the place between two idle ones is in use. The plan lends the memory of both
+// as long as the run can afford to move it, and then is given up.
 func TestMemoryThatIsLentStopsMoving(t *testing.T) {
 	const mib, besides, passes = 1 << 20, 100 << 20, 60
 	small := make([]uint64, 3000)
@@ -226,9 +226,8 @@ func TestMemoryThatIsLentStopsMoving(t *testing.T) {
 	}
 }
 
-// TestPlanThatIsNotWorthIt frees every second block, so that what is idle lies in
-// pieces that do not move. A place of the plan would have to come on top: the plan is
-// given up.
+// TestPlanThatIsNotWorthIt frees every second block, so that idle memory lies in pieces
+// that do not move. The memory of a place would have to be added: the plan is given up.
 func TestPlanThatIsNotWorthIt(t *testing.T) {
 	const mib, pieces = 1 << 20, 60
 	sizes := make([]uint64, pieces)
@@ -262,8 +261,8 @@ func TestPlanThatIsNotWorthIt(t *testing.T) {
 }
 
 // TestPlanOfABiggerJob serves a job that asks for what was recorded, in that order, and
-// keeps nothing, where the recording kept all of it: the plan's places would cost many
-// times what the job needs, and the pool alone.
+// keeps nothing, although the recording kept all of it. The plan's places would cost many
+// times what the job needs, so no more may be reserved than by the pool alone.
 func TestPlanOfABiggerJob(t *testing.T) {
 	const mib, granule = 1 << 20, 2 << 20
 	var sizes []uint64
@@ -286,14 +285,14 @@ func TestPlanOfABiggerJob(t *testing.T) {
 	for name, plan := range map[string]planfile.Device{
 		"recorded": recorded(sizes), "periodic": periodic(sizes[:30], [][]uint64{sizes[30:]}, []uint32{1}),
 	} {
-		// What zones begin is a granule each.
+		// Each zone begins a granule.
 		if got := reserved(open(t, plan, options)); got > least+least/100+3*granule {
 			t.Errorf("%s: %d MiB are reserved, the pool alone takes %d", name, got/mib, least/mib)
 		}
 	}
 }
 
-// TestStreamsOfAnotherRun has other handles than the recording.
+// TestStreamsOfAnotherRun has other stream handles than the recording.
 func TestStreamsOfAnotherRun(t *testing.T) {
 	plan := recorded(distinct(50, rand.New(rand.NewPCG(4, 0))))
 	plan.Streams = []uint64{0, 0x100, 0x200}
@@ -310,8 +309,8 @@ func TestStreamsOfAnotherRun(t *testing.T) {
 	}
 }
 
-// TestPlanIsSuspendedAndResumed keeps the blocks of one pass, which take the
-// places of all later ones, and frees them in the end.
+// TestPlanIsSuspendedAndResumed keeps the blocks of one pass, which take the places of
+// all later passes, and frees them in the end.
 func TestPlanIsSuspendedAndResumed(t *testing.T) {
 	sizes := distinct(110, rand.New(rand.NewPCG(5, 0)))
 	prologue, body := sizes[:10], sizes[10:]

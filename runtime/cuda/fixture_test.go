@@ -18,8 +18,9 @@ func encode(t testing.TB, d planfile.Device) []byte {
 
 func up(n uint64) uint64 { return max(512, (n+511)/512*512) }
 
-// stack lays requests of these sizes out one above the other, as slots of a
-// phase that all live to its end at `length`. The starts are `stride` apart.
+// stack lays requests of these sizes out one above the other, from an offset on, as slots
+// of a phase that all live to its end, at `length`. The starts are `stride` apart. It returns
+// the offset behind them too.
 func stack(sizes []uint64, offset, stride, length uint64) ([]planfile.Slot, uint64) {
 	slots := make([]planfile.Slot, len(sizes))
 	for i, n := range sizes {
@@ -32,8 +33,7 @@ func stack(sizes []uint64, offset, stride, length uint64) ([]planfile.Slot, uint
 	return slots, offset
 }
 
-// recorded is a recorded plan of requests of these sizes, which all live to the
-// end.
+// recorded is a recorded plan of requests of these sizes, which all live to the end.
 func recorded(sizes []uint64) planfile.Device {
 	d := planfile.Device{
 		Rank: -1, Mode: planfile.ModeRecorded, End: planfile.EndRequested, Events: uint64(len(sizes)), Alignment: 512,
@@ -45,8 +45,8 @@ func recorded(sizes []uint64) planfile.Device {
 	return d
 }
 
-// periodic is a periodic plan: a prologue and bodies, each with requests of
-// these sizes. The passes are those of the bodies (from 1), in this order.
+// periodic is a periodic plan: a prologue and bodies, each with requests of these sizes,
+// which all live to the end of theirs. passes are the bodies, from 1, in recorded order.
 func periodic(prologue []uint64, bodies [][]uint64, passes []uint32) planfile.Device {
 	d := recorded(prologue)
 	d.Mode, d.SteadyStart = planfile.ModePeriodic, d.Events
@@ -83,8 +83,8 @@ func periodic(prologue []uint64, bodies [][]uint64, passes []uint32) planfile.De
 	return d
 }
 
-// brief has every block of the bodies freed before the next request, so that a run
-// which holds few of them at a time does as the plan has it.
+// brief has every block of the bodies freed before the next request, so that a run which
+// holds few of them at a time follows the plan.
 func brief(d planfile.Device) planfile.Device {
 	for i := d.Phases[0].SlotCount; i < uint64(len(d.Slots)); i++ {
 		s := &d.Slots[i]
@@ -93,9 +93,11 @@ func brief(d planfile.Device) planfile.Device {
 	return d
 }
 
-// stressPlan has the sizes that ctest/stress.c asks for, in its order.
+// cycle are the sizes that ctest/stress.c and ctest/pair.c ask for, in their order.
+var cycle = []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
+
+// stressPlan has bodies of 16 cycles.
 func stressPlan() planfile.Device {
-	cycle := []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
 	var body []uint64
 	for range 16 {
 		body = append(body, cycle...)

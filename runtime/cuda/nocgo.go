@@ -5,23 +5,23 @@ package cuda
 // Device is a device object. This build has none.
 type Device struct{}
 
-// Open answers ErrNotBuilt.
+// Open returns ErrNotBuilt.
 func Open([]byte, int, Options) (*Device, error) { return nil, ErrNotBuilt }
 
 // Close does nothing.
 func (*Device) Close() {}
 
-// Malloc answers ErrNotBuilt.
+// Malloc returns ErrNotBuilt.
 func (*Device) Malloc(uint64, uint64) (uint64, Source, error) { return 0, 0, ErrNotBuilt }
 
-// Free answers ErrNotBuilt.
+// Free returns ErrNotBuilt.
 func (*Device) Free(uint64, uint64) error { return ErrNotBuilt }
 
-// RecordStream answers ErrNotBuilt.
+// RecordStream returns ErrNotBuilt.
 func (*Device) RecordStream(uint64, uint64) error { return ErrNotBuilt }
 
-// Operations answers nothing.
+// Operations returns into as it is.
 func (*Device) Operations(into []Operation) []Operation { return into }
 
-// Counters answers zeros.
+// Counters returns zeros.
 func (*Device) Counters() Counters { return Counters{} }

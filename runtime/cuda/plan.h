@@ -1,5 +1,6 @@
-/* plan.h: the plan file of docs/planfile.md, read in place. What sp_plan_check
- * has passed is safe to index. */
+/* plan.h: a plan's records, read where they lie in the file (docs/planfile.md).
+ * The functions check nothing: indices have to be below the device's counts,
+ * and the plan one that stplan_plan_parse accepted. */
 #ifndef STPLAN_PLAN_H
 #define STPLAN_PLAN_H
 
@@ -8,9 +9,9 @@
 
 #include "stplan.h"
 
-/* Numbers of the format. */
+/* Numbers of the format, as docs/planfile.md names them. */
 enum { SP_MODE_RECORDED = 1, SP_MODE_PERIODIC = 2 };
-enum { SP_ADVICE_POOL = 1 }; /* it costs less without the plan */
+enum { SP_ADVICE_POOL = 1 }; /* the recording was served at less cost without the plan */
 enum { SP_END_REQUESTED = 1, SP_END_COMPLETED = 2 };
 enum { SP_PROLOGUE = 1, SP_BODY = 2, SP_INTERLUDE = 3 };
 enum {
@@ -29,11 +30,21 @@ typedef struct {
 } sp_slot;
 
 typedef struct {
+  uint32_t later, earlier, kind;
+} sp_wait;
+
+typedef struct {
   uint32_t kind, occurrences;
   uint64_t length, first_slot, slots, makespan, lower_bound, bound_at;
 } sp_phase;
 
-/* One device of a plan: counts, and where its records lie in the file. */
+typedef struct {
+  uint64_t first_event;
+  uint32_t phase, zero;
+} sp_pass;
+
+/* One device of a plan: the fields of its record, and for each section how many
+ * records it has and where they lie. */
 typedef struct {
   uint32_t ordinal, mode, end, advice, iterations, bound_kind;
   int32_t rank;
@@ -47,7 +58,7 @@ typedef struct {
 struct stplan_plan {
   const uint8_t *data;
   size_t length;
-  uint8_t *own; /* data, where it was read from a file; NULL otherwise */
+  uint8_t *own; /* data, if it was read from a file and is freed with the plan; NULL otherwise */
   uint32_t device_count;
   sp_plan_device *devices;
 };
@@ -55,8 +66,14 @@ struct stplan_plan {
 /* sp_plan_find is the device with this ordinal, or NULL. */
 const sp_plan_device *sp_plan_find(const stplan_plan *plan, int ordinal);
 
+/* Record i of a section. */
 uint64_t sp_plan_stream(const sp_plan_device *d, uint64_t i);
 sp_slot sp_plan_slot(const sp_plan_device *d, uint64_t i);
+sp_wait sp_plan_wait(const sp_plan_device *d, uint64_t i);
 sp_phase sp_plan_phase(const sp_plan_device *d, uint64_t i);
+sp_pass sp_plan_pass(const sp_plan_device *d, uint64_t i);
+
+/* sp_plan_phase_of is the phase that slot i belongs to; 0 in mode recorded. */
+uint64_t sp_plan_phase_of(const sp_plan_device *d, uint64_t i);
 
 #endif

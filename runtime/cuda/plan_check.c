@@ -1,20 +1,27 @@
-/* plan_check.c: the rules of docs/planfile.md about devices, streams and
- * phases. */
+/* plan_check.c: the rules of docs/planfile.md about the producer, devices,
+ * streams, phases and witnesses. */
+#include "plan_check.h"
+
 #include <stdlib.h>
 
-#include "plan_read.h"
+#include "plan_check_slots.h"
+#include "plan_format.h"
 
-enum { MAX_PRODUCER = 255, MAX_STREAMS = 1 << 16, MAX_PHASES = 256, MIN_ALIGNMENT = 512, MAX_ALIGNMENT = 1 << 30 };
+/* Limits that docs/planfile.md sets. */
+enum {
+  MAX_PRODUCER = 255,      /* bytes of text */
+  MAX_STREAMS = 1 << 16,   /* of a device */
+  MAX_PHASES = 256,        /* of a device */
+  MIN_ALIGNMENT = 512,     /* bytes */
+  MAX_ALIGNMENT = 1 << 30, /* bytes */
+  MAX_WITNESS = 24         /* slots of a witness */
+};
 
-enum { BOUND_LOAD = 1, BOUND_WITNESS = 2, BOUND_APART = 3, MAX_WITNESS = 24 };
+/* Kinds of lower bound. */
+enum { BOUND_LOAD = 1, BOUND_WITNESS = 2, BOUND_APART = 3 };
 
-#define MAX_NUMBER (UINT64_C(1) << 62)
-
-#define FAULT(what, i, why) ((sp_fault){.record = (what), .index = (i), .rule = (why)})
-#define NO_FAULT ((sp_fault){.rule = NULL})
-
-/* rune decodes one UTF-8 character of at most n bytes, and returns its length,
- * 0 where it is none. */
+/* rune decodes the UTF-8 character that begins at p, of which n bytes may be read,
+ * into *c. The answer is its length in bytes, 0 if there is no valid one. */
 static uint64_t rune(const uint8_t *p, uint64_t n, uint32_t *c) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   uint64_t length = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
@@ -32,19 +39,20 @@ static uint64_t rune(const uint8_t *p, uint64_t n, uint32_t *c) {
 
 static sp_fault check_producer(const uint8_t *p, uint64_t n) {
   if (n == 0 || n > MAX_PRODUCER)
-    return FAULT("producer", 0, "not of 1 to 255 bytes");
+    return SP_FAULT("producer", 0, "not of 1 to 255 bytes");
   for (uint64_t i = 0; i < n;) {
     uint32_t c = 0;
     uint64_t length = rune(p + i, n - i, &c);
     if (length == 0)
-      return FAULT("producer", 0, "is not UTF-8");
+      return SP_FAULT("producer", 0, "is not UTF-8");
     if (c < 0x20 || (c >= 0x7f && c < 0xa0))
-      return FAULT("producer", 0, "has a control character");
+      return SP_FAULT("producer", 0, "has a control character");
     i += length;
   }
-  return NO_FAULT;
+  return SP_NO_FAULT;
 }
 
+/* identity is the rule that the device's kind and number break, or NULL. */
 static const char *identity(const stplan_plan *plan, uint32_t i) {
   const sp_plan_device *d = &plan->devices[i];
   if (i > 0 && d->ordinal <= d[-1].ordinal)
@@ -55,32 +63,34 @@ static const char *identity(const stplan_plan *plan, uint32_t i) {
     return "a rank below -1";
   if (d->mode != SP_MODE_RECORDED && d->mode != SP_MODE_PERIODIC)
     return "an unknown mode";
-  if (d->end != 1 && d->end != 2)
+  if (d->end != SP_END_REQUESTED && d->end != SP_END_COMPLETED)
     return "an unknown end";
   if (d->advice > SP_ADVICE_POOL)
     return "an unknown advice";
   return d->bound_kind >= BOUND_LOAD && d->bound_kind <= BOUND_APART ? NULL : "an unknown kind of bound";
 }
 
-/* check_witness checks the slots that a bound of its kind lists. */
+/* check_witness checks the slots that a lower bound of kind witness lists;
+ * other kinds have none. */
 static sp_fault check_witness(const sp_plan_device *d) {
   if (d->bound_kind != BOUND_WITNESS)
-    return d->witness_count == 0 ? NO_FAULT : FAULT("witness", 0, "of a bound of another kind");
+    return d->witness_count == 0 ? SP_NO_FAULT : SP_FAULT("witness", 0, "of a bound of another kind");
   if (d->mode != SP_MODE_RECORDED || d->bound_at != 0)
-    return FAULT("witness", 0, "in mode periodic, or with a time");
+    return SP_FAULT("witness", 0, "in mode periodic, or with a time");
   if (d->witness_count == 0 || d->witness_count > MAX_WITNESS)
-    return FAULT("witness", 0, "not of 1 to 24 slots");
+    return SP_FAULT("witness", 0, "not of 1 to 24 slots");
   for (uint64_t i = 0; i < d->witness_count; i++) {
     uint32_t slot = sp_le32(d->witness + i * SP_INDEX_BYTES);
     if (slot >= d->slot_count || (i > 0 && slot <= sp_le32(d->witness + (i - 1) * SP_INDEX_BYTES)))
-      return FAULT("witness", i, "not a slot after the one before");
+      return SP_FAULT("witness", i, "not a slot after the one before");
   }
-  return NO_FAULT;
+  return SP_NO_FAULT;
 }
 
+/* numbers is the rule that the fields of the device record break, or NULL. */
 static const char *numbers(const sp_plan_device *d) {
-  if (d->events > MAX_NUMBER || d->arena_bytes > MAX_NUMBER || d->peak_allocated > MAX_NUMBER ||
-      d->peak_active > MAX_NUMBER || d->recorded_peak_reserved > MAX_NUMBER || d->stray_bytes > MAX_NUMBER)
+  if (d->events > SP_MAX_NUMBER || d->arena_bytes > SP_MAX_NUMBER || d->peak_allocated > SP_MAX_NUMBER ||
+      d->peak_active > SP_MAX_NUMBER || d->recorded_peak_reserved > SP_MAX_NUMBER || d->stray_bytes > SP_MAX_NUMBER)
     return "a number above 2^62";
   if (d->alignment < MIN_ALIGNMENT || d->alignment > MAX_ALIGNMENT || (d->alignment & (d->alignment - 1)) != 0)
     return "an alignment that is no power of two from 512 to 2^30";
@@ -106,22 +116,23 @@ static int compare(const void *a, const void *b) {
 
 static sp_fault check_streams(const sp_plan_device *d) {
   if (d->stream_count > MAX_STREAMS)
-    return FAULT("stream", MAX_STREAMS, "is one too many");
+    return SP_FAULT("stream", MAX_STREAMS, "is one too many");
   uint64_t n = d->stream_count, *sorted = malloc((n + 1) * sizeof *sorted);
   if (sorted == NULL)
-    return FAULT("stream", 0, "no memory");
+    return SP_FAULT("stream", 0, "no memory");
   for (uint64_t i = 0; i < n; i++)
     sorted[i] = sp_plan_stream(d, i);
   qsort(sorted, n, sizeof *sorted, compare);
-  sp_fault f = NO_FAULT;
+  sp_fault f = SP_NO_FAULT;
   for (uint64_t i = 1; i < n; i++)
     if (sorted[i] == sorted[i - 1])
-      f = FAULT("stream", i, "in the order of handles equals its predecessor");
+      f = SP_FAULT("stream", i, "in the order of handles equals its predecessor");
   free(sorted);
   return f;
 }
 
-/* phase checks phase i alone, whose slots have to start at next. */
+/* phase is the rule that phase i breaks by itself, or NULL. Its slots have to
+ * start at slot `next`. */
 static const char *phase(const sp_plan_device *d, uint64_t i, const sp_phase *p, uint64_t next) {
   if (p->kind != (i == 0 ? SP_PROLOGUE : SP_BODY) && (i < 2 || p->kind != SP_INTERLUDE))
     return "of the wrong kind: expected the prologue first, then a body, then bodies and interludes";
@@ -144,41 +155,35 @@ static const char *phase(const sp_plan_device *d, uint64_t i, const sp_phase *p,
 
 static sp_fault check_phases(const sp_plan_device *d) {
   if (d->mode == SP_MODE_RECORDED)
-    return d->phase_count == 0 ? NO_FAULT : FAULT("phase", 0, "in mode recorded");
+    return d->phase_count == 0 ? SP_NO_FAULT : SP_FAULT("phase", 0, "in mode recorded");
   if (d->phase_count < 2 || d->phase_count > MAX_PHASES)
-    return FAULT("phase", d->phase_count, "expected 2 to 256");
+    return SP_FAULT("phase", d->phase_count, "expected 2 to 256");
   uint64_t next = 0, time = 0;
   for (uint64_t i = 0; i < d->phase_count; i++) {
     sp_phase p = sp_plan_phase(d, i);
     const char *problem = phase(d, i, &p, next);
     if (problem != NULL)
-      return FAULT("phase", i, problem);
+      return SP_FAULT("phase", i, problem);
     next += p.slots;
     time += p.length;
   }
   if (next != d->slot_count)
-    return FAULT("phase", d->phase_count - 1, "slots of the device beyond the last");
-  return d->bound_at > time ? FAULT("phase", d->phase_count - 1, "a bound after the last") : NO_FAULT;
+    return SP_FAULT("phase", d->phase_count - 1, "slots of the device beyond the last");
+  return d->bound_at > time ? SP_FAULT("phase", d->phase_count - 1, "a bound after the last") : SP_NO_FAULT;
 }
 
-uint64_t sp_phase_of(const sp_plan_device *d, uint64_t i) {
-  uint64_t p = d->phase_count == 0 ? 0 : d->phase_count - 1;
-  while (p > 0 && i < sp_plan_phase(d, p).first_slot)
-    p--;
-  return p;
-}
-
+/* The order of the rules counts: later ones rely on earlier ones. */
 static sp_fault check_device(const stplan_plan *plan, uint32_t i) {
   const sp_plan_device *d = &plan->devices[i];
   const char *problem = identity(plan, i);
   if (problem == NULL)
     problem = numbers(d);
   if (problem != NULL)
-    return FAULT("device", i, problem);
+    return SP_FAULT("device", i, problem);
   if (d->slot_count > UINT32_MAX || d->wait_count > UINT32_MAX || d->pass_count > UINT32_MAX)
-    return FAULT("device", i, "more than 2^32 - 1 records of a kind");
+    return SP_FAULT("device", i, "more than 2^32 - 1 records of a kind");
   sp_fault (*const rules[])(const sp_plan_device *) = {check_streams, check_phases, sp_check_slots, sp_check_cells, sp_check_passes, sp_check_waits, check_witness};
-  sp_fault f = NO_FAULT;
+  sp_fault f = SP_NO_FAULT;
   for (size_t k = 0; f.rule == NULL && k < sizeof rules / sizeof *rules; k++)
     f = rules[k](d);
   return f;

@@ -1,50 +1,48 @@
-/* plan_check_slots.c: the rules of docs/planfile.md about slots, cells, passes
- * and waits. */
+#include "plan_check_slots.h"
+
 #include <stdlib.h>
 
-#include "plan_read.h"
+#include "plan_format.h"
 
-#define MAX_NUMBER (UINT64_C(1) << 62)
-
-#define FAULT(what, i, why) ((sp_fault){.record = (what), .index = (i), .rule = (why)})
-#define NO_FAULT ((sp_fault){.rule = NULL})
-
+/* Flags of a slot: all that the format knows, and those of a slot that crosses the seam. */
 enum { FLAGS_KNOWN = 31, CROSSES = SP_SLOT_ENTERING | SP_SLOT_LEAVING };
 
+/* Kinds of a wait: the two reasons (cross-stream 1, pending 2), over the seam, all of them. */
 enum { WAIT_REASONS = 3, WAIT_SEAM = 4, WAIT_KNOWN = 7 };
 
-/* span is a phase as its slots see it. */
+/* span is a phase and what its slots' times may reach. */
 typedef struct {
   sp_phase phase;
-  uint64_t carry; /* how far behind its end a completed end may be */
+  uint64_t carry; /* how far after the phase's end a completed end may lie */
 } span;
 
-/* spans gives phase i. A recorded plan is one prologue that nothing follows. */
+/* span_of is phase i. A recorded plan is taken as one prologue that nothing follows. */
 static span span_of(const sp_plan_device *d, uint64_t i) {
   if (d->mode == SP_MODE_RECORDED)
     return (span){{.kind = SP_PROLOGUE, .occurrences = 1, .length = d->events, .slots = d->slot_count}, 0};
-  /* What is pending when the prologue ends is told in the first body's time. */
+  /* A free that is pending as the prologue ends completes in the first body's time. */
   return (span){sp_plan_phase(d, i), sp_plan_phase(d, i == 0 ? 1 : i).length};
 }
 
+/* slot_kind, slot_times and slot_bytes are the rule that a slot breaks by itself, or NULL. */
 static const char *slot_kind(const sp_plan_device *d, const span *in, const sp_slot *s) {
   uint32_t flags = s->flags;
   if (s->stream >= d->stream_count)
-    return "of a stream that the device has not";
+    return "of a stream that the device does not have";
   if ((flags & ~(uint32_t)FLAGS_KNOWN) != 0)
     return "with unknown flags";
   if (d->mode == SP_MODE_RECORDED && (flags & ~(uint32_t)(SP_SLOT_RESIDENT | SP_SLOT_INITIAL)) != 0)
-    return "with flags that mode recorded has not";
+    return "with flags that mode recorded does not have";
   if (in->phase.kind == SP_PROLOGUE &&
       ((flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) != 0 ||
        (flags & (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)) == (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)))
-    return "with flags that a prologue has not";
+    return "with flags that a prologue does not have";
   if (in->phase.kind != SP_PROLOGUE && ((flags & (SP_SLOT_RESIDENT | SP_SLOT_INITIAL)) != 0 || (flags & (flags - 1)) != 0))
-    return "with flags that a body has not";
+    return "with flags that a body does not have";
   if (in->phase.kind == SP_INTERLUDE && (flags & CROSSES) != 0)
     return "that crosses the seam of an interlude";
   if (((flags & CROSSES) != 0) != (s->cell != SP_NO_CELL))
-    return "that crosses the seam without a cell, or has one and does not";
+    return "that crosses the seam without a cell, or has a cell and does not cross";
   if (s->occurrences > in->phase.occurrences || (s->occurrences == 0 && (flags & SP_SLOT_ENTERING) == 0))
     return "with an impossible number of occurrences";
   return NULL;
@@ -52,7 +50,7 @@ static const char *slot_kind(const sp_plan_device *d, const span *in, const sp_s
 
 static const char *slot_times(const sp_plan_device *d, const span *in, const sp_slot *s) {
   uint64_t length = in->phase.length;
-  int completed = d->end == 2;
+  int completed = d->end == SP_END_COMPLETED;
   int early = (s->flags & SP_SLOT_ENTERING) != 0 && completed && s->requested_end == 0;
   if (s->requested_end <= s->start && !early)
     return "whose requested end is not after its start";
@@ -77,7 +75,7 @@ static const char *slot_bytes(const sp_plan_device *d, const span *in, const sp_
   if ((s->flags & SP_SLOT_STRAY) != 0) {
     if (s->offset != 0 || s->size != 0)
       return "that is a stray and has a place";
-    if (s->requested > MAX_NUMBER)
+    if (s->requested > SP_MAX_NUMBER)
       return "whose request is above 2^62";
   } else {
     if (s->size == 0 || s->size % d->alignment != 0)
@@ -94,8 +92,9 @@ static const char *slot_bytes(const sp_plan_device *d, const span *in, const sp_
   return NULL;
 }
 
-/* slot_order checks that s may follow the slot before it in its phase, of which
- * `allocations` did not enter. before is NULL of the first. */
+/* slot_order is the rule that s breaks by following `before`, or NULL. before
+ * is the slot ahead of it in its phase, NULL for the first; of those ahead,
+ * `allocations` do not enter. */
 static const char *slot_order(const span *in, const sp_slot *before, const sp_slot *s, uint64_t allocations) {
   int entering = (s->flags & SP_SLOT_ENTERING) != 0;
   if (in->phase.kind != SP_PROLOGUE) {
@@ -127,15 +126,15 @@ static sp_fault check_phase_slots(const sp_plan_device *d, const span *in, uint6
     if (problem == NULL && s.stream > *used)
       problem = "whose stream comes up out of order";
     if (problem != NULL)
-      return FAULT("slot", i, problem);
+      return SP_FAULT("slot", i, problem);
     if (s.stream == *used)
       ++*used;
     allocations += (s.flags & SP_SLOT_ENTERING) == 0;
     before = s;
   }
   if (in->phase.kind != SP_PROLOGUE && allocations != in->phase.length)
-    return FAULT("slot", end - 1, "is the last of another number of allocations than the body's length");
-  return NO_FAULT;
+    return SP_FAULT("slot", end - 1, "is the last of another number of allocations than the body's length");
+  return SP_NO_FAULT;
 }
 
 sp_fault sp_check_slots(const sp_plan_device *d) {
@@ -146,15 +145,17 @@ sp_fault sp_check_slots(const sp_plan_device *d) {
     if (f.rule != NULL)
       return f;
   }
-  return used < d->stream_count ? FAULT("stream", used, "has no slot") : NO_FAULT;
+  return used < d->stream_count ? SP_FAULT("stream", used, "has no slot") : SP_NO_FAULT;
 }
 
-/* cell is what is known of one: the first slot that has it, and the last phase
- * that fills it, both from 1. */
+/* cell is what is known of a cell so far: the first slot that has it, and the
+ * last phase that fills it. Both count from 1; 0 is none yet. */
 typedef struct {
   uint64_t first, filled;
 } cell;
 
+/* check_cell is the rule that slot i breaks by having this cell, or NULL.
+ * *leaving counts the cells that the phase has filled. */
 static const char *check_cell(const sp_plan_device *d, cell *c, uint64_t phase, uint64_t i, const sp_slot *s, uint64_t *leaving) {
   if (c->first == 0)
     c->first = i + 1;
@@ -181,28 +182,30 @@ static sp_fault check_phase_cells(const sp_plan_device *d, uint64_t phase, cell 
       continue;
     const char *problem = s.cell >= count ? "of a cell that the first body does not fill" : check_cell(d, &cells[s.cell], phase, i, &s, &leaving);
     if (problem != NULL)
-      return FAULT("slot", i, problem);
+      return SP_FAULT("slot", i, problem);
   }
-  return p.kind == SP_BODY && leaving != count ? FAULT("phase", phase, "does not fill every cell") : NO_FAULT;
+  return p.kind == SP_BODY && leaving != count ? SP_FAULT("phase", phase, "does not fill every cell") : SP_NO_FAULT;
 }
 
 sp_fault sp_check_cells(const sp_plan_device *d) {
   if (d->mode == SP_MODE_RECORDED)
-    return NO_FAULT;
+    return SP_NO_FAULT;
   sp_phase body = sp_plan_phase(d, 1);
   uint64_t count = 0;
   for (uint64_t i = body.first_slot; i < body.first_slot + body.slots; i++)
     count += (sp_plan_slot(d, i).flags & SP_SLOT_LEAVING) != 0;
   cell *cells = calloc(count + 1, sizeof *cells);
   if (cells == NULL)
-    return FAULT("slot", 0, "no memory");
-  sp_fault f = NO_FAULT;
+    return SP_FAULT("slot", 0, "no memory");
+  sp_fault f = SP_NO_FAULT;
   for (uint64_t p = 0; f.rule == NULL && p < d->phase_count; p++)
     f = check_phase_cells(d, p, cells, count);
   free(cells);
   return f;
 }
 
+/* check_pass is the rule that a pass breaks, or NULL. before is NULL for the
+ * first; `begun` is the highest body that a pass has had. */
 static const char *check_pass(const sp_plan_device *d, const sp_pass *before, const sp_pass *p, uint64_t begun) {
   if (p->zero != 0)
     return "whose last field is not 0";
@@ -215,7 +218,8 @@ static const char *check_pass(const sp_plan_device *d, const sp_pass *before, co
   return p->phase > begun + 1 ? "of a body whose predecessor had none" : NULL;
 }
 
-/* count_presence adds a pass's bits to the counts of its body's allocations. */
+/* count_presence adds a pass's bits to `seen`, the counts of its body's
+ * `length` allocations. The answer is the broken rule, or NULL. */
 static const char *count_presence(const uint8_t *words, uint64_t length, uint32_t *seen) {
   for (uint64_t k = 0; k < (length + 63) / 64 * 64; k++) {
     if ((sp_le64(words + k / 64 * SP_WORD_BYTES) >> k % 64 & 1) == 0)
@@ -230,8 +234,8 @@ static const char *count_presence(const uint8_t *words, uint64_t length, uint32_
 /* allocations is the index of the first slot of a body that does not enter. */
 static uint64_t allocations(const sp_phase *p) { return p->first_slot + p->slots - p->length; }
 
-/* walk_passes checks the passes and counts those of each phase, and the bits of
- * each slot. */
+/* walk_passes checks the passes. It counts the passes of each phase, and how
+ * many passes have each slot. */
 static sp_fault walk_passes(const sp_plan_device *d, uint32_t *passes, uint32_t *seen) {
   uint64_t begun = 0, word = 0;
   sp_pass before;
@@ -239,40 +243,40 @@ static sp_fault walk_passes(const sp_plan_device *d, uint32_t *passes, uint32_t 
     sp_pass p = sp_plan_pass(d, i);
     const char *problem = check_pass(d, i == 0 ? NULL : &before, &p, begun);
     if (problem != NULL)
-      return FAULT("pass", i, problem);
+      return SP_FAULT("pass", i, problem);
     sp_phase body = sp_plan_phase(d, p.phase);
     uint64_t words = (body.length + 63) / 64;
     if (words > d->presence_count - word)
-      return FAULT("pass", i, "with too few words of presence");
+      return SP_FAULT("pass", i, "with too few words of presence");
     problem = count_presence(d->presence + word * SP_WORD_BYTES, body.length, seen + allocations(&body));
     if (problem != NULL)
-      return FAULT("pass", i, problem);
+      return SP_FAULT("pass", i, problem);
     word += words;
     passes[p.phase]++;
     if (p.phase > begun)
       begun = p.phase;
     before = p;
   }
-  return word == d->presence_count ? NO_FAULT : FAULT("presence", word, "is beyond the last pass");
+  return word == d->presence_count ? SP_NO_FAULT : SP_FAULT("presence", word, "is beyond the last pass");
 }
 
 static sp_fault compare_counts(const sp_plan_device *d, const uint32_t *passes, const uint32_t *seen) {
   for (uint64_t i = 1; i < d->phase_count; i++) {
     sp_phase p = sp_plan_phase(d, i);
     if (p.occurrences != passes[i])
-      return FAULT("phase", i, "has another number of passes than occurrences");
+      return SP_FAULT("phase", i, "has another number of passes than occurrences");
     for (uint64_t k = allocations(&p); k < p.first_slot + p.slots; k++)
       if (sp_plan_slot(d, k).occurrences != seen[k])
-        return FAULT("slot", k, "has another number of bits than occurrences");
+        return SP_FAULT("slot", k, "has another number of bits than occurrences");
   }
-  return NO_FAULT;
+  return SP_NO_FAULT;
 }
 
 sp_fault sp_check_passes(const sp_plan_device *d) {
   if (d->mode == SP_MODE_RECORDED)
-    return d->pass_count == 0 && d->presence_count == 0 ? NO_FAULT : FAULT("pass", 0, "in mode recorded");
+    return d->pass_count == 0 && d->presence_count == 0 ? SP_NO_FAULT : SP_FAULT("pass", 0, "in mode recorded");
   uint32_t *passes = calloc(d->phase_count, sizeof *passes), *seen = calloc(d->slot_count, sizeof *seen);
-  sp_fault f = FAULT("pass", 0, "no memory");
+  sp_fault f = SP_FAULT("pass", 0, "no memory");
   if (passes != NULL && seen != NULL)
     f = walk_passes(d, passes, seen);
   if (f.rule == NULL)
@@ -282,19 +286,20 @@ sp_fault sp_check_passes(const sp_plan_device *d) {
   return f;
 }
 
-/* takes says whether a slot takes bytes over and leaves them to others. */
+/* takes says whether a slot exists and takes bytes over from others: an
+ * entering one has them already, and a stray has no place. */
 static int takes(const sp_plan_device *d, uint32_t slot) {
   return slot < d->slot_count && (sp_plan_slot(d, slot).flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) == 0;
 }
 
 static const char *check_wait(const sp_plan_device *d, const sp_wait *before, const sp_wait *w) {
   if (!takes(d, w->later) || !takes(d, w->earlier))
-    return "of a slot that there is not, or that takes nothing over";
+    return "of a slot that does not exist, or that takes nothing over";
   if ((w->kind & WAIT_REASONS) == 0 || (w->kind & ~(uint32_t)WAIT_KNOWN) != 0)
     return "of an unknown kind";
   if (before != NULL && (w->later < before->later || (w->later == before->later && w->earlier <= before->earlier)))
     return "out of order";
-  uint64_t later = sp_phase_of(d, w->later), earlier = sp_phase_of(d, w->earlier);
+  uint64_t later = sp_plan_phase_of(d, w->later), earlier = sp_plan_phase_of(d, w->earlier);
   if ((w->kind & WAIT_SEAM) == 0)
     return later == earlier && w->earlier < w->later ? NULL : "whose earlier slot is not before the later one in its phase";
   if (later == 0 || (earlier != 0 && earlier != later) || (earlier == later && w->earlier < w->later))
@@ -308,8 +313,8 @@ sp_fault sp_check_waits(const sp_plan_device *d) {
     sp_wait w = sp_plan_wait(d, i);
     const char *problem = check_wait(d, i == 0 ? NULL : &before, &w);
     if (problem != NULL)
-      return FAULT("wait", i, problem);
+      return SP_FAULT("wait", i, problem);
     before = w;
   }
-  return NO_FAULT;
+  return SP_NO_FAULT;
 }

@@ -8,9 +8,8 @@
 
 #include "device.h"
 
-/* A pool serves one capture on one device. Its memory is a device object's of
- * its own, on the primitives of the device's: they are safe to share. Pools are
- * never closed. */
+/* A pool serves one capture on one device. It has a device object of its own, on the
+ * primitives of the device's, which are safe to share. Pools are never closed. */
 typedef struct pool {
   struct pool *next;
   int ordinal;
@@ -18,16 +17,17 @@ typedef struct pool {
   stplan_device *device;
 } pool;
 
+/* Bytes of an error message. */
 enum { MESSAGE = 512 };
 
 static _Atomic(pool *) pools;
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of pools, and what devices are told of them */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* held to make pools, and to tell devices of them */
 static stplan_pluggable_throw *throw = sp_throw;
 
-/* Bit N: device N has been asked for. stplan_at would open the others. */
+/* Bit N: device N has been asked for. stplan_at would open a device that has not. */
 static _Atomic(uint64_t) used;
 
-/* Set in a child that cannot use what its parent has opened. */
+/* Set in a forked child, if its parent has opened devices: the child cannot use them. */
 static _Atomic(int) orphaned;
 
 static void in_child(void) {
@@ -50,14 +50,14 @@ stplan_status stplan_pluggable_start_on(stplan_opener *open, stplan_pluggable_th
   return STPLAN_OK;
 }
 
-/* in_use is a device's object where it has been asked for, or NULL. */
+/* in_use is the object of a device that has been asked for, or NULL. */
 static stplan_device *in_use(int ordinal) {
   if (ordinal < 0 || ordinal >= STPLAN_DEVICES || !(atomic_load_explicit(&used, memory_order_relaxed) >> ordinal & 1))
     return NULL;
   return atomic_load_explicit(&orphaned, memory_order_relaxed) ? NULL : stplan_at(ordinal);
 }
 
-/* device_of is a device's object, opened where it is not, or NULL. */
+/* device_of is a device's object, opened if need be, or NULL. */
 static stplan_device *device_of(int ordinal) {
   stplan_device *d = in_use(ordinal);
   if (d != NULL || atomic_load_explicit(&orphaned, memory_order_relaxed))
@@ -80,7 +80,8 @@ static const pool *next_pool(const pool *p, int ordinal) {
 
 static void keep(void *self) { (void)self; }
 
-/* make_pool makes a capture's, or answers NULL. Making lock held. */
+/* make_pool makes the pool of a capture. NULL without host memory. Called with
+ * `making` held. */
 static const pool *make_pool(const stplan_device *d, int ordinal, uint64_t capture) {
   pool *p = calloc(1, sizeof *p);
   sp_prim prim = d->prim;
@@ -97,7 +98,7 @@ static const pool *make_pool(const stplan_device *d, int ordinal, uint64_t captu
   return p;
 }
 
-/* pool_of is the pool of a capture, or NULL where the host has no memory. */
+/* pool_of is the pool of a capture. NULL without host memory. */
 static const pool *pool_of(const stplan_device *d, int ordinal, uint64_t capture) {
   pthread_mutex_lock(&making);
   const pool *found = NULL;
@@ -122,7 +123,7 @@ static void sum_usage(stplan_usage *to, const stplan_usage *of) {
   sum(&to->requested, &of->requested);
 }
 
-/* add_pools adds what a device's captures hold; peaks stay. */
+/* add_pools adds what a device's captures hold to its statistics, except peaks. */
 static void add_pools(int ordinal, stplan_statistics *statistics) {
   for (EACH_POOL(p, ordinal)) {
     stplan_statistics of;
@@ -135,7 +136,7 @@ static void add_pools(int ordinal, stplan_statistics *statistics) {
   }
 }
 
-/* tell_of_pools has a device's peaks be those of the sums with its captures. */
+/* tell_of_pools tells a device what its captures hold, so that its peaks are of the sums. */
 static void tell_of_pools(stplan_device *d, int ordinal) {
   stplan_statistics held = {0};
   pthread_mutex_lock(&making);
@@ -155,7 +156,7 @@ static amount in_units(uint64_t bytes) {
   return bytes >= gib ? (amount){(double)bytes / (double)gib, "GiB"} : (amount){(double)bytes / (double)mib, "MiB"};
 }
 
-/* fail throws for a request that was answered with a status. */
+/* fail throws for a request that failed with a status. */
 static void fail(stplan_device *d, int device, size_t size, stplan_status status) {
   char message[MESSAGE];
   if (status == STPLAN_BAD_STREAM) {
@@ -163,10 +164,10 @@ static void fail(stplan_device *d, int device, size_t size, stplan_status status
     throw(SP_THROW_ERROR, message);
     return;
   }
-  pthread_mutex_lock(&d->lock);
-  const amount wanted = in_units(size), reserved = in_units(d->counters->reserved_bytes);
-  const amount allocated = in_units(d->counters->allocated_bytes), limit = in_units(d->limit);
-  pthread_mutex_unlock(&d->lock);
+  sp_device_lock(d);
+  const amount wanted = in_units(size), reserved = in_units(d->counters.reserved_bytes);
+  const amount allocated = in_units(d->counters.allocated_bytes), limit = in_units(d->limit);
+  sp_device_unlock(d);
   int n = snprintf(message, sizeof message,
                    "CUDA out of memory. Tried to allocate %.2f %s. On GPU %d stplan has reserved %.2f %s, of which %.2f %s are allocated",
                    wanted.number, wanted.unit, device, reserved.number, reserved.unit, allocated.number, allocated.unit);
@@ -192,7 +193,7 @@ void *stplan_pluggable_malloc(size_t size, int device, void *stream) {
   if (capture == 0) {
     stplan_source source;
     address = stplan_malloc(d, size, handle, &source, &status);
-    if (address != 0 && source != STPLAN_FROM_PLAN && d->plan != NULL)
+    if (address != 0 && source != STPLAN_FROM_PLAN && stplan_planned(device))
       stplan_off_plan(device);
   } else {
     const pool *p = pool_of(d, device, capture);

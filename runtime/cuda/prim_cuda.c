@@ -1,11 +1,15 @@
 #define _POSIX_C_SOURCE 200809L
 
-#include "prim_cuda_driver.h"
+#include "prim_cuda.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "prim_cuda_driver.h"
+
+/* Bytes. Plain memory is taken in multiples of it; virtual memory has granules
+ * of this size. */
 enum { PLAIN_GRANULARITY = 2 << 20 };
 
 static int synchronize(void *self) {
@@ -43,7 +47,7 @@ static uint64_t capturing(void *self, uint64_t stream) {
   int failed = sp_cuda_leave(c, c->cu.capture_info((cu_stream)(uintptr_t)stream, &state, &id, NULL, NULL, NULL) != CU_SUCCESS);
   if (!failed && state == CU_CAPTURE_NONE)
     return 0;
-  return failed || state != CU_CAPTURE_ACTIVE ? UINT64_MAX : id + 1; /* ids may begin at 0 */
+  return failed || state != CU_CAPTURE_ACTIVE ? UINT64_MAX : id + 1; /* ids may begin at 0, which means none here */
 }
 
 static void cuda_close(void *self) {
@@ -54,7 +58,7 @@ static void cuda_close(void *self) {
   }
   c->cu.release(c->device);
   pthread_mutex_destroy(&c->lock);
-  free(c); /* the library stays: others use it */
+  free(c); /* the library stays loaded: others use it */
 }
 
 #define LOOK_UP(name, symbol, arguments)               \
@@ -62,7 +66,7 @@ static void cuda_close(void *self) {
   if (c->cu.name == NULL)                              \
     return "the driver lacks " symbol;
 
-/* load opens the driver. It says what is missing, or NULL. */
+/* load opens the driver. The answer is what is missing, or NULL. */
 static const char *load(cuda *c) {
   c->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (c->library == NULL)
@@ -71,7 +75,7 @@ static const char *load(cuda *c) {
   return NULL;
 }
 
-/* prepare_virtual finds out how virtual memory is taken. 0 where the device has none. */
+/* prepare_virtual finds out how virtual memory is taken. 0 if the device has none. */
 static int prepare_virtual(cuda *c, int ordinal) {
   size_t granularity = 0;
   int supported = 0, rdma = 0, files = 0;
@@ -87,7 +91,7 @@ static int prepare_virtual(cuda *c, int ordinal) {
   return 1;
 }
 
-/* start finds the device and what it can. */
+/* start finds the device and what it can do. The answer is what is missing, or NULL. */
 static const char *start(cuda *c, int ordinal, sp_cuda_memory memory) {
   size_t total;
   if (c->cu.init(0) != CU_SUCCESS || c->cu.device_get(&c->device, ordinal) != CU_SUCCESS || c->cu.total(&total, c->device) != CU_SUCCESS)

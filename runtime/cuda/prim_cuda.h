@@ -7,15 +7,14 @@
 
 /* How memory is taken. */
 typedef enum {
-  SP_CUDA_PLAIN,   /* cuMemAlloc: extents apart, given back whole; what NCCL's registration, RDMA and IPC know */
-  SP_CUDA_VIRTUAL, /* cuMemCreate and cuMemMap: grows in place, parts are given back */
-  SP_CUDA_AUTO     /* virtual where the device has that, plain elsewhere */
+  SP_CUDA_PLAIN,   /* cuMemAlloc: separate extents, given back whole; what NCCL's registration, RDMA and IPC know */
+  SP_CUDA_VIRTUAL, /* cuMemCreate and cuMemMap: grows in place, and parts are given back */
+  SP_CUDA_AUTO     /* virtual if the device has that, plain otherwise */
 } sp_cuda_memory;
 
-/* sp_cuda_open makes primitives for a device by its ordinal, in its primary
- * context, which is created where there is none yet. 0 where there is no driver,
- * no such device, or it lacks what is asked for; then error, a buffer of `size`
- * bytes, says which. */
+/* sp_cuda_open makes primitives for a device by its ordinal, in its primary context,
+ * which is created if there is none yet. 0 if there is no driver or no such device, or
+ * if it lacks what is asked for; then error, a buffer of `size` bytes, says which. */
 int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error, size_t size);
 
 #endif

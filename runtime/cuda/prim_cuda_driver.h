@@ -1,12 +1,13 @@
-/* prim_cuda_driver.h: what the files that make up the CUDA primitives share. */
+/* prim_cuda_driver.h: the part of the CUDA driver's interface that is used, and
+ * what the files of the CUDA primitives share. */
 #ifndef STPLAN_PRIM_CUDA_DRIVER_H
 #define STPLAN_PRIM_CUDA_DRIVER_H
 
 #include <pthread.h>
 
-#include "prim_cuda.h"
+#include "prim.h"
 
-/* What is used of the driver's interface, by its documentation. */
+/* Types and numbers of the driver's interface, as its documentation has them. */
 typedef int cu_result;
 typedef int cu_device;
 typedef unsigned long long cu_address, cu_handle;
@@ -37,7 +38,7 @@ typedef struct {
   int flags;
 } cu_access;
 
-/* FUNCTIONS lists the entry points, each with the name it is exported by. */
+/* FUNCTIONS lists the entry points, each with the name under which it is exported. */
 #define FUNCTIONS(X)                                                                              \
   X(init, "cuInit", (unsigned))                                                                   \
   X(device_get, "cuDeviceGet", (cu_device *, int))                                                \
@@ -76,34 +77,35 @@ typedef struct {
   FUNCTIONS(DECLARE)
 } driver;
 
-/* A region is a range of addresses that memory is mapped into. Each granule is memory
- * of its own, so that any can be given back. One behind the last is reserved and never
- * used: where one region ends no other begins, so that an address tells which is
- * meant. */
+/* A region is a range of addresses that memory is mapped into. Each granule is
+ * memory of its own, so that any can be given back. One granule more, behind
+ * the last, is reserved and never used: so no region begins at the address
+ * where another ends, and an address tells which region is meant. */
 typedef struct region {
   struct region *next;
   uint64_t start, end;
-  uint64_t mapped; /* bytes; without any the region is given up */
+  uint64_t mapped; /* bytes; at 0 the region is given up */
 } region;
 
-enum { SP_PEERS = 64 }; /* devices that may share memory */
+/* Devices that may use the memory, this one included: as many as a process can have. */
+enum { SP_PEERS = 64 };
 
 typedef struct {
   void *library;
   driver cu;
   cu_device device;
   cu_context context;
-  int is_virtual; /* how memory is taken */
+  int is_virtual; /* memory is virtual, not plain */
   uint64_t total, granularity;
   cu_allocation allocation;
   pthread_mutex_t lock; /* everything below */
   region *regions;
-  cu_access access[SP_PEERS]; /* who may use virtual memory: the device itself first */
+  cu_access access[SP_PEERS]; /* the devices that may use virtual memory, this one first */
   size_t accesses;
 } cuda;
 
-/* enter makes the device's context current for this thread, whatever it was:
- * frees come from any. leave undoes it and passes an outcome on. */
+/* sp_cuda_enter makes the device's context current for this thread: frees come from
+ * any thread, with any context. sp_cuda_leave undoes it, and returns `failed`. */
 static inline int sp_cuda_enter(const cuda *c) { return c->cu.push(c->context) == CU_SUCCESS; }
 
 static inline int sp_cuda_leave(const cuda *c, int failed) {
@@ -112,7 +114,8 @@ static inline int sp_cuda_leave(const cuda *c, int failed) {
   return failed;
 }
 
-/* The memory functions of sp_prim, and the end of them. */
+/* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all
+ * addresses, in the end. */
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 
 #include "prim_cuda_driver.h"
+#include "sizes.h"
 
-/* unmap_granules undoes map_granules for the first bytes of a range, and returns how
- * many of them the driver has taken. */
+/* unmap_granules undoes map_granules for the first `bytes` of a range, and
+ * returns how many of them the driver has taken back. */
 static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
   uint64_t taken = 0;
   for (uint64_t at = 0; at < bytes; at += c->granularity)
@@ -13,8 +14,8 @@ static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
   return taken;
 }
 
-/* map_granules backs [addr, addr+bytes). The handle of each granule is released
- * at once: its memory then lives until it is unmapped. */
+/* map_granules gives [addr, addr+bytes) memory. Nonzero is failure. The handle of
+ * each granule is released at once: its memory then lives until it is unmapped. */
 static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
   uint64_t at = 0;
   for (; at < bytes; at += c->granularity) {
@@ -26,7 +27,7 @@ static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
     if (failed)
       break;
   }
-  pthread_mutex_lock(&c->lock); /* nobody is let in meanwhile */
+  pthread_mutex_lock(&c->lock); /* no further device is let in meanwhile */
   int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
   pthread_mutex_unlock(&c->lock);
   if (failed)
@@ -34,11 +35,11 @@ static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
   return failed;
 }
 
-/* granules is what so many bytes take of virtual memory. */
-static uint64_t granules(const cuda *c, uint64_t bytes) { return (bytes + c->granularity - 1) / c->granularity * c->granularity; }
+/* granules is how many bytes of virtual memory some bytes take. */
+static uint64_t granules(const cuda *c, uint64_t bytes) { return sp_round_up(bytes, c->granularity); }
 
-/* reserve is a new region, whose memory begins where it does. NULL where there is
- * none. Locked. */
+/* reserve is a new region of at least `bytes`, and at least twice what the
+ * device has. NULL if there is none. Locked. */
 static region *reserve(cuda *c, uint64_t bytes) {
   uint64_t span = granules(c, 2 * c->total > bytes ? 2 * c->total : bytes);
   region *r = calloc(1, sizeof *r);
@@ -52,8 +53,8 @@ static region *reserve(cuda *c, uint64_t bytes) {
   return r;
 }
 
-/* place takes up the address for so many bytes: `at`, in the region that it lies in,
- * or the start of a new one of `room` bytes at least. 0 where there is none. */
+/* place is the address for `bytes` of memory, which it counts as mapped: `at`, or, if
+ * that is 0, the start of a new region of at least `room` bytes. 0 if there is none. */
 static uint64_t place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
   pthread_mutex_lock(&c->lock);
   region *r = at == 0 ? reserve(c, room) : c->regions;
@@ -73,8 +74,8 @@ static void release(const cuda *c, region *r) {
   free(r);
 }
 
-/* vacate takes bytes off the region that holds addr, and gives it up where it has
- * none left. */
+/* vacate counts bytes as no longer mapped in the region that holds addr, and
+ * gives the region up if none are left. */
 static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
   pthread_mutex_lock(&c->lock);
   region **link = &c->regions;
@@ -89,8 +90,8 @@ static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
 }
 
 /* begin enters for a call that takes memory or gives it back. Such a call may come
- * while another stream, or another thread's, is being captured: it is no part of
- * the graph, and the driver has to be told so. */
+ * while a stream is being captured, by this thread or another. It is not part of
+ * the graph, and the driver has to be told so. end leaves, and returns `failed`. */
 static int begin(const cuda *c, int *mode) {
   *mode = CU_CAPTURE_RELAXED;
   return sp_cuda_enter(c) && (c->cu.exchange_mode(mode) == CU_SUCCESS || sp_cuda_leave(c, 0));
@@ -110,8 +111,8 @@ static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr
 }
 
 static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
-  /* Granules are taken one by one, so what the device cannot give as a whole is
-   * not begun: others would find it without memory meanwhile. */
+  /* Granules are taken one by one. What the device cannot give as a whole is
+   * not begun: meanwhile other programs would find it without memory. */
   size_t available, total;
   bytes = granules(c, bytes);
   if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
@@ -175,8 +176,9 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
   return sp_cuda_leave(c, failed);
 }
 
-/* let_in gives access to what is mapped of a region. Where nothing is, the driver
- * refuses; behind the last of it nothing is looked for. Locked. */
+/* let_in gives access to the mapped granules of a region. The driver refuses
+ * for a granule that is not mapped; once all mapped bytes have been found, no
+ * more are tried. Locked. */
 static void let_in(const cuda *c, const region *r) {
   uint64_t found = 0;
   for (uint64_t at = r->start; at < r->end && found < r->mapped; at += c->granularity)
@@ -184,7 +186,7 @@ static void let_in(const cuda *c, const region *r) {
       found += c->granularity;
 }
 
-/* Plain memory is open to every device that the program has let in. */
+/* Plain memory is open to every device that the program has let in by itself. */
 int sp_cuda_allow_peer(void *self, int ordinal) {
   cuda *c = self;
   if (!sp_cuda_enter(c))

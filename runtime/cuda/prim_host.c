@@ -10,22 +10,22 @@ typedef struct {
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
   uint64_t given;
   uint64_t events;
-  uint64_t captured; /* the stream */
-  uint64_t captures; /* so many so far */
+  uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
+  uint64_t captures; /* how many there have been; the last one's number */
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
 
-/* region is the index of the one that an address lies in. */
+/* region is the index of the region that an address lies in. */
 static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
 
-/* place finds the address for so many bytes: `at`, where its region holds memory,
- * the next of separate extents, or the first region that holds nothing. 0 where
- * there is none. Locked. */
+/* place is the address for memory: `at`, if its region has memory and room, the
+ * first region that has none, or the next separate extent if memory is not
+ * virtual. 0 if there is none. Locked. */
 static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
   uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, usable = span - h->options.granularity;
   if (!h->options.partial) {
-    /* Separate extents do not touch, so that nobody can count on it. */
+    /* Separate extents do not touch, so that nothing can rely on it. */
     at = at != 0 ? 0 : h->next;
     h->next += at == 0 ? 0 : bytes + h->options.granularity;
     return at;
@@ -87,7 +87,7 @@ static void event_destroy(void *self, void *event) {
   free(event);
 }
 
-/* note adds to the log. Nonzero where the host has no memory. Locked. */
+/* note adds to the log. Nonzero without host memory. Locked. */
 static int note(host *h, sp_host_entry e) {
   if (!h->options.log)
     return 0;

@@ -1,45 +1,45 @@
-/* prim_host.h: the device primitives without a device. Memory is addresses and
- * nothing else; events and waits go into a log. */
+/* prim_host.h: the device primitives of a simulated device. Memory is addresses
+ * and nothing else; events and waits go into a log. */
 #ifndef STPLAN_PRIM_HOST_H
 #define STPLAN_PRIM_HOST_H
 
 #include "prim.h"
 
-/* Where memory grows in place it lies in regions side by side: so many, each with
- * addresses for so many times the capacity, less a granule. */
-enum { SP_HOST_REGIONS = 8, SP_HOST_SPAN = 4 };
+/* If memory is virtual, it lies in regions side by side, as many as this. If
+ * all of them have memory, another extent fails. */
+enum { SP_HOST_REGIONS = 8 };
+
+/* Addresses of a region: this many times the capacity, less a granule. */
+enum { SP_HOST_SPAN = 4 };
 
 typedef struct {
   uint64_t base;        /* address of the first byte */
   uint64_t capacity;    /* bytes that the device has */
   uint64_t granularity; /* as in sp_prim */
-  int partial;          /* grows in place and takes parts back, as virtual memory does */
-
-  int log; /* keep a log of events and waits */
+  int partial;          /* memory is virtual: it grows in place, and parts are taken back */
+  int log;              /* keep a log of events and waits */
 } sp_host_options;
 
-/* sp_host_open makes primitives of a device of its own. 0 where the host has no
- * memory. */
+/* sp_host_open makes primitives of a new simulated device. 0 without host memory. */
 int sp_host_open(const sp_host_options *options, sp_prim *prim);
 
-/* sp_host_drop closes primitives that no device object came to own. */
+/* sp_host_drop closes primitives that no device object owns. */
 void sp_host_drop(const sp_prim *prim);
 
-/* What was asked of the device: an event recorded, a wait for one, or that the host
- * waits until all is done. */
+/* What was asked of the device: to record an event, to wait for one, or that
+ * the host waits for everything. */
 typedef struct {
   uint64_t stream;
-  uint64_t event; /* numbered from 0 in the order of their making */
-  int wait;       /* 0: recorded */
-  int host;       /* the host waits, for everything: there is no stream and no event */
+  uint64_t event; /* numbered from 0, in the order in which events were made */
+  int wait;       /* the stream waits for the event; otherwise it was recorded */
+  int host;       /* the host waits for everything; there is no stream and no event */
 } sp_host_entry;
 
-/* sp_host_take moves up to `most` entries, oldest first, out of the log, and
+/* sp_host_take moves up to `most` entries out of the log, oldest first, and
  * returns their number. */
 size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
 
-/* sp_host_capture says that a stream is being captured from now on, or none
- * with UINT64_MAX. */
+/* sp_host_capture has a stream be captured from now on; none if it is UINT64_MAX. */
 void sp_host_capture(const sp_prim *prim, uint64_t stream);
 
 #endif

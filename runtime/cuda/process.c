@@ -17,9 +17,9 @@ static stplan_opener *opener; /* NULL before the start */
 static stplan_plan *plan;
 static char *counters;
 static sp_cuda_memory memory;
-static int lent; /* the plan of one device serves another ordinal */
+static int lent; /* the plan, which has a single device, serves another ordinal */
 
-/* What a device has come to. A state changes once, and last. */
+/* States of a device. A state changes once, after everything else of the device is set. */
 enum { UNKNOWN, SERVED, REFUSED };
 
 static struct {
@@ -30,8 +30,8 @@ static struct {
   _Atomic int told;           /* that its plan is suspended */
 } devices[STPLAN_DEVICES];
 
-/* Of the requests that a plan does not serve, one in so many looks whether it is
- * suspended. */
+/* Of the requests that a plan does not serve, one in this many looks whether it
+ * is suspended, as that takes the lock. */
 enum { ASK_EVERY = 256 };
 
 void stplan_say(const char *format, ...) {
@@ -104,7 +104,7 @@ static void share(stplan_device *device, int ordinal) {
     stplan_say("the counters of cuda:%d cannot be kept in %s%d", ordinal, counters, ordinal);
 }
 
-/* open_device makes the object. The lock is held. */
+/* open_device makes a device's object, and returns its state. The lock is held. */
 static int open_device(int ordinal) {
   sp_prim prim;
   char error[256] = "";

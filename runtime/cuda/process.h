@@ -1,5 +1,5 @@
 /* process.h: the device objects of a process, one for each device that it asks
- * for, opened at first use and never closed. What loads the runtime into another
+ * for, opened at first use and never closed. Who loads the runtime into another
  * program starts here. */
 #ifndef STPLAN_PROCESS_H
 #define STPLAN_PROCESS_H
@@ -11,36 +11,36 @@
 extern "C" {
 #endif
 
-/* Devices that a process can have. */
+/* Devices that a process can have; a 64-bit mask has a bit for each. */
 enum { STPLAN_DEVICES = 64 };
 
 typedef struct {
   const char *plan;     /* path; NULL: none */
-  const char *counters; /* device N keeps its counters in the file of this name with "N" behind; NULL: nowhere */
+  const char *counters; /* device N keeps its counters in the file with this name and N behind it; NULL: nowhere */
   sp_cuda_memory memory;
 } stplan_settings;
 
-/* stplan_start reads the plan and keeps the settings. It comes before the others,
- * and once: again it answers STPLAN_FAILED. On failure error, a buffer of `size`
- * bytes, says why, and nothing is served. */
+/* stplan_start reads the plan and keeps the settings. It has to be called
+ * before the others, and once; a second call is refused with STPLAN_FAILED. On
+ * failure error, a buffer of `size` bytes, says why, and nothing is served. */
 stplan_status stplan_start(const stplan_settings *settings, char *error, size_t size);
 
-/* stplan_at is the object of a device, by its ordinal, from any thread. A plan
- * that holds the device serves it; a plan of one device serves the first other
- * ordinal that is asked for, as ranks that share a plan need; what is left is
- * served without. NULL where the device cannot be served at all, which one line
- * on standard error says once. */
+/* stplan_at is the object of a device, by its ordinal, from any thread. A
+ * device that the plan has is served by it. If the plan has a single device, it
+ * serves the first other ordinal that is asked for, as ranks that share a plan
+ * need. All other devices are served without a plan. NULL if the device cannot
+ * be served at all; one line on standard error says so, once. */
 stplan_device *stplan_at(int ordinal);
 
 /* stplan_planned says whether a plan was opened for the device. */
 int stplan_planned(int ordinal);
 
-/* stplan_off_plan is told of a request that the plan of a device, which has one, did
- * not serve. Once it says that the plan is suspended, which costs memory that the
- * user counts on. */
+/* stplan_off_plan is told of a request that the plan of a device did not serve.
+ * If the plan is suspended, it says so on standard error, once: that costs
+ * memory that the user counts on. */
 void stplan_off_plan(int ordinal);
 
-/* stplan_say writes a line to standard error in one piece, "stplan: " before it. */
+/* stplan_say writes a line to standard error in one piece, with "stplan: " before it. */
 void stplan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* stplan_start_on is stplan_start with other primitives than CUDA's. */

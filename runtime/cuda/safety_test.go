@@ -16,8 +16,8 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// TestAnyCallOfTheDriverMayFail runs the conformance suite on a driver that allows
-// nothing that the real one does not, and then a program again and again: each time
+// TestAnyCallOfTheDriverMayFail runs the conformance suite on a driver that refuses
+// everything that the real one does not allow, and then a program again and again: each time
 // another call fails.
 func TestAnyCallOfTheDriverMayFail(t *testing.T) {
 	t.Parallel()
@@ -45,10 +45,10 @@ func TestAnyCallOfTheDriverMayFail(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// TestStressOrder drives two devices from many threads on many streams, and follows
-// what is ordered behind what: no block is handed out before all that used its memory,
-// none is given back to the device that something may still use. With captures, limits
-// that change, and failing calls of the device.
+// TestStressOrder drives two devices from many threads on many streams, and checks the
+// order of uses: no block may be handed out unless it is ordered behind all former uses of
+// its memory, and no memory may be given back to the device that something may still use.
+// There are captures, limits that change, and calls of the device that fail.
 func TestStressOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles twice under sanitizers, which takes seconds")
@@ -71,8 +71,8 @@ func TestStressOrder(t *testing.T) {
 	}
 }
 
-// TestHostilePlans changes good plans as TestReadersAgree does, and has those that are
-// accepted all the same be served.
+// TestHostilePlans changes good plans as TestReadersAgree does, and serves those that are
+// accepted all the same.
 func TestHostilePlans(t *testing.T) {
 	t.Parallel()
 	rounds := 4000
@@ -80,7 +80,6 @@ func TestHostilePlans(t *testing.T) {
 		rounds = 400
 	}
 	rng := rand.New(rand.NewPCG(7, 0))
-	cycle := []uint64{4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072}
 	good := [][]byte{encode(t, recorded(cycle)), encode(t, periodic(cycle, [][]uint64{cycle, slices.Repeat(cycle, 2)}, []uint32{1, 2, 1}))}
 	for _, name := range []string{"ok-sample.vec", "ok-several.vec", "ok-periodic.vec", "ok-periodic-completed.vec", "ok-periodic-words.vec"} {
 		_, data := readVector(t, filepath.Join(vectors, name))
@@ -108,8 +107,8 @@ func TestHostilePlans(t *testing.T) {
 	execute(t, compile(t, memorySanitizers, "hostile.c"), path)
 }
 
-// TestCountersWithoutRoom keeps counters on a disk that is full: that is an error, and
-// not the end of the process as soon as it counts.
+// TestCountersWithoutRoom keeps counters on a disk that is full: that has to be an error,
+// and not to end the process at the first count.
 func TestCountersWithoutRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,9 +122,8 @@ func TestCountersWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestPlanOfALargerDevice serves a plan that lies in many times the memory that there
-// is, of which it asks for little at a time, beside requests off plan: the addresses
-// of the two are apart.
+// TestPlanOfALargerDevice serves a plan that takes many times the memory of the device,
+// a little at a time, beside requests off plan: the addresses of the two may not meet.
 func TestPlanOfALargerDevice(t *testing.T) {
 	const mib, places, besides = 1 << 20, 150, 3<<20 + 512
 	sizes := make([]uint64, places)

@@ -2,8 +2,8 @@ package cuda
 
 import "embed"
 
-// Sources are the C sources of the runtime, which every process that it serves
-// compiles for itself.
+// Sources are the C sources of the runtime. A process that it serves compiles them for
+// itself.
 //
 //go:embed *.c *.h
 var Sources embed.FS

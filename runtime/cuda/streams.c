@@ -68,8 +68,8 @@ int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream) {
   return 0;
 }
 
-/* covering is the oldest mark that covers tick, or -1: the older, the less the
- * device waits for. */
+/* covering is the oldest mark that covers a tick, or -1: the older, the less
+ * the device waits for. */
 static int covering(const sp_stream *stream, uint64_t tick) {
   int best = -1;
   for (int i = 0; i < SP_STREAM_EVENTS; i++) {

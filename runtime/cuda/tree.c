@@ -17,8 +17,7 @@ static void replace(sp_tree *t, sp_node *old, sp_node *new) {
     new->parent = parent;
 }
 
-/* rotate lifts n's child on the given side over n. What they lean is for the caller
- * to say. */
+/* rotate lifts n's child on the given side over n. The caller sets what they lean. */
 static void rotate(sp_tree *t, sp_node *n, int side) {
   sp_node *up = n->child[side], *moved = up->child[!side];
   replace(t, n, up);
@@ -29,8 +28,9 @@ static void rotate(sp_tree *t, sp_node *n, int side) {
   n->parent = up;
 }
 
-/* upright restores the AVL rule at n, which leans by two, and returns the node that
- * takes its place. Only if that leans is the subtree as high as before. */
+/* upright restores the AVL rule at n, which leans by two, and returns the node
+ * that takes its place. The subtree is as high as before if that node leans,
+ * and lower by one otherwise. */
 static sp_node *upright(sp_tree *t, sp_node *n) {
   int side = n->lean > 0, heavy = side ? 1 : -1;
   sp_node *c = n->child[side];
@@ -49,8 +49,8 @@ static sp_node *upright(sp_tree *t, sp_node *n) {
   return g;
 }
 
-/* grown follows a subtree that has become higher by one, up to where that makes no
- * difference. */
+/* grown follows a subtree c that has become higher by one, up to the ancestor
+ * where that makes no difference. */
 static void grown(sp_tree *t, sp_node *c) {
   for (sp_node *p = c->parent; p != NULL; c = p, p = p->parent) {
     p->lean += p->child[1] == c ? 1 : -1;
@@ -77,7 +77,7 @@ static void shrunk(sp_tree *t, sp_node *p, int side) {
   }
 }
 
-/* hang puts a new leaf where there is no node. */
+/* hang puts a new leaf at a link that has no node. */
 static void hang(sp_tree *t, sp_node *n, sp_node *parent, sp_node **link) {
   n->parent = parent;
   n->child[0] = n->child[1] = NULL;
@@ -95,7 +95,8 @@ void sp_tree_insert(sp_tree *t, sp_node *n) {
   hang(t, n, parent, link);
 }
 
-/* Of two neighbours one is below the other, and so has no child towards it. */
+/* Of two neighbours in the order one is below the other in the tree, and has no
+ * child on the side of the other one. */
 void sp_tree_insert_between(sp_tree *t, sp_node *n, sp_node *low, sp_node *high) {
   if (high != NULL && high->child[0] == NULL)
     hang(t, n, high, &high->child[0]);

@@ -1,7 +1,6 @@
-/* tree.h: an ordered set of intrusive nodes, balanced as an AVL tree (Adelson-
- * Velsky and Landis, 1962): every operation takes O(log n) steps at worst and
- * allocates nothing. Keys are pairs, compared major first. Equal keys must not
- * be inserted. */
+/* tree.h: an ordered set of nodes that lie in what they order, balanced as an AVL tree
+ * (Adelson-Velsky and Landis, 1962): every operation takes O(log n) steps at worst and
+ * allocates nothing. Keys are pairs, compared major first. No two keys may be equal. */
 #ifndef STPLAN_TREE_H
 #define STPLAN_TREE_H
 
@@ -19,8 +18,8 @@ typedef struct {
 
 void sp_tree_insert(sp_tree *t, sp_node *n);
 
-/* sp_tree_insert_between does so where the node before and the one after are known,
- * NULL for none, and looks at no other but to restore the balance. */
+/* sp_tree_insert_between inserts a node whose neighbours in the order are known;
+ * NULL if there is none. It looks at other nodes only to restore the balance. */
 void sp_tree_insert_between(sp_tree *t, sp_node *n, sp_node *low, sp_node *high);
 void sp_tree_erase(sp_tree *t, sp_node *n);
 
@@ -30,7 +29,8 @@ sp_node *sp_tree_at_least(const sp_tree *t, uint64_t major, uint64_t minor);
 /* The last node that is not after (major, minor), or NULL. */
 sp_node *sp_tree_at_most(const sp_tree *t, uint64_t major, uint64_t minor);
 
-/* sp_tree_rekey changes a node's key: at once, where it keeps its place. */
+/* sp_tree_rekey changes a node's key. If the node keeps its place in the order,
+ * that is all. */
 void sp_tree_rekey(sp_tree *t, sp_node *n, uint64_t major, uint64_t minor);
 
 /* The node after n, or NULL. */

@@ -1,7 +1,7 @@
-// Package cuda binds the C runtime of this folder, which serves device memory by
-// a plan, to its primitives without a device, for replay and tests. stplan.h is
-// the authority for what the functions mean; a training process loads the same
-// C sources without Go.
+// Package cuda binds the C runtime of this folder, which serves device memory by a
+// plan, to its primitives of a simulated device, for replay and tests. stplan.h is
+// the authority for what the functions mean. A training process loads the same C
+// sources without Go.
 package cuda
 
 import (
@@ -10,20 +10,20 @@ import (
 	"fmt"
 )
 
-// Base is the address of a host device's memory: offsets are addresses less
-// it. It is not 0, which means no memory.
+// Base is the address at which a simulated device's memory begins. It is not 0,
+// which means no memory.
 const Base = 1 << 40
 
-// Options describes a device that is none: its memory is addresses only.
+// Options describes a simulated device: its memory is addresses only.
 type Options struct {
 	Capacity    uint64 // bytes, more than any request
-	Granularity uint64 // bytes that growth comes in: a power of two, at least 512
-	Partial     bool   // grows in place and gives parts back, as virtual memory does
-	Silent      bool   // keeps no Operations
+	Granularity uint64 // bytes of a granule, the unit of growth: a power of two, at least 512
+	Partial     bool   // memory is virtual: it grows in place, and parts are given back
+	Silent      bool   // Operations are not kept
 	Limit       uint64 // bytes that may be reserved; 0 is no limit
 }
 
-// Source says where a block came from.
+// Source is the kind of memory that a block came from.
 type Source int
 
 // The sources of stplan.h.
@@ -77,9 +77,10 @@ func (c *Counters) fields() []*uint64 {
 	}
 }
 
-// ReadCounters decodes what stplan_share keeps in a file: the struct of stplan.h
-// as it is in the memory of a process of this machine. A process may have been
-// killed while it wrote, and a newer runtime may count more; neither is an error.
+// ReadCounters decodes what stplan_share keeps in a file: the struct of stplan.h as
+// it is in the memory of a process of this machine. It is an error if data is
+// shorter than the struct, or says that it has fewer fields. It is none if the
+// process was killed while it wrote, or if a newer runtime counts more.
 func ReadCounters(data []byte) (Counters, error) {
 	var c Counters
 	fields := c.fields()
@@ -98,26 +99,26 @@ func ReadCounters(data []byte) (Counters, error) {
 	return c, nil
 }
 
-// Operation is what the runtime asked of the device: an event recorded on a
-// stream, a stream made to wait for an event, or the host waiting for all streams.
+// Operation is what the runtime asked of the device: to record an event on a stream,
+// to make a stream wait for an event, or to let the host wait for all streams.
 type Operation struct {
 	Stream uint64
 	Event  uint64 // numbered from 0
 	Wait   bool
-	Host   bool // then nothing else counts
+	Host   bool // the host waits; the other fields say nothing
 }
 
-// ErrNoMemory is the answer where the device or the limit has no memory left.
+// ErrNoMemory is returned if the device or the limit has no memory left.
 var ErrNoMemory = errors.New("out of device memory")
 
-// ErrBadPointer is the answer to a double or foreign free.
+// ErrBadPointer is returned for a double or foreign free.
 var ErrBadPointer = errors.New("not a live block")
 
-// PlanError is what the C reader says of a plan: the class of the error, a
+// PlanError is the C reader's reason for refusing a plan: the class of the error, a
 // colon, and the rule that is broken.
 type PlanError struct{ Message string }
 
 func (e *PlanError) Error() string { return e.Message }
 
-// ErrNotBuilt is the answer of a build without cgo.
+// ErrNotBuilt is returned by a build without cgo.
 var ErrNotBuilt = errors.New("this stplan was built without cgo and holds no runtime")

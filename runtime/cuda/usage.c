@@ -1,16 +1,15 @@
-/* usage.c: statistics of what is in use. */
 #include "usage.h"
 
-#include "device.h"
-
+/* Bytes. Blocks of up to this are small, as in torch's statistics. */
 enum { SMALL_BLOCK = 1 << 20 };
 
+/* rise follows a new current value with the peak. */
 static void rise(sp_tally *t) {
   if (t->current + t->beside > t->peak)
     t->peak = t->current + t->beside;
 }
 
-/* add notes more of one kind, and the sum of both kinds. */
+/* add and sub change a tally of one kind, and that of both kinds together. */
 static void add(sp_tally *t, sp_tally *all, uint64_t n) {
   t->current += n;
   t->added += n;
@@ -46,8 +45,8 @@ void sp_tally_set(sp_tally *t, uint64_t current) {
   rise(t);
 }
 
-/* TALLIES is how many there are in sp_usage; stat_of and tally_of number them
- * alike, so that what is done to each is said once. */
+/* Kinds of blocks, quantities of each, and all tallies of sp_usage: those,
+ * reserved and extents. tally_of and stat_of number them alike. */
 enum { KINDS = 3, QUANTITIES = 3, TALLIES = KINDS * QUANTITIES + 2 };
 
 static sp_tally *tally_of(sp_usage *u, int i) {
@@ -68,11 +67,9 @@ static stplan_stat *stat_of(stplan_statistics *s, int i) {
   return quantities[i % QUANTITIES];
 }
 
-void stplan_measure(stplan_device *d, stplan_statistics *statistics) {
-  pthread_mutex_lock(&d->lock);
-  sp_tally_set(&d->usage.extents, d->arena.extents);
+void sp_usage_measure(sp_usage *u, stplan_statistics *statistics) {
   for (int i = 0; i < TALLIES; i++) {
-    const sp_tally *t = tally_of(&d->usage, i);
+    const sp_tally *t = tally_of(u, i);
     *stat_of(statistics, i) = (stplan_stat){
         .current = t->current,
         .peak = t->peak,
@@ -80,35 +77,28 @@ void stplan_measure(stplan_device *d, stplan_statistics *statistics) {
         .removed = t->added - t->current - t->old_removed,
     };
   }
-  pthread_mutex_unlock(&d->lock);
 }
 
-void stplan_reset_peaks(stplan_device *d) {
-  pthread_mutex_lock(&d->lock);
+void sp_usage_reset_peaks(sp_usage *u) {
   for (int i = 0; i < TALLIES; i++) {
-    sp_tally *t = tally_of(&d->usage, i);
+    sp_tally *t = tally_of(u, i);
     t->peak = t->current + t->beside;
   }
-  pthread_mutex_unlock(&d->lock);
 }
 
-void stplan_reset_sums(stplan_device *d) {
-  pthread_mutex_lock(&d->lock);
+void sp_usage_reset_sums(sp_usage *u) {
   for (int i = 0; i < TALLIES; i++) {
-    sp_tally *t = tally_of(&d->usage, i);
+    sp_tally *t = tally_of(u, i);
     t->old_added = t->added;
     t->old_removed = t->added - t->current;
   }
-  pthread_mutex_unlock(&d->lock);
 }
 
-void stplan_beside(stplan_device *d, const stplan_statistics *other) {
+void sp_usage_beside(sp_usage *u, const stplan_statistics *other) {
   stplan_statistics copy = *other;
-  pthread_mutex_lock(&d->lock);
   for (int i = 0; i < TALLIES; i++) {
-    sp_tally *t = tally_of(&d->usage, i);
+    sp_tally *t = tally_of(u, i);
     t->beside = stat_of(&copy, i)->current;
     rise(t);
   }
-  pthread_mutex_unlock(&d->lock);
 }

@@ -1,5 +1,5 @@
-/* usage.h: what is in use, as stplan_statistics tells it, kept while requests are
- * served: a few additions for each. */
+/* usage.h: what is in use, as stplan_statistics reports it, counted while
+ * requests are served: a few additions for each. */
 #ifndef STPLAN_USAGE_H
 #define STPLAN_USAGE_H
 
@@ -7,8 +7,7 @@
 
 #include "stplan.h"
 
-/* One quantity. What was taken away follows from what was added and what is
- * left. */
+/* One quantity. What was taken away is what was added, less what is left. */
 typedef struct {
   uint64_t current, added, peak;
   uint64_t beside;                 /* of another allocator */
@@ -24,12 +23,18 @@ typedef struct {
   sp_tally reserved, extents;
 } sp_usage;
 
-/* sp_usage_begin and sp_usage_end note a block of so many bytes, of which so many
- * were asked for. */
+/* sp_usage_begin and sp_usage_end note a block of `size` bytes, of which
+ * `requested` were asked for. */
 void sp_usage_begin(sp_usage *u, uint64_t size, uint64_t requested);
 void sp_usage_end(sp_usage *u, uint64_t size, uint64_t requested);
 
 /* sp_tally_set notes a new current value. */
 void sp_tally_set(sp_tally *t, uint64_t current);
+
+/* What stplan_measure, stplan_reset_peaks, stplan_reset_sums and stplan_beside do. */
+void sp_usage_measure(sp_usage *u, stplan_statistics *statistics);
+void sp_usage_reset_peaks(sp_usage *u);
+void sp_usage_reset_sums(sp_usage *u);
+void sp_usage_beside(sp_usage *u, const stplan_statistics *other);
 
 #endif

@@ -68,7 +68,7 @@ static void another_stream_waits_once(void) {
   put(d, p, 0);
   DEMAND(get(d, 4 * MIB, 1) == p);
   DEMAND(counters(d).waits == 1);
-  /* It has waited for the first stream up to here, and for its own it need not. */
+  /* It has waited for the first stream up to here, and need not wait for itself. */
   put(d, p, 1);
   DEMAND(get(d, 4 * MIB, 1) == p);
   DEMAND(counters(d).waits == 1);

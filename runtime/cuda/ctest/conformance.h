@@ -1,4 +1,4 @@
-/* conformance.h: what holds of the runtime on any device primitives. */
+/* conformance.h: what the runtime has to do on any device primitives. */
 #ifndef STPLAN_CONFORMANCE_H
 #define STPLAN_CONFORMANCE_H
 
@@ -16,15 +16,14 @@
     }                                                                     \
   } while (0)
 
-/* What a suite runs on: primitives with at least this capacity in bytes, and
- * three streams. */
+/* What the suite runs on. open makes primitives with at least this capacity in bytes. */
 typedef struct {
   sp_prim (*open)(uint64_t capacity);
   uint64_t stream[3];
 } conformance_device;
 
-/* conformance runs every case, each on primitives of its own. It exits with 1
- * at the first that does not hold. */
+/* conformance runs every case, each on primitives of its own. At the first
+ * demand that is not met the process exits with 1. */
 void conformance(const conformance_device *on);
 
 #endif

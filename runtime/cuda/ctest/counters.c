@@ -1,6 +1,6 @@
-/* counters.c shares the counters of a device in the file that its argument
- * names, gives each a number of its own, prints their names in the order of
- * those numbers, and is killed. */
+/* counters.c: shares the counters of a device in the file that its argument
+ * names, gives each counter a number of its own, prints their names in the
+ * order of those numbers, and is killed. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -15,10 +15,9 @@ int main(int argc, char **argv) {
     return 1;
   if (stplan_share(d, argv[1]) != STPLAN_OK)
     return 1;
-  stplan_counters *c = d->counters;
   uint64_t number = UINT64_C(1) << 40;
-  c->state = STPLAN_OFF;
-#define NUMBER(field) (c->field = ++number, printf("%s\n", #field))
+  SP_SET(d, state, STPLAN_OFF);
+#define NUMBER(counter) (SP_SET(d, counter, ++number), printf("%s\n", #counter))
   NUMBER(allocated_bytes), NUMBER(peak_allocated_bytes);
   NUMBER(reserved_bytes), NUMBER(peak_reserved_bytes);
   NUMBER(allocations), NUMBER(allocation_bytes);

@@ -1,4 +1,4 @@
-/* device.c: the conformance suite on a real device, by both kinds of memory.
+/* device.c: the conformance suite on a real device, with both kinds of memory.
  *
  *   cc -std=c11 -D_POSIX_C_SOURCE=200809L *.c ctest/device.c ctest/conformance.c -lpthread -ldl */
 #include <dlfcn.h>

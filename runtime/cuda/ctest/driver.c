@@ -1,9 +1,9 @@
-/* driver.c: the CUDA primitives on a strict driver that is none (fake_driver.c, which
- * has to be found as libcuda.so.1): the conformance suite, and a program of which any
- * one call of the driver fails. Whatever fails, no request is given memory that is not
- * there, or is another's.
+/* driver.c: the CUDA primitives on a strict, simulated driver (fake_driver.c,
+ * which has to be found as libcuda.so.1): the conformance suite, and a program
+ * that runs again and again, each time with another call of the driver failing.
+ * No request may be given memory that does not exist, or that another block has.
  *
- *   driver EVERY: one in EVERY calls of the program fails */
+ *   driver EVERY: of the program's calls, every EVERY-th fails in a run of its own */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -63,7 +63,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below) {
   return (*seed >> 33) % below;
 }
 
-/* get asks for a block, and returns whether it came. */
+/* get asks for a block, and says whether it got one. */
 static int get(stplan_device *d, uint64_t size, uint64_t stream) {
   uint64_t p = stplan_malloc(d, size, stream, NULL, NULL);
   if (p == 0)
@@ -76,8 +76,8 @@ static int get(stplan_device *d, uint64_t size, uint64_t stream) {
   return 1;
 }
 
-/* program asks, frees, moves and trims on several streams, and returns how many
- * requests failed. It ends with everything freed and closed. */
+/* program allocates, frees, moves and trims on several streams, and returns how
+ * many requests failed. In the end everything is freed and closed. */
 static int program(const uint64_t streams[STREAMS]) {
   sp_prim prim;
   char error[128];
@@ -110,7 +110,8 @@ static int program(const uint64_t streams[STREAMS]) {
   return failed;
 }
 
-/* Calls whose failure leaves something with the driver that it was to take back. */
+/* keeps says whether a call, if it fails, leaves something with the driver that
+ * the driver was to take back. */
 static int keeps(const char *name) {
   static const char *const keeping[] = {"cuMemUnmap", "cuMemFree_v2", "cuMemAddressFree", "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode", "cuCtxSynchronize"};
   for (size_t i = 0; i < sizeof keeping / sizeof *keeping; i++)
@@ -119,8 +120,9 @@ static int keeps(const char *name) {
   return 0;
 }
 
-/* any_call_may_fail has every `every`-th call fail, each in a run of the program. At
- * most the request fails that it was made for, and the one that repeats it. */
+/* any_call_may_fail has every `every`-th call fail, each in a run of the
+ * program. At most two more requests fail: the one that the call was made for,
+ * and the one that repeats it. */
 static void any_call_may_fail(long every) {
   const uint64_t streams[STREAMS] = {0, fake.stream(0), fake.stream(0)};
   const char *name;
@@ -139,7 +141,7 @@ static void any_call_may_fail(long every) {
   printf("%ld calls of the driver, of which one in %ld failed\n", calls, every);
 }
 
-/* A stream of another device is refused: what it used could never be used again. */
+/* A stream of another device is refused: memory that it had used could never be used again. */
 static void streams_are_of_the_device(void) {
   const uint64_t ours = fake.stream(0), theirs = fake.stream(1);
   stplan_device *d;

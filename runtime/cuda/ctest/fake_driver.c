@@ -1,6 +1,7 @@
-/* fake_driver.c: a libcuda.so.1 with two devices that are none, and strict: what the
- * documentation of the real one does not allow ends the process. Any call that can
- * fail can be made to. Addresses of memory follow each other without a gap. */
+/* fake_driver.c: a libcuda.so.1 with two simulated devices. It is strict: what
+ * the documentation of the real driver does not allow ends the process. Any
+ * call that can fail can be made to fail. Addresses of memory follow one
+ * another without a gap, so that pieces that should be apart can touch. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ typedef struct {
 
 /* A granule of addresses: reserved, backed by a handle, open to devices. */
 typedef struct {
-  uint32_t reserved; /* bytes from here on in one piece, in granules; 0 where none begins */
+  uint32_t reserved; /* granules that are reserved from here on in one piece; 0 if no piece begins here */
   uint8_t taken;     /* by a reservation */
   uint8_t open;      /* one bit for each device */
   int backing;       /* handle, or 0 */
@@ -59,7 +60,7 @@ typedef struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything below */
 static device devices[FAKE_DEVICES] = {{.ordinal = 0}, {.ordinal = 1}};
 static granule granules[GRANULES];
-static handle handles[HANDLES]; /* 0 is none */
+static handle handles[HANDLES]; /* handle 0 is not used */
 static struct {
   uint64_t address, size;
   int of;
@@ -283,7 +284,7 @@ int cuMemSetAccess(uint64_t address, size_t n, const void *rights, size_t count)
   return done(OK);
 }
 
-/* make is a new object of a table. Locked. */
+/* make is a new object in a table. Locked. */
 static object *make(object *table, int room, int of) {
   int i = 0;
   while (i < room && table[i].there)
@@ -332,7 +333,7 @@ int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *gra
   return done(OK);
 }
 
-/* What is not asked for here; the runtime looks it up. */
+/* Functions that the runtime looks up, and the tests never call. */
 int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t address) { return (void)base, (void)size, (void)address, INVALID; }
 int cuIpcGetMemHandle(void *out, uint64_t address) { return (void)out, (void)address, INVALID; }
 int cuMemRetainAllocationHandle(unsigned long long *out, void *address) { return (void)out, (void)address, INVALID; }

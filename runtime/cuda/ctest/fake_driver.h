@@ -1,5 +1,5 @@
-/* fake_driver.h: what a test asks of the driver that fake_driver.c pretends to be,
- * beside what the runtime does. The test looks these up in it by their names. */
+/* fake_driver.h: what a test asks of the simulated driver of fake_driver.c, beside
+ * what the runtime asks of it. The test looks these functions up by their names. */
 #ifndef STPLAN_FAKE_DRIVER_H
 #define STPLAN_FAKE_DRIVER_H
 
@@ -7,23 +7,23 @@
 
 enum { FAKE_DEVICES = 2, FAKE_GRANULE = 2 << 20, FAKE_TOTAL = 256 << 20 };
 
-/* fake_fail has the n-th call from now on fail, counted from 1, of those that the
- * real driver may fail with nothing wrong before; 0: none. */
+/* fake_fail has the n-th call from now on fail, counted from 1; 0: none. Only
+ * calls count that the real driver may fail although nothing was wrong before. */
 typedef void fake_fail_function(long n);
 
-/* fake_calls counts such calls since fake_fail, and says which one failed, NULL for
- * none. */
+/* fake_calls is the number of such calls since fake_fail. *failed is the name
+ * of the one that failed, NULL if none has. */
 typedef long fake_calls_function(const char **failed);
 
 /* fake_backed says whether a device may read and write all bytes of a range. */
 typedef int fake_backed_function(int device, uint64_t address, uint64_t size);
 
 /* fake_reset has the driver forget all memory, addresses, events, handles and
- * contexts: what a failure has left with it. */
+ * contexts that a failure has left with it. */
 typedef void fake_reset_function(void);
 
-/* fake_left counts what has not been given back: bytes of memory, bytes of
- * addresses, events, contexts and allocation handles. */
+/* fake_left is what has not been given back: bytes of memory, bytes of
+ * addresses, and numbers of events, contexts and allocation handles. */
 typedef struct {
   uint64_t memory, addresses, events, contexts, handles;
 } fake_rest;

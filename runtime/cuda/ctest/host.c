@@ -1,5 +1,5 @@
-/* host.c: the conformance suite, and what only a device that is none can show,
- * on the host primitives: as virtual memory, and as separate allocations. */
+/* host.c: the conformance suite, and what only a simulated device can show, on
+ * the host primitives: with virtual memory, and with separate allocations. */
 #include "../prim_host.h"
 
 #include "conformance.h"
@@ -23,7 +23,7 @@ static stplan_device *fresh(sp_prim *prim) {
 }
 
 /* While a stream is captured, nothing is recorded on it and it waits for
- * nothing: new memory needs neither. */
+ * nothing: it gets new memory, which needs neither. */
 static void captures_are_left_alone(void) {
   sp_prim prim;
   stplan_device *d = fresh(&prim);
@@ -58,7 +58,7 @@ static void streams_are_bounded(void) {
   stplan_close(d);
 }
 
-/* Memory that is free but in pieces is given back and taken again in one. */
+/* Memory that is free in pieces is given back, and taken again in one piece. */
 static void exhaustion_gives_idle_memory_back(void) {
   sp_prim prim;
   stplan_device *d = fresh(&prim);
@@ -71,8 +71,7 @@ static void exhaustion_gives_idle_memory_back(void) {
   stplan_close(d);
 }
 
-/* A large request takes the memory of what is free in pieces: no more is reserved
- * than is allocated. */
+/* A large request takes the memory of free pieces: no more is reserved than is allocated. */
 static void idle_memory_moves(void) {
   enum { PIECES = 8, PIECE = 8 * MIB };
   sp_prim prim;
@@ -87,7 +86,7 @@ static void idle_memory_moves(void) {
   DEMAND(all != 0);
   stplan_read(d, &c);
   DEMAND(c.moved_bytes == PIECES * PIECE && c.peak_reserved_bytes == c.peak_allocated_bytes);
-  /* Where memory is virtual, it comes back to the addresses of the pieces. */
+  /* The memory comes back to the pieces. */
   stplan_free(d, all, 1);
   for (int i = 0; i < 2 * PIECES; i += 2)
     DEMAND((p[i] = stplan_malloc(d, PIECE, 1, NULL, NULL)) != 0);

@@ -1,7 +1,7 @@
-/* hostile.c: plans that keep every rule of the format and mean nothing, served to
- * programs that follow them more or less: no two blocks share a byte.
+/* hostile.c: plans that keep every rule of the format and make no sense, served
+ * to programs that follow them more or less. No two blocks may share a byte.
  *
- *   hostile PLANS: a file of plans, each behind its length in 8 bytes */
+ *   hostile PLANS: a file of plans, each preceded by its length in 8 bytes */
 #include <string.h>
 
 #include "../plan.h"
@@ -21,7 +21,7 @@ static uint64_t draw(uint64_t below) {
   return (seed >> 33) % below;
 }
 
-/* next_size is mostly that of the next slot. */
+/* next_size is mostly the size of the next slot. */
 static uint64_t next_size(const sp_plan_device *of, uint64_t *at) {
   if (of->slot_count == 0 || draw(8) == 0)
     return 1 + draw(1 << 16);

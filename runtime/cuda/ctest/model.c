@@ -16,8 +16,8 @@ typedef struct {
   uint64_t capture; /* of that stream then, 0 outside one */
 } event;
 
-/* What is known of a unit. Only who has it, or the runtime while nobody does, touches
- * it: a race here is two owners. */
+/* What is known of a unit. Only the block's owner touches it, or the runtime
+ * while there is none. So a race here means two owners. */
 typedef struct {
   vector used;
   uint8_t owned, there;
@@ -48,7 +48,7 @@ static void linger(void) {
     sched_yield();
 }
 
-/* fails says whether this call does. Locked. */
+/* fails says whether this call fails. Locked. */
 static int fails(model *m) {
   m->seed = m->seed * UINT64_C(6364136223846793005) + 1442695040888963407;
   return m->options.failures > 0 && (m->seed >> 33) % m->options.failures == 0;
@@ -93,7 +93,7 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
     DEMAND(u[i].there && !u[i].owned);
     for (int s = 0; s < MODEL_STREAMS; s++)
-      DEMAND(u[i].used[s] <= m->done[s]); /* what uses it has ended */
+      DEMAND(u[i].used[s] <= m->done[s]); /* its uses have ended */
     u[i].there = 0;
   }
   m->memory -= bytes;
@@ -139,8 +139,9 @@ static int number_of(uint64_t handle) {
   return (int)handle;
 }
 
-/* An event that is recorded on a captured stream is part of the capture: who waits for
- * it joins that while it goes on, and is refused once it has ended (CUDA's error 907). */
+/* An event that is recorded on a captured stream is part of the capture. A
+ * stream that waits for it joins the capture, or is refused once the capture
+ * has ended (CUDA's error 907). */
 static int event_record(void *self, void *of, uint64_t handle) {
   model *m = self;
   event *e = of;

@@ -1,5 +1,6 @@
-/* model.h: device primitives that know what is ordered behind what: the host's, with a
- * vector clock for each stream, and for each unit of memory the last use by each. */
+/* model.h: device primitives that check the order of uses. They are those of
+ * the host, with a vector clock for each stream, and for each unit of memory
+ * the last use by each stream. */
 #ifndef STPLAN_MODEL_H
 #define STPLAN_MODEL_H
 
@@ -12,26 +13,26 @@ typedef struct model model;
 
 typedef struct {
   uint64_t base, capacity;
-  uint64_t failures; /* one call in so many fails; 0: none */
+  uint64_t failures; /* one call in this many fails; 0: none */
 } model_options;
 
-/* model_open makes primitives, and what tells of them; it lives until model_close,
- * which demands that everything has been given back. */
+/* model_open makes primitives, and the model behind them. The model lives until
+ * model_close, which demands that everything has been given back. */
 model *model_open(const model_options *options, sp_prim *prim);
 void model_close(model *m);
 
 /* A stream's handle, by its number. */
 uint64_t model_handle(int stream);
 
-/* model_begin has a stream use a block from now on, and demands that it may: that
- * nobody has the block, and that all former uses are ordered before. model_follow has
- * stream use one of `own`'s, behind what that has done. model_end says that the streams
- * of a mask have used a block for the last time. */
+/* model_begin has a stream use a block from now on. It demands that nobody has
+ * the block, and that all former uses are ordered before. model_follow has
+ * `stream` use a block of stream `own`, ordered behind what that has done.
+ * model_end has the streams of a mask end their uses. */
 void model_begin(model *m, int stream, uint64_t address, uint64_t size);
 void model_follow(model *m, int stream, int own);
 void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);
 
-/* model_capture has a stream be captured from now on, or not. */
+/* model_capture has a stream be captured from now on, or no longer. */
 void model_capture(model *m, int stream, int captured);
 
 /* model_hold forbids the runtime to wait for the device or to give memory back. */

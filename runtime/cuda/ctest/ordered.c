@@ -1,11 +1,11 @@
-/* ordered.c: many threads on many streams of two devices, which share blocks between
- * streams, capture, change limits, trim, and have calls of the device fail: whoever is
- * given memory has to come behind all that used it, on the device; what is given back
- * to the device is used by nothing any more.
+/* ordered.c: many threads on many streams of two devices, which share blocks
+ * between streams, capture, change limits, trim, and have calls of the device
+ * fail. The new owner of memory has to be ordered behind all former uses, on
+ * the device; memory that is given back to the device must not be in use.
  *
- *   ordered OPERATIONS FAILURES [PLAN.bin]: one call of the device in FAILURES fails, 0
- *   for none; each thread does so many operations, on fresh devices now and then, as a
- *   plan does not last long here */
+ *   ordered OPERATIONS FAILURES [PLAN.bin]: each thread does OPERATIONS operations, on new
+ *   devices now and then, as a plan is soon given up here. One call of the device in FAILURES
+ *   fails; 0: none */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -23,7 +23,7 @@ static struct {
   stplan_device *device;
   model *model;
   atomic_ulong failed, foreign;
-  pthread_rwlock_t begins[CAPTURED]; /* held while a request on the stream is under way, as its program has it */
+  pthread_rwlock_t begins[CAPTURED]; /* held for reading during a request on the stream, for writing during a capture */
 } on[DEVICES];
 
 static long operations; /* of each thread */
@@ -51,7 +51,8 @@ static uint64_t next_size(uint64_t *seed, size_t *at) {
   return (units + draw(seed, units)) * MODEL_UNIT;
 }
 
-/* request asks for a block, on a stream that is not being captured. */
+/* request asks for a block, unless its stream is being captured, and says
+ * whether it got one. */
 static int request(block *b, uint64_t size) {
   pthread_rwlock_t *begins = b->own < FIRST_CAPTURED ? NULL : &on[b->device].begins[b->own - FIRST_CAPTURED];
   if (begins != NULL && pthread_rwlock_tryrdlock(begins) != 0)
@@ -70,7 +71,7 @@ static int request(block *b, uint64_t size) {
   return b->address != 0;
 }
 
-/* share has another stream use a block, where the runtime can note that. */
+/* share has another stream use a block, if the runtime can note that. */
 static void share(block *b, int stream) {
   model_follow(on[b->device].model, stream, b->own);
   stplan_status status = stplan_record_stream(on[b->device].device, b->address, model_handle(stream));
@@ -85,7 +86,7 @@ static void drop(const block *b) {
   DEMAND(stplan_release(on[b->device].device, b->address, &was) == STPLAN_OK && was.size == b->size);
 }
 
-/* capture begins one and ends it, with a few operations of other threads in between. */
+/* capture begins a capture of a stream and ends it, with time for other threads in between. */
 static void capture(int device, int stream) {
   pthread_rwlock_t *begins = &on[device].begins[stream - FIRST_CAPTURED];
   if (pthread_rwlock_trywrlock(begins) != 0)
@@ -102,7 +103,7 @@ static void capture(int device, int stream) {
   pthread_rwlock_unlock(begins);
 }
 
-/* besides is what a program does now and then. */
+/* besides does something that a program does now and then. */
 static void besides(uint64_t *seed, int device) {
   stplan_device *d = on[device].device;
   static _Thread_local stplan_range ranges[RANGES];

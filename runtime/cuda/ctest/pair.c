@@ -1,5 +1,5 @@
-/* pair.c: what an allocation and its free cost, in nanoseconds, in a device's memory
- * that holds many other blocks; and what they cost by a plan.
+/* pair.c: prints what an allocation and its free cost, in nanoseconds: from the
+ * pool, beside many other blocks, or by a plan.
  *
  *   pair PAIRS [PLAN.bin] */
 #include <time.h>
@@ -16,7 +16,7 @@ static double now(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* populate leaves every other of many blocks. */
+/* populate allocates many blocks, and frees every other one. */
 static void populate(stplan_device *d) {
   uint64_t p[LIVE], seed = 1;
   for (int i = 0; i < LIVE; i++) {
@@ -28,7 +28,7 @@ static void populate(stplan_device *d) {
 }
 
 int main(int argc, char **argv) {
-  /* The sizes of the plan of fixture_test.go. */
+  /* The sizes of the plan, as fixture_test.go has them. */
   static const size_t sizes[DEEP] = {4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072};
   long pairs = argc > 1 ? atol(argv[1]) : 0;
   sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = UINT64_C(1) << 40, .granularity = 2 << 20, .partial = 1};

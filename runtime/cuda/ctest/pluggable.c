@@ -1,5 +1,5 @@
-/* pluggable.c: the functions that torch's pluggable allocator calls, on devices
- * that are none, with errors that are noted instead of thrown. */
+/* pluggable.c: the functions that torch's pluggable allocator calls, on
+ * simulated devices. Errors are noted instead of thrown. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +65,8 @@ static void blocks_come_and_go(void) {
   DEMAND(counters(0).reserved_bytes == 0 && counters(0).refused_frees == 0);
 }
 
-/* What a recorded stream uses is not reused by the block's own before it waits. */
+/* Memory that a recorded stream uses is not reused by the block's own stream
+ * before that waits. */
 static void recorded_streams_are_waited_for(void) {
   void *p = stplan_pluggable_malloc(4 * MIB, 1, stream(1));
   void *q = stplan_pluggable_malloc(512, 1, stream(2));
@@ -76,8 +77,8 @@ static void recorded_streams_are_waited_for(void) {
   stplan_pluggable_free(q, 512, 1, stream(2));
 }
 
-/* A graph replays its addresses: nobody else ever gets them, not even the next
- * capture; the same one may use them again. */
+/* A graph replays its addresses, so nobody else ever gets them, not even the
+ * next capture. The same capture may use them again. */
 static void captures_keep_their_memory(void) {
   void *before = stplan_pluggable_malloc(MIB, 0, stream(1));
   stplan_pluggable_free(before, MIB, 0, stream(1));
@@ -118,7 +119,7 @@ static void captures_keep_their_memory(void) {
   DEMAND(counters(0).refused_frees == 1);
 }
 
-/* A child leaves its parent's memory alone, and gets none. */
+/* A forked child leaves its parent's memory alone, and gets none. */
 static void children_touch_nothing(void) {
   void *p = stplan_pluggable_malloc(MIB, 0, stream(1));
   fflush(NULL);

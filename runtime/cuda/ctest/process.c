@@ -1,8 +1,8 @@
-/* process.c: the devices of a process, and what is told of their memory, on devices
- * that are none.
+/* process.c: the devices of a process, and what callers can ask about their
+ * memory, on simulated devices.
  *
- *   process PLAN DAMAGED: a plan of device 0 whose first request is of 4096 bytes,
- *   and a file that is no plan */
+ *   process PLAN DAMAGED: a plan of device 0 whose first request is of 4096 bytes, and a file
+ *   that is not a plan */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* stress.c: many threads and streams, with a plan and without. Every 512 bytes
- * of the address space have a flag that whoever is given them sets and whoever
- * frees them clears: two owners at once are found by either.
+ * of the address space have a flag. It is set when they are allocated and
+ * cleared when they are freed, so two owners at once are found by either.
  *
  *   stress OPERATIONS [PLAN.bin] */
 #include <pthread.h>
@@ -37,8 +37,8 @@ static uint64_t draw(uint64_t *seed, uint64_t below) {
   return (*seed >> 33) % below;
 }
 
-/* next_size is one that the plan has, mostly, in its order; rarely so much that
- * idle memory has to move for it. */
+/* next_size is mostly one of the plan's, in its order, and rarely large enough
+ * that idle memory has to move for it. */
 static uint64_t next_size(uint64_t *seed, size_t *at) {
   if (draw(seed, 512) == 0)
     return LARGE + draw(seed, LARGE);
@@ -97,8 +97,8 @@ static stplan_plan *open_plan(const char *path) {
   return plan;
 }
 
-/* ranges_are_sound says that memory is listed once, and that it is as much as is
- * counted. */
+/* ranges_are_sound demands that all memory is listed once, and that its bytes
+ * are those that are counted. */
 static void ranges_are_sound(const stplan_counters *c) {
   stplan_range *list = calloc(LISTED, sizeof *list);
   size_t count = stplan_ranges(device, list, LISTED);

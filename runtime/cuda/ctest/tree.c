@@ -1,4 +1,4 @@
-/* tree.c: the ordered tree against an array that is looked through. */
+/* tree.c: compares the ordered tree with an array that is searched from end to end. */
 #include "../tree.h"
 
 #include "conformance.h"

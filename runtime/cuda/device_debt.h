@@ -1,0 +1,24 @@
+/* device_debt.h: how many bytes a run may still move. Moving memory stalls the
+ * run, so bytes that move are owed, and are repaid as the run allocates.
+ * docs/runtime.md ("Memory that moves") says how the bounds were found. */
+#ifndef STPLAN_DEVICE_DEBT_H
+#define STPLAN_DEVICE_DEBT_H
+
+#include <stdint.h>
+
+#include "stplan.h"
+
+/* Its fields are private to device_debt.c. All zero: nothing is owed. */
+typedef struct {
+  uint64_t owed;      /* bytes that moved and are not repaid yet */
+  uint64_t repaid_at; /* allocation_bytes when that was last reckoned */
+} sp_debt;
+
+/* sp_debt_allows says whether more may move, rather than `bytes` more be reserved. */
+int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes);
+
+/* sp_debt_add notes bytes that moved. sp_debt_forgive forgets all that is owed. */
+void sp_debt_add(sp_debt *debt, uint64_t bytes);
+void sp_debt_forgive(sp_debt *debt);
+
+#endif

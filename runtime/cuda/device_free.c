@@ -1,0 +1,103 @@
+/* device_free.c: frees, and uses of blocks by other streams. */
+#include "device_plan.h"
+#include "device_query.h"
+
+/* Bytes. A freed block of at least this gets an event at once if several streams share
+ * the device, so that whoever reuses it waits for no more than it has to. For a smaller
+ * one an event is recorded when, and if, one is needed: most of them never need one. */
+enum { EVENT_AT_FREE = 1 << 20 };
+
+/* leave ends a block: from now on its address is nobody's. Locked. */
+static void leave(stplan_device *d, sp_range *r) {
+  r->leaving = 1;
+  SP_COUNT(d, frees, 1);
+  SP_COUNT(d, allocated_bytes, -r->size);
+  if (r->step != SP_NO_STEP)
+    sp_device_plan_freed(d, r->step);
+  sp_usage_end(&d->usage, r->size, r->requested);
+  uint64_t tick = ++d->streams.now;
+  sp_clock_set(&r->uses, (int)r->stream, tick);
+  for (int i = 0; i < d->streams.count; i++)
+    if (r->recorded >> i & 1)
+      sp_clock_set(&r->uses, i, tick);
+}
+
+/* record_leave records events behind the block's last uses, if that is worth it
+ * now; then it lets go of the lock. Locked. */
+static void record_leave(stplan_device *d, const sp_range *r) {
+  uint64_t on = r->recorded;
+  if (r->size >= EVENT_AT_FREE)
+    on |= UINT64_C(1) << r->stream;
+  if (d->streams.count < 2 || on == 0)
+    return;
+  sp_need needs[SP_STREAMS];
+  int count = 0;
+  for (int i = 0; i < d->streams.count; i++)
+    if (on >> i & 1 && sp_streams_reserve(&d->streams, i, &needs[count]))
+      count++;
+  sp_device_unlock(d);
+  int done[SP_STREAMS];
+  for (int i = 0; i < count; i++)
+    done[i] = sp_streams_record(&d->streams, &d->prim, &needs[i]);
+  sp_device_lock(d);
+  for (int i = 0; i < count; i++) {
+    sp_streams_settle(&d->streams, -1, &needs[i], 1, done[i]);
+    SP_COUNT(d, events_recorded, (uint64_t)done[i]);
+  }
+}
+
+/* use notes that a stream uses a block. Locked; may let go of the lock. */
+static stplan_status use(stplan_device *d, uint64_t address, stplan_stream stream, sp_range **block) {
+  *block = sp_device_block(d, address);
+  if (*block == NULL)
+    return STPLAN_BAD_POINTER;
+  if (d->streams.list[(*block)->stream]->handle == stream)
+    return STPLAN_OK;
+  int index = sp_device_stream(d, stream);
+  *block = sp_device_block(d, address); /* the lock may have been let go of */
+  if (index < 0)
+    return STPLAN_BAD_STREAM;
+  if (*block == NULL)
+    return STPLAN_BAD_POINTER;
+  if (index != (int)(*block)->stream)
+    (*block)->recorded |= UINT64_C(1) << index;
+  return STPLAN_OK;
+}
+
+stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream) {
+  sp_range *r;
+  sp_device_lock(d);
+  stplan_status status = use(d, address, stream, &r);
+  sp_device_unlock(d);
+  return status;
+}
+
+/* end gives a live block back. Locked; may let go of the lock. */
+static void end(stplan_device *d, sp_range *r) {
+  leave(d, r);
+  record_leave(d, r);
+  sp_arena_give(&d->arena, r);
+}
+
+stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {
+  sp_range *r;
+  sp_device_lock(d);
+  stplan_status status = use(d, address, stream, &r);
+  if (r == NULL)
+    SP_COUNT(d, refused_frees, 1);
+  else if (status == STPLAN_OK)
+    end(d, r);
+  sp_device_unlock(d);
+  return status;
+}
+
+stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block) {
+  sp_device_lock(d);
+  sp_range *r = sp_device_block(d, address);
+  if (r != NULL && block != NULL)
+    *block = sp_device_describe(d, r);
+  if (r != NULL)
+    end(d, r);
+  sp_device_unlock(d);
+  return r == NULL ? STPLAN_BAD_POINTER : STPLAN_OK;
+}

@@ -1,0 +1,238 @@
+#include "device_grow.h"
+
+#include "device_move.h"
+#include "device_plan.h"
+#include "device_trim.h"
+
+/* extend asks the device for memory, without the lock: at address `at`, or, if
+ * that is 0, at new addresses with room for `room` bytes. 0 if the limit or the
+ * device has none. Locked. Growth lock held. */
+static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+  if (!sp_device_may_take(d, bytes))
+    return 0;
+  sp_device_unlock(d);
+  int failed = d->prim.extend(d->prim.self, at, bytes, room, addr);
+  if (!failed)
+    sp_device_notify(d, 1, *addr, bytes);
+  sp_device_lock(d);
+  if (failed)
+    return 0;
+  SP_COUNT(d, growths, 1);
+  sp_device_account(d, (int64_t)bytes);
+  return 1;
+}
+
+/* A window is addresses that a request could have: the first one, how many of the
+ * bytes have no memory, and whether it goes on beyond the zone's growing extent. */
+typedef struct {
+  uint64_t addr, missing;
+  int open;
+} window;
+
+/* along is the window of `need` bytes from the start of a range upwards, or
+ * from its end downwards. 0 if something is in between. */
+static int along(const stplan_device *d, const sp_range *r, int up, sp_zone zone, uint64_t need, window *w) {
+  uint64_t left = need;
+  *w = (window){.addr = up ? r->addr : r->addr + r->size - need};
+  for (;;) {
+    if (r->taken || r->zone != zone)
+      return 0;
+    if (r->absent)
+      w->missing += sp_least(left, r->size);
+    left -= sp_least(left, r->size);
+    int edge = up ? r->next == NULL || r->next->first : r->first;
+    if (left > 0 && up && edge && r->addr + r->size == d->end[zone]) {
+      w->missing += left;
+      w->open = 1;
+      return 1;
+    }
+    if (left == 0 || edge)
+      return left == 0;
+    r = up ? r->next : r->prev;
+  }
+}
+
+/* consider keeps the better of two windows: the one that misses less. */
+static void consider(const stplan_device *d, const sp_range *r, int up, sp_zone zone, uint64_t need, window *best) {
+  window w;
+  if (along(d, r, up, zone, need, &w) && w.missing < best->missing)
+    *best = w;
+}
+
+/* free_beside is the free range before or behind an absent one, or the absent
+ * one itself if there is none. */
+static const sp_range *free_beside(const sp_range *r, int before) {
+  const sp_range *n = before ? r->prev : r->next;
+  int apart = before ? r->first : n != NULL && n->first;
+  return n != NULL && !apart && !n->taken && n->zone == r->zone ? n : r;
+}
+
+/* find_window is the best window for a request: beside something absent, or at
+ * the end of the zone's growing extent. 0 if there is none. */
+static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, window *best) {
+  *best = (window){.missing = UINT64_MAX};
+  const sp_range *last = d->end[zone] == 0 ? NULL : sp_arena_holding(&d->arena, d->end[zone] - 1);
+  if (last != NULL && last->taken)
+    *best = (window){.addr = d->end[zone], .missing = need, .open = 1};
+  else if (last != NULL)
+    consider(d, last->absent ? free_beside(last, 1) : last, 1, zone, need, best);
+  for (const sp_range *r = sp_arena_next(&d->arena.absent, 0, 0); r != NULL; r = sp_arena_larger(r)) {
+    if (r->zone != zone)
+      continue;
+    consider(d, free_beside(r, 1), 1, zone, need, best);
+    consider(d, free_beside(r, 0), 0, zone, need, best);
+  }
+  return best->missing != UINT64_MAX;
+}
+
+/* commit takes memory for what is absent of [addr, end), as far as that lies in
+ * extents. Locked; lets go of the lock. Growth lock held. */
+static int commit(stplan_device *d, uint64_t addr, uint64_t end) {
+  uint64_t got;
+  sp_range *r = sp_arena_holding(&d->arena, addr);
+  while (r != NULL && r->addr < end) {
+    uint64_t low = r->addr, high = r->addr + r->size;
+    if (r->absent) {
+      low = addr > low ? sp_round_down(addr, d->prim.granularity) : low;
+      high = sp_least(high, sp_round_up(end, d->prim.granularity));
+      if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, &got))
+        return 0;
+      sp_arena_commit(&d->arena, r, low, high - low);
+    }
+    if (high >= end)
+      return 1;
+    r = sp_arena_holding(&d->arena, high);
+  }
+  return 1;
+}
+
+/* grow_fresh takes an extent of its own. Locked; lets go of the lock. Growth lock held. */
+static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
+  uint64_t bytes = sp_round_up(need, d->prim.granularity);
+  if (!extend(d, 0, bytes, bytes, addr))
+    return 0;
+  sp_arena_add(&d->arena, *addr, bytes, zone, 0, SP_FREE);
+  return 1;
+}
+
+/* grow_end makes the zone's growing extent go on to `end`. Locked; lets go of
+ * the lock. Growth lock held. */
+static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
+  uint64_t from = d->end[zone], addr;
+  if (end <= from)
+    return 1;
+  uint64_t bytes = sp_round_up(end - from, d->prim.granularity);
+  if (!extend(d, from, bytes, 0, &addr))
+    return 0;
+  sp_arena_add(&d->arena, from, bytes, zone, 1, SP_FREE);
+  d->end[zone] = from + bytes;
+  return 1;
+}
+
+/* fill takes what a window misses. Locked; lets go of the lock. Growth lock held. */
+static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) {
+  uint64_t end = w->addr + need;
+  return sp_device_nodes(d) && commit(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
+}
+
+/* clear makes room for what a window misses, and returns how many bytes that
+ * is. Locked; lets go of the lock. Growth lock held. */
+static uint64_t clear(stplan_device *d, uint64_t need, const window *w) {
+  uint64_t bytes = sp_round_up(w->missing, d->prim.granularity);
+  sp_device_make_room(d, bytes, w->addr, w->addr + need);
+  return bytes;
+}
+
+/* fill_lot gives the zone of small blocks SP_MOVE_LEAST bytes at once, if these are
+ * idle elsewhere. What small blocks lack is never worth a stall by itself, so they
+ * would take new memory, a granule at a time, beside any that is idle. While a plan is
+ * served it alone says what moves. Locked; lets go of the lock. Growth lock held. */
+static int fill_lot(stplan_device *d, sp_zone zone) {
+  const stplan_counters *c = &d->counters;
+  window w;
+  if (zone != SP_ZONE_SMALL || sp_device_plan_served(d) || c->reserved_bytes + d->prim.granularity <= c->peak_reserved_bytes ||
+      !find_window(d, zone, SP_MOVE_LEAST, &w))
+    return 0;
+  uint64_t bytes = clear(d, SP_MOVE_LEAST, &w);
+  return c->reserved_bytes + bytes <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
+}
+
+/* grow_by takes as much as makes `need` bytes fit into the zone. Locked; lets
+ * go of the lock. Growth lock held. */
+static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
+  window w;
+  uint64_t addr;
+  if (d->prim.partial && fill_lot(d, zone))
+    return 1;
+  int found = d->prim.partial && find_window(d, zone, need, &w);
+  if (found) {
+    clear(d, need, &w);
+    if (fill(d, zone, need, &w))
+      return 1;
+  }
+  if (!found)
+    sp_device_make_room(d, sp_round_up(need, d->prim.granularity), 0, 0);
+  if (!sp_device_nodes(d) || !grow_fresh(d, zone, need, &addr))
+    return 0;
+  if (d->prim.partial)
+    d->end[zone] = addr + sp_round_up(need, d->prim.granularity);
+  return 1;
+}
+
+int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uint64_t *addr) {
+  int done = 0;
+  sp_device_lock_growth(d);
+  for (int trimmed = 0; !done && sp_device_nodes(d); trimmed = 1) {
+    if (fresh)
+      done = grow_fresh(d, zone, need, addr);
+    else
+      done = sp_arena_fit(&d->arena, &d->streams, zone, need, 0) != NULL || grow_by(d, zone, need);
+    if (done || trimmed)
+      break;
+    sp_device_trim(d, 1);
+  }
+  sp_device_unlock_growth(d);
+  return done;
+}
+
+void sp_device_begin(stplan_device *d) {
+  sp_device_lock_growth(d);
+  if (sp_device_plan_needs_memory(d) && sp_device_nodes(d)) {
+    uint64_t bytes = sp_device_plan_bytes(d), first = d->prim.partial ? sp_least(bytes, d->prim.granularity) : bytes, base = 0;
+    if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, &base)) {
+      sp_arena_add(&d->arena, base, first, SP_ZONE_PLAN, 0, SP_FREE);
+      if (first < bytes)
+        sp_arena_add(&d->arena, base + first, bytes - first, SP_ZONE_PLAN, 1, SP_ABSENT);
+    } else {
+      base = 0;
+    }
+    sp_device_plan_begin(d, base);
+  }
+  sp_device_unlock_growth(d);
+}
+
+/* missing is how many bytes of [addr, end) are absent. */
+static uint64_t missing(const sp_range *r, uint64_t addr, uint64_t end) {
+  uint64_t bytes = 0;
+  for (; r != NULL && r->addr < end; r = r->next) {
+    uint64_t low = r->addr > addr ? r->addr : addr;
+    if (r->absent)
+      bytes += sp_least(r->addr + r->size, end) - low;
+  }
+  return bytes;
+}
+
+int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
+  int done = 1;
+  sp_device_lock_growth(d);
+  const sp_range *r = sp_arena_absent(&d->arena, addr, size);
+  if (r != NULL) {
+    uint64_t bytes = sp_round_up(missing(r, addr, addr + size), d->prim.granularity);
+    int served = sp_device_make_room(d, bytes, addr, addr + size);
+    done = served && commit(d, addr, addr + size);
+    if (served && !done)
+      sp_device_plan_give_up(d); /* the device is too small for it */
+  }
+  sp_device_unlock_growth(d);
+  return done;
+}

@@ -1,0 +1,22 @@
+/* device_grow.h: memory is taken from the device. */
+#ifndef STPLAN_DEVICE_GROW_H
+#define STPLAN_DEVICE_GROW_H
+
+#include "device.h"
+
+/* sp_device_begin takes the plan's memory, if it has not been asked for: all of
+ * it, or, if memory is virtual, its addresses and the first granule. There is a
+ * plan. Locked; lets go of the lock. */
+void sp_device_begin(stplan_device *d);
+
+/* sp_device_grow takes memory so that `need` bytes fit into the zone, or finds
+ * that they fit by now. With `fresh` it takes all of them, as an extent of its
+ * own, at *addr. 0 if there is no memory. Locked; lets go of the lock. */
+int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uint64_t *addr);
+
+/* sp_device_commit takes memory for what is absent of a place of the plan, [addr,
+ * addr+size). If the plan is not worth that, or the device has none, the plan is
+ * given up. 0 if the place has no memory. Locked; lets go of the lock. */
+int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size);
+
+#endif

@@ -1,0 +1,218 @@
+/* device_malloc.c: requests. docs/runtime.md ("A request") has the order in
+ * which memory is looked for. */
+#include <string.h>
+
+#include "device_grow.h"
+#include "device_plan.h"
+
+/* Bytes. Blocks up to this have a zone of their own. In runs of 40 iterations
+ * more, mixtures of experts reserve more than expandable segments would with 64
+ * KiB, 128 KiB and 1 MiB (docs/results/replay.md). */
+enum { SMALL = 256 << 10 };
+
+/* request is one on its way through this file. */
+typedef struct {
+  uint64_t need; /* aligned bytes */
+  sp_place place;
+  int commits; /* memory has been asked for what is absent of its place: once is enough */
+  int home;    /* it has its place */
+  int hole;    /* its place was taken, and it has other memory of the plan */
+  int grown;   /* memory was taken from the device for it */
+  sp_zone zone;
+  int stream;
+  stplan_source source;
+} request;
+
+/* plan_gap is a free range of the plan's memory for a request that has no place
+ * there, from *addr on, or NULL: bytes that no step needs soon. Not for a
+ * stray, which would still be there later. Any free range will do if the device
+ * would otherwise have to give more than the plan is worth. */
+static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
+  if (!sp_device_plan_served(d))
+    return NULL;
+  sp_range *gap = q->place.stray ? NULL : sp_device_plan_hole(d, NULL, q->need, addr);
+  if (gap == NULL && sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS)) {
+    gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
+    *addr = gap == NULL ? 0 : gap->addr;
+  }
+  return gap;
+}
+
+/* lacks_memory says whether the request's place is free but has no memory for
+ * some of it, and that has not been asked for. */
+static int lacks_memory(const stplan_device *d, const request *q) {
+  return q->place.planned && !q->commits && sp_arena_absent(&d->arena, q->place.address, q->need) != NULL;
+}
+
+/* choose_planned takes the request's place, or, if that is taken, a hole in the
+ * plan. NULL if there is neither. Locked. */
+static sp_range *choose_planned(stplan_device *d, request *q) {
+  uint64_t addr = q->place.address;
+  sp_range *gap = sp_arena_at(&d->arena, addr, q->need);
+  q->home = gap != NULL;
+  if (gap == NULL) {
+    SP_COUNT(d, clashes, 1);
+    gap = sp_device_plan_hole(d, &q->place, q->need, &addr);
+    q->hole = gap != NULL;
+  }
+  if (gap == NULL)
+    return NULL;
+  q->source = STPLAN_FROM_PLAN;
+  return sp_arena_take(&d->arena, gap, addr, q->need);
+}
+
+/* choose takes a free range for the request, or NULL if none fits. Locked. */
+static sp_range *choose(stplan_device *d, request *q) {
+  q->home = q->hole = 0;
+  if (q->place.planned) {
+    q->place.planned = 0; /* one try: a place that is taken now is not waited for */
+    sp_range *r = choose_planned(d, q);
+    if (r != NULL)
+      return r;
+  }
+  uint64_t addr;
+  sp_range *gap = sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  if (gap != NULL)
+    addr = gap->addr;
+  else
+    gap = plan_gap(d, q, &addr);
+  if (gap == NULL)
+    return NULL;
+  q->source = q->grown ? STPLAN_FROM_GROW : STPLAN_FROM_GAP;
+  return sp_arena_take(&d->arena, gap, addr, q->need);
+}
+
+/* order makes the request's stream wait for what used the range; if it has to
+ * wait, it lets go of the lock. 0 if it cannot be made to, and then the range
+ * is free again. Locked. */
+static int order(stplan_device *d, const request *q, sp_range *r) {
+  sp_need needs[SP_STREAMS];
+  if (!sp_streams_waits(&d->streams, &r->uses, q->stream))
+    return 1;
+  int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
+  int done = 0;
+  if (count > 0) {
+    sp_device_unlock(d);
+    done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count) == 0;
+    sp_device_lock(d);
+    sp_streams_settle(&d->streams, q->stream, needs, count, done);
+  }
+  if (!done) {
+    sp_arena_give(&d->arena, r);
+    return 0;
+  }
+  SP_COUNT(d, waits, (uint64_t)count);
+  for (int i = 0; i < count; i++)
+    SP_COUNT(d, events_recorded, (uint64_t)needs[i].record);
+  return 1;
+}
+
+/* elsewhere finds another zone that has room, for a request that neither its
+ * own zone nor the device has memory for. Locked. */
+static int elsewhere(stplan_device *d, request *q) {
+  for (int zone = 0; zone < SP_ZONES; zone++) {
+    if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->need, q->stream) == NULL)
+      continue;
+    q->zone = (sp_zone)zone;
+    q->grown = 0;
+    return 1;
+  }
+  return 0;
+}
+
+/* find repeats until the request has a range that its stream may touch. NULL if
+ * there is no memory. Locked; lets go of the lock. */
+static sp_range *find(stplan_device *d, request *q) {
+  uint64_t addr;
+  for (;;) {
+    if (!sp_device_nodes(d))
+      return NULL;
+    if (lacks_memory(d, q)) {
+      q->commits = 1;
+      q->place.planned = sp_device_commit(d, q->place.address, q->need);
+      continue;
+    }
+    sp_range *r = choose(d, q);
+    if (r != NULL && order(d, q, r))
+      return r;
+    q->grown = 1;
+    if (r == NULL) {
+      if (!sp_device_grow(d, q->zone, q->need, 0, &addr) && !elsewhere(d, q))
+        return NULL;
+      continue;
+    }
+    /* What is free cannot be waited for now. New memory needs no wait. */
+    if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
+      return NULL;
+    q->source = STPLAN_FROM_GROW;
+    return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
+  }
+}
+
+/* begin makes the range a block. Locked. */
+static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requested) {
+  r->requested = requested;
+  sp_usage_begin(&d->usage, r->size, requested);
+  memset(&r->uses, 0, sizeof r->uses);
+  r->stream = (uint32_t)q->stream;
+  if (q->home)
+    r->step = q->place.step;
+  if (d->plan != NULL)
+    sp_device_plan_done(d, &q->place, q->need, q->home);
+  SP_COUNT(d, allocations, 1);
+  SP_COUNT(d, allocation_bytes, r->size);
+  SP_COUNT(d, allocated_bytes, r->size);
+  if (d->counters.allocated_bytes > d->counters.peak_allocated_bytes)
+    SP_SET(d, peak_allocated_bytes, d->counters.allocated_bytes);
+  if (q->source == STPLAN_FROM_PLAN) {
+    SP_COUNT(d, planned_allocations, 1);
+    SP_COUNT(d, planned_bytes, r->size);
+    SP_COUNT(d, displaced_allocations, (uint64_t)q->hole);
+  }
+}
+
+uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status) {
+  stplan_status ignored;
+  if (status == NULL)
+    status = &ignored;
+  *status = STPLAN_OK;
+  if (size == 0)
+    return 0;
+  sp_device_lock(d);
+  request q = {.stream = sp_device_stream(d, stream)};
+  sp_range *r = NULL;
+  if (q.stream < 0) {
+    *status = STPLAN_BAD_STREAM;
+  } else if (size > SP_LARGEST) {
+    *status = STPLAN_NO_MEMORY;
+  } else {
+    q.need = sp_aligned(size);
+    q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
+    if (d->plan != NULL) {
+      if (sp_device_plan_needs_memory(d))
+        sp_device_begin(d);
+      sp_device_plan_next(d, q.need, size, stream, &q.place);
+    }
+    r = find(d, &q);
+    if (r == NULL)
+      *status = STPLAN_NO_MEMORY;
+  }
+  uint64_t addr = 0;
+  if (r == NULL) {
+    SP_COUNT(d, failed_allocations, 1);
+  } else {
+    begin(d, &q, r, size);
+    addr = r->addr;
+    if (source != NULL)
+      *source = q.source;
+  }
+  sp_device_unlock(d);
+  return addr;
+}
+
+void stplan_mark(stplan_device *d) {
+  sp_device_lock(d);
+  if (d->plan != NULL)
+    sp_device_plan_mark(d);
+  sp_device_unlock(d);
+}

@@ -1,0 +1,82 @@
+#include "device_move.h"
+
+#include "device_plan.h"
+#include "device_trim.h"
+
+/* Memory moves from a free range only if at least three quarters of it can: the rest fits
+ * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. */
+static uint64_t worth_moving(uint64_t size) { return size / 4 * 3; }
+
+/* Bytes. If the request itself needs a part of a free range, memory moves from
+ * the rest only if that has at least this. Of 32, 64 and 128 MiB this reserves
+ * the least over the recordings; others were not tried. */
+#define REST_LEAST (UINT64_C(64) << 20)
+
+/* larger_part narrows [*addr, *end) to the larger of its two parts outside [low, high). */
+static void larger_part(uint64_t *addr, uint64_t *end, uint64_t low, uint64_t high) {
+  if (*addr >= high || *end <= low)
+    return;
+  uint64_t before = low > *addr ? low - *addr : 0, behind = *end > high ? *end - high : 0;
+  if (before >= behind)
+    *end = *addr + before;
+  else
+    *addr = *end - behind;
+}
+
+/* chain_zone chains idle bytes of a zone until `bytes` are *found, from its
+ * smallest ranges on, but none of [low, high). It may chain a granule more.
+ * Locked; may let go of the lock. */
+static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
+  uint64_t size = d->prim.granularity, above = 0;
+  while (*found < bytes && sp_device_nodes(d)) {
+    sp_range *r = sp_arena_next(&d->arena.gaps[zone], size, above);
+    if (r == NULL)
+      break;
+    size = r->size;
+    above = r->addr + 1;
+    uint64_t addr = r->addr, end = r->addr + r->size;
+    larger_part(&addr, &end, low, high);
+    uint64_t outside = end - addr;
+    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside) || (outside < r->size && end - addr < REST_LEAST))
+      continue;
+    if (d->prim.partial && end - addr > bytes - *found)
+      addr = sp_round_down(end - (bytes - *found), d->prim.granularity);
+    *found += end - addr;
+    sp_device_chain(d, r, addr, end, list);
+  }
+}
+
+/* chain_plan chains what moves from the plan's memory to make room for `bytes`:
+ * idle parts, which come back when their places are asked for. If they do not
+ * suffice and the plan costs more than it is worth, it ends here, and any part
+ * moves. Then the answer is 0. Locked. */
+static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
+  chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
+  if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, bytes, SP_EXCESS_ENDS))
+    return 1;
+  sp_device_plan_give_up(d);
+  chain_zone(d, SP_ZONE_OPEN, bytes, low, high, list, found);
+  return 0;
+}
+
+int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
+  const stplan_counters *c = &d->counters;
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
+  int may_take = sp_device_may_take(d, bytes);
+  if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))
+    return 1;
+  int spent = may_take && !sp_debt_allows(&d->debt, c, bytes);
+  if (spent && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_ENDS))
+    return 1;
+  if (spent)
+    sp_device_plan_give_up(d); /* what moves for that moves once */
+  sp_range *list = NULL;
+  uint64_t found = 0;
+  chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
+  int served = !spent && (!sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS) || chain_plan(d, bytes, low, high, &list, &found));
+  uint64_t moved = sp_device_withdraw(d, list);
+  SP_COUNT(d, moved_bytes, moved);
+  sp_debt_add(&d->debt, moved);
+  return served;
+}

@@ -1,0 +1,256 @@
+#include "device_plan.h"
+
+#include <stdlib.h>
+
+#include "match.h"
+
+/* Requests after which it is judged again how well the plan fits. The counts
+ * are halved each time, so about the last 4,096 requests decide. Fewer would
+ * suspend a plan for one odd stretch of a run; with more, a plan that does not
+ * fit would cost memory for longer. */
+enum { WATCH = 2048 };
+
+/* Per cent of the bytes lately asked for that could be served at their places.
+ * Below SUSPENDED a plan is suspended: the blocks that it displaces then cost
+ * more than it saves. */
+enum { SUSPENDED = 10 };
+
+/* Per cent, likewise: from RESUMED on a suspended plan is served again. It is
+ * far above SUSPENDED, so that the plan does not go back and forth. */
+enum { RESUMED = 90 };
+
+/* Per cent, likewise: from FITTING on the plan is taken to be of this run. */
+enum { FITTING = 75 };
+
+/* 1/N of what has been allocated: a plan that fits is given up above this
+ * instead of SP_EXCESS_ENDS. By that, one burst of odd requests ended plans for
+ * good, although the pool costs more in the long run. */
+enum { EXCESS_FITS = 33 };
+
+/* 1/N of what the run has allocated: a run that lacks no more than this has
+ * allocated as much as the recording. */
+enum { FOLLOWS = 100 };
+
+/* Steps. A request off plan gets bytes that this many next steps of the plan do
+ * not need; most blocks are freed before the run has gone through them. */
+enum { SOON = 2048 };
+
+/* Steps that one search for a hole may look at: it bounds the time of a request.
+ * Most searches need a handful, as most blocks live for a few steps. */
+enum { LOOKS = 8192 };
+
+struct sp_device_plan {
+  const sp_plan_device *plan;
+  sp_matcher *matcher;
+  stplan_state state;         /* as at the last request */
+  int begun;                  /* its memory has been asked for */
+  int suspended, given_up;    /* for now; for good */
+  uint64_t base;              /* address of its memory, 0 if it has none */
+
+  /* How well it fits lately: requests, their bytes, and the bytes of those that
+   * were served at their places, or could have been. The bytes are halved now
+   * and then (WATCH). */
+  uint64_t watched, wanted_bytes, placed_bytes;
+
+  /* The most that the recording had allocated at the steps that the run has had
+   * (match_load.h). */
+  uint64_t recorded_bytes;
+};
+
+typedef struct sp_device_plan sp_device_plan;
+
+/* set_state changes the state, and tells it. */
+static void set_state(stplan_device *d, stplan_state state) {
+  if (d->plan->state == state)
+    return;
+  d->plan->state = state;
+  SP_SET(d, state, (uint64_t)state);
+}
+
+int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
+  if (plan != NULL && plan->advice == SP_ADVICE_POOL)
+    SP_SET(d, state, STPLAN_DECLINED);
+  if (plan == NULL || plan->advice == SP_ADVICE_POOL)
+    return 1;
+  d->plan = calloc(1, sizeof *d->plan);
+  if (d->plan == NULL)
+    return 0;
+  d->plan->plan = plan;
+  d->plan->matcher = sp_matcher_new(plan);
+  set_state(d, STPLAN_PROLOGUE);
+  return d->plan->matcher != NULL;
+}
+
+void sp_device_plan_close(stplan_device *d) {
+  if (d->plan != NULL)
+    sp_matcher_free(d->plan->matcher);
+  free(d->plan);
+}
+
+int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
+
+uint64_t sp_device_plan_bytes(const stplan_device *d) { return d->plan->plan->arena_bytes; }
+
+void sp_device_plan_begin(stplan_device *d, uint64_t base) {
+  sp_device_plan *p = d->plan;
+  p->begun = 1;
+  p->base = base;
+  if (base == 0 && p->plan->arena_bytes > 0)
+    set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */
+}
+
+int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
+  const sp_device_plan *p = d->plan;
+  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->plan->arena_bytes;
+}
+
+uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
+
+/* set_zone makes the plan's memory its own, or part of the pool. */
+static void set_zone(stplan_device *d, sp_zone zone) {
+  const sp_device_plan *p = d->plan;
+  if (p->base != 0)
+    sp_arena_rezone(&d->arena, p->base, p->base + p->plan->arena_bytes, zone);
+}
+
+/* suspend suspends the plan, or resumes it. The pool begins with what the plan
+ * leaves behind, and owes nothing. */
+static void suspend(stplan_device *d, int suspended) {
+  d->plan->suspended = suspended;
+  if (suspended)
+    sp_debt_forgive(&d->debt);
+  set_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
+}
+
+void sp_device_plan_give_up(stplan_device *d) {
+  d->plan->given_up = 1;
+  suspend(d, 1);
+}
+
+int sp_device_plan_served(const stplan_device *d) {
+  const sp_device_plan *p = d->plan;
+  return p != NULL && !p->suspended && p->state != STPLAN_ENDED;
+}
+
+/* could_serve says whether a place is free, be it without memory at present. */
+static int could_serve(const stplan_device *d, const sp_place *place, uint64_t need) {
+  return place->planned && (sp_arena_at(&d->arena, place->address, need) != NULL || sp_arena_absent(&d->arena, place->address, need) != NULL);
+}
+
+/* judge suspends or resumes the plan, by how well it fitted lately. It is rare,
+ * and inlined it would cost every request the saving of registers. */
+__attribute__((noinline)) static void judge(stplan_device *d) {
+  sp_device_plan *p = d->plan;
+  int suspended = p->placed_bytes < p->wanted_bytes / 100 * (p->suspended ? RESUMED : SUSPENDED);
+  if (suspended != p->suspended)
+    suspend(d, suspended);
+  p->wanted_bytes /= 2;
+  p->placed_bytes /= 2;
+}
+
+/* watch counts a request. While the plan is served, requests at their places are
+ * counted as they are served (sp_device_plan_done); while it is suspended, those
+ * that could be. */
+static void watch(stplan_device *d, const sp_place *place, uint64_t need) {
+  sp_device_plan *p = d->plan;
+  p->wanted_bytes += need;
+  if (p->suspended && could_serve(d, place, need))
+    p->placed_bytes += need;
+  if (++p->watched % WATCH == 0)
+    judge(d);
+}
+
+void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
+  sp_device_plan *p = d->plan;
+  if (p->base == 0 || p->state == STPLAN_ENDED)
+    return;
+  if (p->given_up) {
+    set_state(d, STPLAN_OFF);
+    return;
+  }
+  sp_match m = sp_matcher_next(p->matcher, requested, stream);
+  if (m.drifted)
+    SP_COUNT(d, drift_events, 1);
+  if (m.jumped)
+    SP_COUNT(d, resyncs, 1);
+  place->address = p->base + m.offset;
+  place->step = m.step;
+  place->recorded = m.allocated;
+  place->planned = m.placed && need <= m.size;
+  place->stray = m.stray;
+  watch(d, place, need);
+  if (p->suspended)
+    place->planned = 0;
+  if (m.ended)
+    set_zone(d, SP_ZONE_OPEN);
+  set_state(d, m.ended ? STPLAN_ENDED : p->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE);
+}
+
+void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need, int at_place) {
+  sp_device_plan *p = d->plan;
+  if (at_place) {
+    sp_matcher_placed(p->matcher, place->step);
+    p->placed_bytes += need;
+  }
+  if (place->recorded > p->recorded_bytes)
+    p->recorded_bytes = place->recorded;
+}
+
+void sp_device_plan_freed(stplan_device *d, uint64_t step) { sp_matcher_freed(d->plan->matcher, step); }
+
+void sp_device_plan_mark(stplan_device *d) { sp_matcher_mark(d->plan->matcher); }
+
+sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr) {
+  const sp_device_plan *p = d->plan;
+  sp_hole_search search;
+  if (place == NULL)
+    sp_matcher_hole_for_steps(p->matcher, SOON, need, LOOKS, &search);
+  else if (!sp_matcher_hole_while_live(p->matcher, place->step, need, LOOKS, &search))
+    return NULL;
+  sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], need, 0);
+  for (; gap != NULL && search.looks > 0; gap = sp_arena_larger(gap)) {
+    uint64_t offset = gap->addr - p->base;
+    if (sp_hole_find(&search, &offset, offset + gap->size)) {
+      *addr = p->base + offset;
+      return gap;
+    }
+  }
+  return NULL;
+}
+
+/* fits says whether the plan is of this run, as far as is known. */
+static int fits(const sp_device_plan *p) {
+  return p->watched < WATCH || p->placed_bytes >= p->wanted_bytes / 100 * FITTING;
+}
+
+/* follows says whether the run has allocated as much as the recording had at
+ * the same step. If not, the plan is of a job that needs more memory. */
+static int follows(const stplan_device *d) {
+  uint64_t peak = d->counters.peak_allocated_bytes;
+  return d->plan->recorded_bytes <= peak + peak / FOLLOWS;
+}
+
+/* expected is the most that the recording had allocated. It tells what the run
+ * is going to need, if the run does as the recording did. */
+static uint64_t expected(const sp_plan_device *plan) {
+  return plan->end == SP_END_REQUESTED ? plan->peak_allocated : plan->peak_active;
+}
+
+int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess) {
+  if (!sp_device_plan_served(d))
+    return 0;
+  const sp_device_plan *p = d->plan;
+  const stplan_counters *c = &d->counters;
+  uint64_t most = 0, share = excess;
+  if (!d->prim.partial)
+    most = p->plan->arena_bytes; /* which came in one piece */
+  else if (follows(d) && (fits(p) || excess == SP_EXCESS_ENDS))
+    most = expected(p->plan);
+  if (most < c->peak_allocated_bytes)
+    most = c->peak_allocated_bytes;
+  if (most < c->allocated_bytes + more)
+    most = c->allocated_bytes + more;
+  if (excess == SP_EXCESS_ENDS && fits(p))
+    share = EXCESS_FITS;
+  return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
+}

@@ -1,0 +1,91 @@
+/* device_plan.h: how the plan of a device object is doing. One place decides
+ * whether the plan is served, suspended, resumed, given up or over, and keeps
+ * what that is decided by; no other file sees it.
+ *
+ *   STPLAN_PROLOGUE, STPLAN_BODY   it is served: requests get its places
+ *   STPLAN_OFF                     suspended, since too few bytes fit; served again once most do.
+ *                                  Or given up, for good: it costs more memory than it is worth,
+ *                                  or the device has none for it
+ *   STPLAN_ENDED                   a recorded plan has been served to its last step
+ *   STPLAN_DECLINED                it says of itself that it does not pay; treated as no plan
+ *
+ * While it is not served, its memory is part of the pool. Every function is
+ * called with the lock held and keeps it. */
+#ifndef STPLAN_DEVICE_PLAN_H
+#define STPLAN_DEVICE_PLAN_H
+
+#include "device.h"
+#include "match_hole.h"
+#include "plan.h"
+
+/* sp_device_plan_open prepares to serve a plan's device; NULL for none. d->plan
+ * stays NULL unless there is one that is not declined. 0 without host memory. */
+int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan);
+void sp_device_plan_close(stplan_device *d);
+
+/* These may be asked without a plan too.
+ *
+ * served says whether the plan is served: neither suspended nor over. holds says whether
+ * an address lies in the plan's memory, and base where that begins; 0 if it has none. */
+int sp_device_plan_served(const stplan_device *d);
+int sp_device_plan_holds(const stplan_device *d, uint64_t addr);
+uint64_t sp_device_plan_base(const stplan_device *d);
+
+/* How much more may be reserved than has been allocated while a plan is served,
+ * as 1/N of that. docs/runtime.md ("A plan's memory") has the table. */
+typedef enum {
+  /* Above this the plan's idle memory moves to other requests, rather than more
+   * being taken. A smaller share would move memory for little, a larger one
+   * would reserve more. */
+  SP_EXCESS_LENDS = 300,
+  /* Above this the plan is given up: it may cost 1 % of what is allocated, and no more. */
+  SP_EXCESS_ENDS = 100
+} sp_excess;
+
+/* sp_device_plan_costs says whether the plan is served and more would be
+ * reserved than it is worth: with `taken` bytes more reserved and `more` about
+ * to be allocated, more than the excess above the most that has been allocated,
+ * and the granules that zones begin. */
+int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess);
+
+/* All that follows needs a plan.
+ *
+ * needs_memory says whether the plan's memory has not been asked for, and bytes
+ * how many bytes of addresses that takes. begin is told where it lies; 0 if the
+ * device has none for it. */
+int sp_device_plan_needs_memory(const stplan_device *d);
+uint64_t sp_device_plan_bytes(const stplan_device *d);
+void sp_device_plan_begin(stplan_device *d, uint64_t base);
+
+/* What the plan says of a request. All zero: nothing. */
+typedef struct {
+  uint64_t address;  /* of its place, if planned */
+  uint64_t step;     /* of the plan, if planned */
+  uint64_t recorded; /* bytes that the recording had allocated here; 0 if unknown */
+  int planned;       /* the plan has a place for it */
+  int stray;         /* it lives longer than the plan can tell */
+} sp_place;
+
+/* sp_device_plan_next asks the plan about the next request, which occupies
+ * `need` bytes, and fills in *place, which is zero before. It suspends or
+ * resumes the plan if that is due, and ends it at its last step. */
+void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place);
+
+/* sp_device_plan_done is told that this request has been served, and whether at its place. */
+void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need, int at_place);
+
+/* sp_device_plan_freed is told that the block of a step, served at its place, is free. */
+void sp_device_plan_freed(stplan_device *d, uint64_t step);
+
+/* sp_device_plan_mark is told that a step of the program begins. */
+void sp_device_plan_mark(stplan_device *d);
+
+/* sp_device_plan_hole finds the smallest free range of the plan's memory that has `need`
+ * bytes, from *addr on, which no step uses for a while: as long as the step of `place`
+ * lives, or, if place is NULL, during the next 2,048 steps. NULL if there is none. */
+sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr);
+
+/* sp_device_plan_give_up suspends the plan for good. */
+void sp_device_plan_give_up(stplan_device *d);
+
+#endif

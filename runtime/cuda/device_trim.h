@@ -1,0 +1,25 @@
+/* device_trim.h: idle memory is given back to the device. */
+#ifndef STPLAN_DEVICE_TRIM_H
+#define STPLAN_DEVICE_TRIM_H
+
+#include "device.h"
+
+/* sp_device_idle narrows bytes [*addr, *end) of a range to those that can be
+ * given back, and says whether there are any. Locked. */
+int sp_device_idle(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end);
+
+/* sp_device_chain takes idle bytes [addr, end) of a free range out of use, at
+ * the head of a list. It needs a node. Locked. */
+void sp_device_chain(stplan_device *d, sp_range *gap, uint64_t addr, uint64_t end, sp_range **list);
+
+/* sp_device_withdraw gives back the bytes of a list, and returns how many were.
+ * Streams may still use them, so the device is waited for first. What is not
+ * given back is free again. Locked; lets go of the lock. Growth lock held. */
+uint64_t sp_device_withdraw(stplan_device *d, sp_range *list);
+
+/* sp_device_trim gives all idle memory back, that of the plan only if `plan` is
+ * set, and returns the bytes. It waits for the device. Locked; lets go of the
+ * lock. Growth lock held. */
+uint64_t sp_device_trim(stplan_device *d, int plan);
+
+#endif

@@ -1,0 +1,189 @@
+#include "match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match_choose.h"
+#include "match_load.h"
+#include "match_state.h"
+
+/* Requests in a row that the pointer has to fit before hypotheses are
+ * forgotten, and before a mark is noted. By then another place that begins
+ * alike has shown a difference. */
+enum { SETTLED = 64 };
+
+/* Requests without a step after which the run is also looked for in the
+ * prologue: the program may have begun anew. */
+enum { ASTRAY = 256 };
+
+/* Requests in a row without a step that each raise hypotheses. A search costs a few
+ * hundred steps of the plan, and a program may do something else for hours: after
+ * PATIENT, every second request searches, after twice as many every fourth, and so on. */
+enum { PATIENT = 32 };
+
+/* In the end one request in SELDOM searches. */
+enum { SELDOM = 64 };
+
+/* Each request counts 1/MEMORY in how often consecutive scales agree. */
+enum { MEMORY = 32 };
+
+sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
+  sp_matcher *m = calloc(1, sizeof *m);
+  if (m == NULL)
+    return NULL;
+  if (!sp_sequence_make(&m->plan, plan)) {
+    free(m);
+    return NULL;
+  }
+  m->others.plan = &m->plan;
+  m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
+  m->is_bound = calloc(m->plan.stream_count + 1, 1);
+  m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
+  m->load = sp_load_make(&m->plan, plan);
+  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
+    sp_matcher_free(m);
+    return NULL;
+  }
+  for (uint64_t i = 0; i < m->plan.part_count; i++)
+    m->anchors[i] = SP_NOWHERE;
+  m->behind = SP_NOWHERE;
+  m->scale = SP_NO_SCALE;
+  m->one_length = SP_ONE;
+  m->at = m->plan.count == 0 ? SP_NOWHERE : 0;
+  m->part = sp_sequence_part(&m->plan, 0);
+  return m;
+}
+
+void sp_matcher_free(sp_matcher *m) {
+  if (m == NULL)
+    return;
+  sp_sequence_drop(&m->plan);
+  sp_frees_drop(&m->frees);
+  free(m->bound);
+  free(m->is_bound);
+  free(m->anchors);
+  free(m->load);
+  free(m);
+}
+
+/* take makes a step the answer, and learns its scale and its stream. */
+static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  const sp_step *step = sp_step_at(m, c->at);
+  int64_t scale = sp_step_scale(step, m->recent.list[SP_GRAM - 1]);
+  if (scale != SP_NO_SCALE) {
+    if (m->scale != SP_NO_SCALE)
+      m->one_length += (sp_scales_agree(scale, m->scale) * SP_ONE - m->one_length) / MEMORY;
+    m->scale = scale;
+  }
+  m->bound[step->stream] = stream;
+  m->is_bound[step->stream] = 1;
+  answer->matched = 1;
+  answer->jumped = c->jumped;
+  answer->step = c->at;
+  answer->placed = step->placed && !c->unsure;
+  answer->stray = !step->placed;
+  answer->offset = step->offset;
+  answer->size = step->size;
+  answer->allocated = m->load[c->at];
+  m->adrift = 0;
+  m->lost = 0;
+  m->fitted++;
+}
+
+/* serve takes a step and moves the pointer to the one after it. */
+static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  take(m, c, stream, answer);
+  m->part = c->part;
+  m->at = sp_sequence_next(&m->plan, c->at, &m->part);
+  if (c->at + 1 == m->plan.parts[c->part].end)
+    m->pass++;
+}
+
+/* searches says whether this request raises hypotheses. */
+static int searches(sp_matcher *m) {
+  uint32_t every = 1;
+  while (every < SELDOM && every * PATIENT <= m->lost)
+    every *= 2;
+  return m->lost++ % every == 0;
+}
+
+/* drift takes the step of the best hypothesis, or raises hypotheses. */
+static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
+  answer->drifted = !m->adrift;
+  if (!m->adrift)
+    sp_hypotheses_discount(&m->others, m->fitted);
+  m->adrift = 1;
+  m->fitted = 0;
+  m->missed++;
+  const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
+  if (best != NULL)
+    serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
+  else if (searches(m))
+    sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
+}
+
+/* remember adds a request to the last ones. */
+static void remember(sp_recent *r, uint64_t requested) {
+  memmove(r->list, r->list + 1, (SP_GRAM - 1) * sizeof *r->list);
+  r->list[SP_GRAM - 1] = requested;
+  r->seen++;
+}
+
+sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  sp_match answer = {0};
+  uint64_t was = m->at;
+  remember(&m->recent, requested);
+  sp_hypotheses_advance(&m->others, requested, m->at, m->one_length >= SP_LENGTH);
+  uint64_t ahead = was == SP_NOWHERE ? SP_NOWHERE : sp_frees_request(&m->frees, was, m->pass, !m->adrift);
+  sp_choice c = sp_matcher_choose(m, ahead, requested, stream);
+  if (c.at == SP_NOWHERE && m->doubted != SP_NO_DOUBT) {
+    answer.drifted = 1;
+  } else if (c.at == SP_NOWHERE) {
+    drift(m, stream, &answer);
+  } else if (c.late) {
+    take(m, &c, stream, &answer);
+  } else {
+    serve(m, &c, stream, &answer);
+    if (c.at == was && m->fitted >= SETTLED)
+      m->others.count = m->missed = 0;
+  }
+  answer.body = m->plan.periodic && m->part > 0;
+  answer.ended = !m->plan.periodic && m->at == SP_NOWHERE;
+  return answer;
+}
+
+void sp_matcher_placed(sp_matcher *m, uint64_t step) {
+  uint64_t end = sp_step_at(m, step)->end;
+  if (end != SP_NOWHERE)
+    sp_frees_expect(&m->frees, end, m->pass);
+}
+
+void sp_matcher_freed(sp_matcher *m, uint64_t step) {
+  uint64_t end = sp_step_at(m, step)->end;
+  if (m->at != SP_NOWHERE && end != SP_NOWHERE)
+    sp_frees_note(&m->frees, end, m->at, m->pass);
+}
+
+int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *search) {
+  uint64_t end = sp_step_at(m, step)->end;
+  if (end == SP_NOWHERE)
+    return 0;
+  *search = (sp_hole_search){.plan = &m->plan, .at = step + 1, .part = sp_sequence_part(&m->plan, step), .steps = end - step - 1, .need = need, .looks = looks};
+  return 1;
+}
+
+void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *search) {
+  *search = (sp_hole_search){.plan = &m->plan, .at = m->at, .part = m->part, .steps = steps, .need = need, .looks = looks};
+}
+
+void sp_matcher_mark(sp_matcher *m) {
+  if (!m->plan.periodic || m->part == 0 || m->at == SP_NOWHERE)
+    return;
+  uint64_t *anchor = &m->anchors[m->part];
+  if (!m->adrift && m->fitted >= SETTLED) {
+    *anchor = m->at;
+  } else if (*anchor != SP_NOWHERE) {
+    m->at = *anchor;
+    m->others.count = 0;
+  }
+}

@@ -1,0 +1,73 @@
+/* match.h: which step of the plan is this request?
+ *
+ * The plan is a sequence of steps, one for each allocation: the prologue, then
+ * bodies for ever. A pointer stands at the step that is expected next.
+ *
+ *               fits by size, stream, frees and length
+ *                  .----------.
+ *                  v          |
+ *   begin ----> IN STEP ------'------ last step of a recorded plan ----> ENDED
+ *                 |  ^ \
+ *    does not     |  |  '--> HELD: it fits, but the frees or the length say no.
+ *    fit          v  |             For one request; the next one decides
+ *               ADRIFT  ---> the pointer fits again, or a hypothesis is confirmed
+ *
+ * Before a request that does not fit counts as off plan, what happens most often
+ * is tried: optional steps do not come, one request was left out, two changed
+ * places (match_choose.h). A step may then be matched without its place being
+ * used: a block that lives on in a wrong place costs every later request there.
+ * If nothing applies, the request is off plan and the pointer stays. Hypotheses
+ * about other places are raised (match_hypotheses.h), and the pointer jumps to
+ * the best one, but only once it is confirmed: a jump to a wrong place takes
+ * memory that the right requests need, which makes those fail in turn.
+ *
+ * Nothing here is about safety. Whether the memory of a step is free is decided
+ * by the caller. */
+#ifndef STPLAN_MATCH_H
+#define STPLAN_MATCH_H
+
+#include "match_hole.h"
+#include "plan.h"
+
+typedef struct sp_matcher sp_matcher;
+
+/* What a request is to the plan. */
+typedef struct {
+  uint64_t step;         /* of the plan, if matched */
+  uint64_t offset, size; /* its place in bytes of the arena, if placed */
+  uint64_t allocated;    /* bytes that the recording had allocated after it (match_load.h), if matched */
+  int matched;           /* it is in the plan's sequence */
+  int placed;            /* the plan has a place for it */
+  int stray;             /* it is matched, and outlives everything that the plan lays out */
+  int drifted;           /* the run left the sequence here */
+  int jumped;            /* it was found elsewhere in the sequence */
+  int body;              /* the pointer is in the steady state */
+  int ended;             /* a recorded plan has no step after this one */
+} sp_match;
+
+/* sp_matcher_new copies what it needs from the plan. NULL without host memory. */
+sp_matcher *sp_matcher_new(const sp_plan_device *plan);
+void sp_matcher_free(sp_matcher *m);
+
+/* sp_matcher_next matches the next request of the program; requests come in
+ * order. It works in bounded time and allocates nothing. */
+sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
+
+/* sp_matcher_placed is told that a step's request was served at its place,
+ * sp_matcher_freed that this block is free. */
+void sp_matcher_placed(sp_matcher *m, uint64_t step);
+void sp_matcher_freed(sp_matcher *m, uint64_t step);
+
+/* sp_matcher_hole_while_live begins a search for `need` bytes of the plan that
+ * no step uses while the given one lives: for a step whose own place is taken.
+ * 0 if the plan does not know how long the step lives. */
+int sp_matcher_hole_while_live(const sp_matcher *m, uint64_t step, uint64_t need, int looks, sp_hole_search *search);
+
+/* sp_matcher_hole_for_steps begins one for bytes that none of the next `steps` steps uses. */
+void sp_matcher_hole_for_steps(const sp_matcher *m, uint64_t steps, uint64_t need, int looks, sp_hole_search *search);
+
+/* sp_matcher_mark is told that a step of the program begins. If the run was in
+ * step at an earlier mark, the next one is expected at the same place. */
+void sp_matcher_mark(sp_matcher *m);
+
+#endif

@@ -1,0 +1,151 @@
+#include "match_hypotheses.h"
+
+/* Requests in a row that a hypothesis has to fit before the pointer jumps to
+ * it. Fewer make wrong jumps, which take memory that the right requests need;
+ * more leave the run off plan for longer. */
+enum { CONFIRMED = 3 };
+
+/* The same for a hypothesis that is more than 2 * AHEAD steps from the pointer:
+ * there are many such places, and some fit a few requests by chance. */
+enum { CONFIRMED_FAR = 16 };
+
+/* Steps after the pointer at which hypotheses are raised. It bounds the time of
+ * a request that is adrift. */
+enum { AHEAD = 256 };
+
+/* Steps before the pointer at which they are raised: fewer, as requests are
+ * left out more often than they are repeated. */
+enum { BEHIND = 32 };
+
+/* Hypotheses that steps ahead of the pointer may take, so that some are left for the rest. */
+enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
+
+/* Places of a gram that are raised, from the pointer on and from the first step on. */
+enum { GRAMS = 4 };
+
+/* suppose is the hypothesis that the run is at a step, a new one if there was
+ * none. NULL if there are too many. */
+static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+  for (int i = 0; i < h->count; i++)
+    if (h->list[i].at == at)
+      return &h->list[i];
+  if (h->count == SP_HYPOTHESES)
+    return NULL;
+  h->list[h->count] = (sp_hypothesis){.at = at, .part = part, .scale = sp_step_scale(&h->plan->steps[at], requested), .fitted = 1};
+  return &h->list[h->count++];
+}
+
+/* explains says whether a request fits the next step of a hypothesis. */
+static int explains(const sp_hypothesis *g, const sp_step *s, uint64_t requested, int one_length) {
+  if (!one_length)
+    return sp_step_fits(s, requested);
+  int64_t scale = sp_step_scale(s, requested);
+  if (!sp_step_fits(s, requested) && (scale == SP_NO_SCALE || g->scale == SP_NO_SCALE || !sp_step_may_fit(s, requested)))
+    return 0;
+  return sp_scales_agree(scale, g->scale);
+}
+
+void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length) {
+  int kept = 0;
+  for (int i = 0; i < h->count; i++) {
+    sp_hypothesis g = h->list[i];
+    g.at = sp_sequence_next(h->plan, g.at, &g.part);
+    if (g.at == SP_NOWHERE || g.at == pointer || !explains(&g, &h->plan->steps[g.at], requested, one_length))
+      continue; /* one that is at the pointer says nothing new */
+    int64_t scale = sp_step_scale(&h->plan->steps[g.at], requested);
+    if (scale != SP_NO_SCALE)
+      g.scale = scale;
+    g.fitted++;
+    h->list[kept++] = g;
+  }
+  h->count = kept;
+}
+
+/* raise_near raises steps around the pointer, nearest first. */
+static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
+  uint64_t at = pointer, on = part;
+  for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < NEAR_MOST; i++) {
+    if (i > 0 && sp_step_fits(&h->plan->steps[at], requested))
+      suppose(h, at, on, requested);
+    at = sp_sequence_next(h->plan, at, &on);
+  }
+  uint64_t first = h->plan->parts[part].first;
+  at = pointer == SP_NOWHERE ? h->plan->count : pointer;
+  for (int i = 0; i < BEHIND && at > first && h->count < SP_HYPOTHESES; i++)
+    if (sp_step_fits(&h->plan->steps[--at], requested))
+      suppose(h, at, part, requested);
+}
+
+/* raise_starts raises the first step of each body. */
+static void raise_starts(sp_hypotheses *h, uint64_t requested) {
+  for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++)
+    if (sp_step_fits(&h->plan->steps[h->plan->parts[p].first], requested))
+      suppose(h, h->plan->parts[p].first, p, requested);
+}
+
+/* raise_grams raises steps where the last requests occur in a row: the next
+ * ones after the pointer, and the first ones. */
+static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *recent, int prologue) {
+  if (recent->seen < SP_GRAM)
+    return;
+  uint64_t first = prologue ? 0 : h->plan->parts[0].end;
+  uint64_t from[] = {pointer == SP_NOWHERE || pointer < first ? first : pointer, first};
+  uint64_t hash = sp_gram_hash(recent->list), requested = recent->list[SP_GRAM - 1];
+  for (int k = 0; k < 2; k++) {
+    uint64_t g = sp_sequence_grams(h->plan, hash, from[k]);
+    for (int i = 0; i < GRAMS && g < h->plan->gram_count && h->plan->grams[g].hash == hash; i++, g++) {
+      uint64_t at = h->plan->grams[g].at;
+      if (sp_step_fits(&h->plan->steps[at], requested))
+        suppose(h, at, sp_sequence_part(h->plan, at), requested);
+    }
+  }
+}
+
+void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue) {
+  uint64_t requested = recent->list[SP_GRAM - 1];
+  raise_near(h, pointer, part, requested);
+  raise_starts(h, requested);
+  raise_grams(h, pointer, recent, prologue);
+}
+
+void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, uint64_t requested) {
+  sp_hypothesis *g = suppose(h, at, part, requested);
+  if (g == NULL)
+    return;
+  g->fork = 1;
+  g->body = body;
+}
+
+void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
+  for (int i = 0; i < h->count; i++)
+    h->list[i].fitted = h->list[i].fitted > requests ? h->list[i].fitted - requests : 1;
+}
+
+/* distance is how far a step is from the pointer. Requests are left out more often
+ * than they are repeated, so a step behind the pointer counts as AHEAD / BEHIND times
+ * as far. The next body is ahead, although its steps may have smaller numbers. */
+static uint64_t distance(const sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t at) {
+  if (pointer == SP_NOWHERE)
+    return (h->plan->count - at) * (AHEAD / BEHIND);
+  if (at >= pointer)
+    return at - pointer;
+  uint64_t behind = (pointer - at) * (AHEAD / BEHIND), end = h->plan->parts[part].end;
+  uint64_t seam = sp_sequence_next(h->plan, end - 1, &part);
+  if (seam == SP_NOWHERE || at < seam || at >= h->plan->parts[part].end)
+    return behind;
+  uint64_t ahead = end - pointer + at - seam;
+  return ahead < behind ? ahead : behind;
+}
+
+const sp_hypothesis *sp_hypotheses_best(const sp_hypotheses *h, uint64_t pointer, uint64_t part) {
+  const sp_hypothesis *best = NULL;
+  for (int i = 0; i < h->count; i++) {
+    const sp_hypothesis *g = &h->list[i];
+    if (g->fitted < (distance(h, pointer, part, g->at) <= 2 * AHEAD ? CONFIRMED : CONFIRMED_FAR))
+      continue;
+    if (best == NULL || g->fitted > best->fitted ||
+        (g->fitted == best->fitted && distance(h, pointer, part, g->at) < distance(h, pointer, part, best->at)))
+      best = g;
+  }
+  return best;
+}

@@ -1,0 +1,50 @@
+/* match_state.h: where the run is in the plan, as match.c and match_choose.c share it. */
+#ifndef STPLAN_MATCH_STATE_H
+#define STPLAN_MATCH_STATE_H
+
+#include "match_frees.h"
+#include "match_hypotheses.h"
+#include "match_sequence.h"
+#include "stplan.h"
+
+/* The unit of shares. */
+enum { SP_ONE = 1024 };
+
+/* How often consecutive scales have to agree before scales decide anything, of
+ * SP_ONE: nine times out of ten. Sizes that follow one length agree always, up
+ * to disturbances. */
+enum { SP_LENGTH = SP_ONE / 10 * 9 };
+
+/* Why the request before was held off plan although it fitted the pointer. */
+typedef enum { SP_NO_DOUBT, SP_TOO_EARLY, SP_OTHER_SCALE } sp_doubt;
+
+typedef struct sp_matcher sp_matcher;
+
+struct sp_matcher {
+  sp_sequence plan;
+  uint64_t *load; /* of each step (match_load.h) */
+  uint64_t at;    /* the pointer: the step expected next, SP_NOWHERE at the end */
+  uint64_t part;  /* that the pointer is in */
+  uint64_t pass;  /* how many parts the pointer has left */
+  int fitted;     /* times in a row that the pointer fitted */
+  int adrift;
+  int missed;    /* requests without a step since the run was settled */
+  uint32_t lost; /* requests without a step since the last one that had one */
+  sp_doubt doubted;
+  int64_t doubted_scale;
+  uint64_t behind, behind_since; /* a step that was skipped, SP_NOWHERE if none, and the request that skipped it */
+  int64_t scale;                 /* of the last request that has one */
+  int one_length;                /* how often consecutive scales agree, of SP_ONE */
+  sp_frees frees;
+  sp_recent recent;
+  stplan_stream *bound; /* the run's stream for each of the plan's, as far as is_bound */
+  uint8_t *is_bound;
+  uint64_t *anchors; /* of each part: the step where a mark is expected, SP_NOWHERE before one is known */
+
+  /* Last, so that what every request looks at lies in few cache lines. */
+  sp_hypotheses others;
+};
+
+static inline const sp_step *sp_step_at(const sp_matcher *m, uint64_t at) { return &m->plan.steps[at]; }
+
+#endif
