@@ -19,7 +19,7 @@ FLAGS = [["--no-reuse-pending"], ["--no-cross-stream"], ["--no-reuse-pending", "
 
 def benchmark():
     """The figures of every recording that has waits, by name."""
-    command = ["go", "test", "-run", "^$", "-bench", "FewerWaits", "-benchtime", "1x", "-timeout", "60m", "./cmd/stplan"]
+    command = ["go", "test", "-run", "^$", "-bench", "FewerWaits", "-benchtime", "1x", "-timeout", "60m", "./internal/compile"]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = {}
     for line in out.splitlines():

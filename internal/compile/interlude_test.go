@@ -95,7 +95,7 @@ func (j *evaluatedJob) evaluate() {
 	}
 }
 
-// record plays steps (t) and evaluations (e), and cuts off so much of the last
+// record plays steps (t) and evaluations (e), and cuts off a part of the last
 // one, in parts of 8.
 func (j *evaluatedJob) record(program string, cut int) *trace.Trace {
 	steps := 0

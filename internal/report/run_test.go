@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// servedJob is a job of so many ranks: of a thousand allocations each, rank r
+// servedJob is a job with that many ranks: of a thousand allocations each, rank r
 // has r off plan.
 func servedJob(ranks int) *Served {
 	s := &Served{}
