@@ -1,0 +1,205 @@
+"""Compares the outcomes of torchtests.py and writes them as Markdown.
+
+    python torchtests_table.py torchtests.json [torchtests.json...]
+
+prints one document for several calls of torchtests.py. If a file was run again, its last
+results count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+
+from table import line
+from torchtests_run import BAD, LEFT_OUT, NOT_RUN, PASSED, PROCESS, SKIPPED
+
+INTRODUCTION = """# PyTorch's own tests
+
+Written by `runtime/torch/bench/torchtests.py` on {about}:
+
+{commands}
+
+The files may be of another release of PyTorch than the installed one, so some tests fail
+natively. Only the difference counts: a test that passed in every *{first}* run, and not in
+every run of another mode. In the mode *no plan* `stplan run --no-plan` served the tests, in
+the mode *plan* `stplan run` with the plan of another job, which they do not follow. In
+every mode and run a test has the same other tests before it in its process. What a dead
+process left was run again in fresh ones.
+
+- *passed*: in every {first} run. *failed*: in at least one; that includes tests that died
+  or hung. *skipped*: in at least one, and never failed.
+- *differ*: the number of tests that passed in every {first} run and not in every run of
+  this mode, of those that ran in both.
+"""
+
+
+class Difference(NamedTuple):
+    """A test that is good natively and not in a mode. bad: number of its bad runs in that
+    mode. runs: number of all its runs there. why: the most frequent bad outcome."""
+
+    file: str
+    test: str
+    mode: str
+    bad: int
+    runs: int
+    why: str
+
+
+Outcomes = Dict[Tuple[str, str], Dict[str, List[Dict[str, Any]]]]
+"""The outcomes of each test of a file, by mode, in the order of the runs."""
+
+
+def grouped(outcomes: Iterable[Dict[str, Any]]) -> Outcomes:
+    result: Outcomes = {}
+    for outcome in outcomes:
+        key = (outcome["file"], f"{outcome['class']}.{outcome['test']}")
+        result.setdefault(key, {}).setdefault(outcome["mode"], []).append(outcome)
+    return result
+
+
+def ran(outcomes: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    return [outcome for outcome in outcomes if outcome["outcome"] not in (NOT_RUN, LEFT_OUT)]
+
+
+def verdict(outcomes: Iterable[Dict[str, Any]]) -> str:
+    """Of all runs in one mode: "failed" if one of them was bad, "passed" if all passed,
+    "skipped" if at least one was skipped, and "" if none took place."""
+    seen = {outcome["outcome"] for outcome in ran(outcomes)}
+    if seen & set(BAD):
+        return "failed"
+    return SKIPPED if SKIPPED in seen else PASSED if seen else ""
+
+
+def differences(tests: Outcomes, modes: List[str]) -> List[Difference]:
+    """What is good in the first mode and not in another. A test that is skipped in the
+    first mode has to be skipped or to pass in the others."""
+    result = []
+    for (file, test), by_mode in tests.items():
+        native = verdict(by_mode.get(modes[0], []))
+        good = {PASSED: (PASSED,), SKIPPED: (PASSED, SKIPPED)}.get(native, ())
+        for mode in modes[1:] if good else []:
+            runs = ran(by_mode.get(mode, []))
+            bad = [f"{run['outcome']}: {run['why']}" for run in runs if run["outcome"] not in good]
+            if bad:
+                result.append(Difference(file, test, mode, len(bad), len(runs), Counter(bad).most_common(1)[0][0]))
+    return result
+
+
+def rows(run: Dict[str, Any]) -> List[str]:
+    """One row for each file of a call."""
+    modes = run["modes"]
+    all_tests = grouped(run["outcomes"])
+    result = []
+    for file in run["files"]:
+        tests = {key: value for key, value in all_tests.items() if key[0] == file["file"] and not is_process(key[1])}
+        native = Counter(verdict(by_mode.get(modes[0], [])) for by_mode in tests.values())
+        found = differences(tests, modes)
+        cells = [file["file"], file["tests"], native[PASSED], native["failed"], native[SKIPPED]]
+        for mode in modes[1:]:
+            compared = {test for (_, test), b in tests.items() if verdict(b.get(modes[0], [])) == PASSED and ran(b.get(mode, []))}
+            cells.append(f"{len(compared & {d.test for d in found if d.mode == mode})} of {len(compared)}")
+        result.append(line(cells))
+    return result
+
+
+def is_process(test: str) -> bool:
+    return test.startswith(PROCESS)
+
+
+def header(runs: List[Dict[str, Any]]) -> List[str]:
+    modes = modes_of(runs)
+    about = ", and on ".join(sorted({run["about"] for run in runs}))
+    commands = "\n".join(f"    {run['command']}" for run in runs)
+    names = ["file", "tests", *(f"{modes[0]}: {what}" for what in ("passed", "failed", "skipped")), *(f"{m}: differ" for m in modes[1:])]
+    text = INTRODUCTION.format(about=about, commands=commands, first=modes[0])
+    return [*text.splitlines(), "", line(names), line(["---", *["---:"] * (len(names) - 1)])]
+
+
+def modes_of(runs: List[Dict[str, Any]]) -> List[str]:
+    """The modes of the calls, which have to be the same."""
+    found = {tuple(run["modes"]) for run in runs}
+    if len(found) != 1:
+        raise SystemExit(f"torchtests_table.py: expected calls with the same modes, found {sorted(found)}")
+    return list(found.pop())
+
+
+def closing(runs: List[Dict[str, Any]]) -> List[str]:
+    modes = modes_of(runs)
+    tests = grouped(outcome for run in runs for outcome in run["outcomes"])
+    found = differences(tests, modes)
+    result = ["", f"What is good in every {modes[0]} run and not in another mode:" + ("" if found else " nothing.")]
+    if found:
+        result += ["", line(["file", "test", "mode", "runs", "last line"]), line(["---"] * 5)]
+        result += [line([d.file, d.test, d.mode, f"{d.bad} of {d.runs}", cell(d.why)]) for d in found]
+    result += section("Passed only in a fresh process, after it had failed in the process of a test that differs", company(tests))
+    result += section("Left out of other runs, because it died or hung in the first", left_out(tests))
+    result += section("Not run, because the time was over", not_run(tests))
+    result += section("Served", [text for run in runs for text in served(run)])
+    return result + section("Problems", [problem for run in runs for problem in run["problems"]], always=True)
+
+
+def section(title: str, texts: List[str], always: bool = False) -> List[str]:
+    if not texts:
+        return ["", f"{title}: none."] if always else []
+    return ["", f"{title}:", "", *(f"- {text}" for text in texts)]
+
+
+def company(tests: Outcomes) -> List[str]:
+    result = []
+    for (file, test), by_mode in tests.items():
+        for mode, outcomes in by_mode.items():
+            found = [o["company"] for o in outcomes if o["outcome"] == PASSED and o["company"]]
+            if found:
+                result.append(f"{file}, {test}, {mode}, {len(found)} of {len(ran(outcomes))} runs: {found[0]}")
+    return result
+
+
+def left_out(tests: Outcomes) -> List[str]:
+    result = []
+    for (file, test), by_mode in tests.items():
+        if any(o["outcome"] == LEFT_OUT for outcomes in by_mode.values() for o in outcomes):
+            first = next(o for outcomes in by_mode.values() for o in outcomes if o["outcome"] in BAD)
+            result.append(f"{file}, {test}: {first['outcome']}: {first['why']}")
+    return result
+
+
+def not_run(tests: Outcomes) -> List[str]:
+    """The number of tests that did not run, by file, mode and run."""
+    counts: "Counter[Tuple[str, str, int]]" = Counter()
+    for (file, test), by_mode in tests.items():
+        for mode, outcomes in by_mode.items():
+            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == NOT_RUN and not is_process(test))
+    return [f"{file}, {mode}, run {number}: {count} tests" for (file, mode, number), count in sorted(counts.items())]
+
+
+def served(run: Dict[str, Any]) -> List[str]:
+    """What the processes under `stplan run` have counted, by mode."""
+    result = []
+    for mode, sums in run["served"].items():
+        text = f"{mode}: {sums['processes']:,} processes used CUDA, {sums['allocations']:,} allocations, {sums['refused_frees']:,} refused frees"
+        reasons = [f"{count} were not served: {cell(reason)}" for reason, count in sums["not_served"].items()]
+        result.append("; ".join([text, *reasons]))
+    return result
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def document(runs: List[Dict[str, Any]]) -> List[str]:
+    """The lines of one document for several calls of torchtests.py."""
+    last = {file["file"]: index for index, run in enumerate(runs) for file in run["files"]}
+    kept = []
+    for index, run in enumerate(runs):
+        files = [file for file in run["files"] if last[file["file"]] == index]
+        names = {file["file"] for file in files}
+        kept.append({**run, "files": files, "outcomes": [o for o in run["outcomes"] if o["file"] in names]})
+    return [*header(runs), *(row for run in kept for row in rows(run)), *closing(kept)]
+
+
+if __name__ == "__main__":
+    print("\n".join(document([json.loads(Path(path).read_text()) for path in sys.argv[1:]])))
