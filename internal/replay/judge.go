@@ -2,7 +2,6 @@ package replay
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -22,7 +21,7 @@ type judge struct {
 	side     uint64                    // the stream that delays frees
 	owners   []owner                   // in the order of their allocations
 	index    map[int]int               // by request: its owner
-	pages    map[uint64][]piece        // by page: the owned pieces of it, ascending
+	bytes    *ranges                   // each byte's last owner
 	recorded map[uint64]mark           // by event: what it covers
 	waited   map[uint64]map[uint64]int // by stream and other stream: the step up to which it has waited
 	settled  int                       // step at which the host last waited for the device, -1 before
@@ -46,20 +45,9 @@ type mark struct {
 	step   int
 }
 
-// piece is a range of bytes [low, high) within a page, and its last owner.
-type piece struct {
-	low, high uint64
-	owner     int
-}
-
-// pageBytes is the number of bytes whose pieces are in one list. A larger page makes
-// lists longer, a smaller one makes a large request touch more of them. The results are
-// the same.
-const pageBytes = 1 << 21
-
 func newJudge(side uint64) *judge {
 	return &judge{
-		side: side, index: map[int]int{}, pages: map[uint64][]piece{},
+		side: side, index: map[int]int{}, bytes: newRanges(),
 		recorded: map[uint64]mark{}, waited: map[uint64]map[uint64]int{}, settled: -1,
 	}
 }
@@ -94,53 +82,17 @@ func (j *judge) alloc(request int, q *Request, address uint64) {
 	j.owners = append(j.owners, o)
 	j.index[request] = k
 	bad := -1
-	for page := o.low / pageBytes; page*pageBytes < o.high; page++ {
-		low, high := max(o.low, page*pageBytes), min(o.high, (page+1)*pageBytes)
-		if found := j.own(page, piece{low, high, k}); found >= 0 {
-			bad = found
+	j.bytes.own(o.low, o.high, k, func(last int) {
+		if !j.allows(&j.owners[last], &o) {
+			bad = last
 		}
-	}
+	})
 	if bad >= 0 {
 		j.overlaps++
 		if j.first == "" {
 			j.first = j.explain(&o, &j.owners[bad])
 		}
 	}
-}
-
-// own makes p.owner the last owner of p's bytes. It returns an owner before that does not
-// allow it, -1 if all do.
-func (j *judge) own(page uint64, p piece) int {
-	list := j.pages[page]
-	bad := -1
-	from, _ := slices.BinarySearchFunc(list, p.low, func(a piece, low uint64) int {
-		if a.high <= low {
-			return -1
-		}
-		return 1
-	})
-	to := from
-	var kept []piece
-	for ; to < len(list) && list[to].low < p.high; to++ {
-		old := list[to]
-		if !j.allows(&j.owners[old.owner], &j.owners[p.owner]) {
-			bad = old.owner
-		}
-		if old.low < p.low {
-			kept = append(kept, piece{old.low, p.low, old.owner})
-		}
-		if to+1 == len(list) || list[to+1].low >= p.high {
-			kept = append(kept, p)
-			if old.high > p.high {
-				kept = append(kept, piece{p.high, old.high, old.owner})
-			}
-		}
-	}
-	if from == to {
-		kept = append(kept, p)
-	}
-	j.pages[page] = slices.Replace(list, from, to, kept...)
-	return bad
 }
 
 // allows says whether next may have bytes of their last owner.

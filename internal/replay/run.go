@@ -1,6 +1,11 @@
 package replay
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"github.com/stplan/stplan/internal/trace"
+)
 
 // Allocator is an allocator that a program can be run against. Sizes are bytes. Addresses
 // lie in one flat space.
@@ -118,6 +123,9 @@ func (r *runner) alloc(at, i int, q *Request) error {
 	address, source, err := r.allocator.Malloc(uint64(q.Requested), q.Stream)
 	if err != nil {
 		return fmt.Errorf("allocating %d B: %w", q.Requested, err)
+	}
+	if address > math.MaxUint64-uint64(trace.RoundUp(q.Requested)) {
+		return fmt.Errorf("allocating %d B: the address %#x is too high for them", q.Requested, address)
 	}
 	r.operations(at)
 	r.address[i] = address
