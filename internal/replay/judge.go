@@ -7,16 +7,20 @@ import (
 )
 
 // judge decides whether each request is given memory that nothing uses any more. It keeps
-// the last owner of every byte. A request may have bytes if their last owner
+// the last owner of every byte. A request may have bytes if their last owner has been freed
+// by the program, and
 //
-//   - has been freed by the program, and
-//   - ran on the same stream, or on one that the request's stream has waited for since, by
-//     an event recorded at that free or later, and
-//   - if its free was delayed by another stream, either the recording says that the delay
-//     is over, or the request's stream has waited for that stream in the same way.
+//   - ran on the same stream. If its free was delayed by another stream, either the
+//     recording has to say that the delay is over, or the request's stream has to have
+//     waited for that stream, by an event recorded at that free or later.
+//   - or ran on another stream, and the request's stream has waited for the whole device,
+//     by an event recorded at that free or later. Nobody knows which streams still read
+//     what a program has freed.
 //
-// If the host has waited for the device since the free, the bytes are free without that.
-// Owners before the last one need no check, because the last owner waited for them.
+// If the host has waited for the device since the free, or has seen such an event done, the
+// bytes are free without that. Owners before the last one need no check: the last one waited
+// for them, or ran on their stream. In the second case what other streams may still do to
+// the bytes was given to the device before the last free, which counts.
 type judge struct {
 	side     uint64                    // the stream that delays frees
 	owners   []owner                   // in the order of their allocations
@@ -24,7 +28,8 @@ type judge struct {
 	bytes    *ranges                   // each byte's last owner
 	recorded map[uint64]mark           // by event: what it covers
 	waited   map[uint64]map[uint64]int // by stream and other stream: the step up to which it has waited
-	settled  int                       // step at which the host last waited for the device, -1 before
+	whole    map[uint64]int            // by stream: the step up to which it has waited for the whole device
+	settled  int                       // step up to which the host has waited for the device, -1 before
 	overlaps int                       // number of requests that were given memory in use
 	first    string                    // describes the first of them
 	waits    int                       // number of stream-ordered waits
@@ -39,8 +44,9 @@ type owner struct {
 	pending   bool   // its free is delayed, or will be
 }
 
-// mark is what an event covers: the work of a stream up to a step.
+// mark is what an event covers: the work of a stream, or of all, up to a step.
 type mark struct {
+	whole  bool
 	stream uint64
 	step   int
 }
@@ -48,31 +54,41 @@ type mark struct {
 func newJudge(side uint64) *judge {
 	return &judge{
 		side: side, index: map[int]int{}, bytes: newRanges(),
-		recorded: map[uint64]mark{}, waited: map[uint64]map[uint64]int{}, settled: -1,
+		recorded: map[uint64]mark{}, waited: map[uint64]map[uint64]int{}, whole: map[uint64]int{}, settled: -1,
 	}
 }
 
 // operation records what the allocator asked of the device during a step.
 func (j *judge) operation(step int, o Operation) {
-	if o.Host {
+	switch o.Kind {
+	case Settled:
 		j.settled = step
-		return
+	case Record, RecordWhole:
+		j.recorded[o.Event] = mark{o.Kind == RecordWhole, o.Stream, step}
+	case Wait:
+		j.waits++
+		j.wait(o)
+	case Done:
+		if m, ok := j.recorded[o.Event]; ok && m.whole {
+			j.settled = max(j.settled, m.step)
+		}
 	}
-	if !o.Wait {
-		j.recorded[o.Event] = mark{o.Stream, step}
-		return
-	}
-	j.waits++
+}
+
+// wait makes a stream wait for an event. One that was never recorded waits for nothing.
+func (j *judge) wait(o Operation) {
 	m, ok := j.recorded[o.Event]
 	if !ok {
-		return // waiting for an event that was never recorded waits for nothing
+		return
+	}
+	if m.whole {
+		j.whole[o.Stream] = max(j.whole[o.Stream], m.step)
+		return
 	}
 	if j.waited[o.Stream] == nil {
 		j.waited[o.Stream] = map[uint64]int{}
 	}
-	if before, ok := j.waited[o.Stream][m.stream]; !ok || m.step > before {
-		j.waited[o.Stream][m.stream] = m.step
-	}
+	j.waited[o.Stream][m.stream] = max(j.waited[o.Stream][m.stream], m.step)
 }
 
 // alloc makes a request the owner of the bytes that it was given, and judges that.
@@ -103,10 +119,10 @@ func (j *judge) allows(last, next *owner) bool {
 	if last.freed <= j.settled {
 		return true
 	}
-	if last.stream != next.stream && !j.hasWaited(next.stream, last.stream, last.freed) {
-		return false
+	if to, ok := j.whole[next.stream]; ok && to >= last.freed {
+		return true
 	}
-	return !last.pending || j.hasWaited(next.stream, j.side, last.freed)
+	return last.stream == next.stream && (!last.pending || j.hasWaited(next.stream, j.side, last.freed))
 }
 
 // hasWaited says whether a stream has waited for the work of another up to a step.

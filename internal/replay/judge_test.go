@@ -54,29 +54,39 @@ func (n *naive) free(p *Program, other uint64, last int, stream uint64) bool {
 	if freed < 0 {
 		return false
 	}
-	ordered := p.Requests[last].Stream == stream || n.waited(stream, p.Requests[last].Stream, freed)
-	return n.hostWaited(freed) || ordered && (completed || n.waited(stream, other, freed))
+	if n.hostWaited(freed) || n.waited(freed, stream, func(o *Operation) bool { return o.Kind == RecordWhole }) {
+		return true
+	}
+	beside := func(o *Operation) bool { return o.Kind == Record && o.Stream == other }
+	return p.Requests[last].Stream == stream && (completed || n.waited(freed, stream, beside))
 }
 
-// waited says whether a stream has waited for an event that was recorded on another at a step
-// or later.
-func (n *naive) waited(stream, on uint64, step int) bool {
+// waited says whether a stream has waited for an event that was recorded in such an
+// operation, at a step or later.
+func (n *naive) waited(step int, stream uint64, such func(*Operation) bool) bool {
 	covers := map[uint64]bool{}
 	for _, h := range n.log {
 		switch o := h.operation; {
-		case o == nil || o.Host:
-		case !o.Wait:
-			covers[o.Event] = o.Stream == on && h.step >= step
-		case o.Stream == stream && covers[o.Event]:
+		case o == nil:
+		case o.Kind == Record || o.Kind == RecordWhole:
+			covers[o.Event] = such(o) && h.step >= step
+		case o.Kind == Wait && o.Stream == stream && covers[o.Event]:
 			return true
 		}
 	}
 	return false
 }
 
+// hostWaited says whether the host has waited for the device since a step, or has seen an
+// event done that was recorded on the whole device since then.
 func (n *naive) hostWaited(since int) bool {
+	covers := map[uint64]bool{}
 	for _, h := range n.log {
-		if h.operation != nil && h.operation.Host && h.step >= since {
+		switch o := h.operation; {
+		case o == nil:
+		case o.Kind == Record || o.Kind == RecordWhole:
+			covers[o.Event] = o.Kind == RecordWhole && h.step >= since
+		case o.Kind == Settled && h.step >= since || o.Kind == Done && covers[o.Event]:
 			return true
 		}
 	}
@@ -109,9 +119,9 @@ func (c *careless) Operations(into []Operation) []Operation {
 	var now []Operation
 	for range c.rng.IntN(4) {
 		o := Operation{Stream: c.streams[c.rng.IntN(len(c.streams))], Event: c.rng.Uint64N(4)}
-		o.Wait = c.rng.IntN(2) == 0
+		o.Kind = []Kind{Record, RecordWhole, Wait, Wait}[c.rng.IntN(4)]
 		if c.rng.IntN(40) == 0 {
-			o = Operation{Host: true}
+			o = Operation{Kind: []Kind{Settled, Done}[c.rng.IntN(2)], Event: o.Event}
 		}
 		now = append(now, o)
 	}

@@ -23,14 +23,28 @@ type Allocator interface {
 	Operations(into []Operation) []Operation
 }
 
-// Operation is one of three: an event recorded on a stream; a stream made to wait for
-// the last recording of an event, if Wait is set; or the host waiting for all streams,
-// if Host is set.
+// Operation is what an allocator asked of the device.
 type Operation struct {
-	Stream, Event uint64
-	Wait          bool
-	Host          bool // the other fields have no meaning then
+	Kind   Kind
+	Stream uint64 // of Record and Wait
+	Event  uint64 // of all but Settled
 }
+
+// Kind is the kind of an Operation.
+type Kind int
+
+const (
+	// Record records an event on a stream.
+	Record Kind = iota
+	// RecordWhole records an event behind what all streams of the device were given.
+	RecordWhole
+	// Wait makes a stream wait for the last recording of an event.
+	Wait
+	// Done says that the host has seen the last recording of an event done.
+	Done
+	// Settled says that the host has waited for all streams.
+	Settled
+)
 
 // Placement is how a request was served.
 type Placement struct {

@@ -56,11 +56,16 @@ func (d *Device) RecordStream(address, stream uint64) error {
 	return d.device.RecordStream(address+cuda.Base, stream)
 }
 
+// kinds are the kinds of operations in replay's terms.
+var kinds = map[cuda.OperationKind]replay.Kind{
+	cuda.Record: replay.Record, cuda.RecordWhole: replay.RecordWhole, cuda.Wait: replay.Wait, cuda.Done: replay.Done, cuda.Settled: replay.Settled,
+}
+
 // Operations appends what the runtime asked of the device since the last call.
 func (d *Device) Operations(into []replay.Operation) []replay.Operation {
 	var from [16]cuda.Operation
 	for _, o := range d.device.Operations(from[:0]) {
-		into = append(into, replay.Operation(o))
+		into = append(into, replay.Operation{Kind: kinds[o.Kind], Stream: o.Stream, Event: o.Event})
 	}
 	return into
 }

@@ -37,7 +37,8 @@ func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 		}
 	}
 	options := C.sp_host_options{
-		base: Base, capacity: C.uint64_t(opt.Capacity), granularity: C.uint64_t(opt.Granularity), partial: cBool(opt.Partial), log: cBool(!opt.Silent),
+		base: Base, capacity: C.uint64_t(opt.Capacity), granularity: C.uint64_t(opt.Granularity), partial: cBool(opt.Partial),
+		log: cBool(!opt.Silent), known_only: cBool(opt.KnownOnly),
 	}
 	if C.sp_host_open(&options, &d.prim) == 0 {
 		d.closePlan()
@@ -124,7 +125,7 @@ func (d *Device) Operations(into []Operation) []Operation {
 	for {
 		n := int(C.sp_host_take(&d.prim, &d.taken[0], C.size_t(len(d.taken))))
 		for _, e := range d.taken[:n] {
-			into = append(into, Operation{Stream: uint64(e.stream), Event: uint64(e.event), Wait: e.wait != 0, Host: e.host != 0})
+			into = append(into, Operation{Kind: OperationKind(e.kind), Stream: uint64(e.stream), Event: uint64(e.event)})
 		}
 		if n < len(d.taken) {
 			return into

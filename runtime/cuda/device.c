@@ -25,7 +25,7 @@ int sp_device_stream(stplan_device *d, stplan_stream handle) {
   if (found >= 0 || d->streams.count == SP_STREAMS)
     return found;
   sp_device_unlock(d);
-  sp_stream *made = sp_stream_make(&d->prim, handle);
+  sp_stream *made = sp_stream_make(&d->streams, &d->prim, handle);
   sp_device_lock(d);
   if (made == NULL)
     return -1;

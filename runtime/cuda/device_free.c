@@ -16,27 +16,35 @@ static void leave(stplan_device *d, sp_range *r) {
     sp_device_plan_freed(d, r->step);
   sp_usage_end(&d->usage, r->size, r->requested);
   uint64_t tick = ++d->streams.now;
-  sp_clock_set(&r->uses, (int)r->stream, tick);
+  sp_clock_own(&r->uses, (int)r->stream, tick);
   for (int i = 0; i < d->streams.count; i++)
     if (r->recorded >> i & 1)
-      sp_clock_set(&r->uses, i, tick);
+      sp_clock_use(&r->uses, i, tick);
+}
+
+/* events reserves the events behind the block's last uses that are worth it now: for
+ * its own stream, those of the streams that record_stream named; for any other stream,
+ * one of everything. Locked. */
+static int events(stplan_device *d, const sp_range *r, sp_need needs[SP_SOURCES]) {
+  int count = 0, large = r->size >= EVENT_AT_FREE;
+  if (d->streams.count < 2)
+    return 0;
+  if (large)
+    count = sp_streams_reserve_all(&d->streams, needs);
+  for (int i = 0; i < d->streams.count && (!large || d->streams.has_whole); i++)
+    if (r->recorded >> i & 1)
+      count += sp_streams_reserve(&d->streams, i, &needs[count]);
+  return count;
 }
 
 /* record_leave records events behind the block's last uses, if that is worth it
  * now; then it lets go of the lock. Locked. */
 static void record_leave(stplan_device *d, const sp_range *r) {
-  uint64_t on = r->recorded;
-  if (r->size >= EVENT_AT_FREE)
-    on |= UINT64_C(1) << r->stream;
-  if (d->streams.count < 2 || on == 0)
+  sp_need needs[SP_SOURCES];
+  int done[SP_SOURCES], count = events(d, r, needs);
+  if (count == 0)
     return;
-  sp_need needs[SP_STREAMS];
-  int count = 0;
-  for (int i = 0; i < d->streams.count; i++)
-    if (on >> i & 1 && sp_streams_reserve(&d->streams, i, &needs[count]))
-      count++;
   sp_device_unlock(d);
-  int done[SP_STREAMS];
   for (int i = 0; i < count; i++)
     done[i] = sp_streams_record(&d->streams, &d->prim, &needs[i]);
   sp_device_lock(d);

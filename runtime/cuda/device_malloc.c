@@ -4,6 +4,7 @@
 
 #include "device_grow.h"
 #include "device_plan.h"
+#include "device_wait.h"
 
 /* Bytes. Blocks up to this have a zone of their own. In runs of 40 iterations
  * more, mixtures of experts reserve more than expandable segments would with 64
@@ -86,9 +87,10 @@ static sp_range *choose(stplan_device *d, request *q) {
  * wait, it lets go of the lock. 0 if it cannot be made to, and then the range
  * is free again. Locked. */
 static int order(stplan_device *d, const request *q, sp_range *r) {
-  sp_need needs[SP_STREAMS];
+  sp_need needs[SP_SOURCES];
   if (!sp_streams_waits(&d->streams, &r->uses, q->stream))
     return 1;
+  sp_device_look(d);
   int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
   int done = 0;
   if (count > 0) {

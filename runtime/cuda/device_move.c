@@ -75,7 +75,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
   int served = !spent && (!sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS) || chain_plan(d, bytes, low, high, &list, &found));
-  uint64_t moved = sp_device_withdraw(d, list);
+  uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
   sp_debt_add(&d->debt, moved);
   return served;

@@ -37,6 +37,7 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
     return STPLAN_FAILED;
   }
   d->prim = *prim;
+  sp_streams_open(&d->streams, prim);
   *device = d;
   return STPLAN_OK;
 }
@@ -62,8 +63,7 @@ void stplan_close(stplan_device *d) {
     return;
   if (d->arena.last != NULL && d->prim.synchronize(d->prim.self) == 0)
     give_all(d);
-  for (int i = 0; i < d->streams.count; i++)
-    sp_stream_drop(&d->prim, d->streams.list[i]);
+  sp_streams_close(&d->streams, &d->prim);
   d->prim.close(d->prim.self);
   drop(d);
 }

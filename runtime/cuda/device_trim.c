@@ -1,6 +1,7 @@
 #include "device_trim.h"
 
 #include "device_plan.h"
+#include "device_wait.h"
 
 /* Whole granules can be given back, and what a granule at the end of an extent
  * lacks to a whole one. Of the plan's memory the first granule stays, so that
@@ -35,14 +36,28 @@ static void forget_ends(stplan_device *d) {
       d->end[zone] = 0;
 }
 
-uint64_t sp_device_withdraw(stplan_device *d, sp_range *list) {
+/* settle waits until nothing uses the ranges of a list any more. Zero is success.
+ * Locked; lets go of the lock. Growth lock held. */
+static int settle(stplan_device *d, const sp_range *list, sp_reason reason) {
+  if (d->held > 0)
+    return 1;
+  if (reason == SP_TO_MOVE) {
+    sp_clock uses = {.owned = 0};
+    for (; list != NULL; list = list->chain)
+      sp_clock_merge(&uses, &list->uses);
+    return sp_device_await(d, &uses);
+  }
+  sp_device_unlock(d);
+  int failed = d->prim.synchronize(d->prim.self) != 0;
+  sp_device_lock(d);
+  return failed;
+}
+
+uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) {
   uint64_t total = 0;
   if (list == NULL)
     return 0;
-  int failed = d->held > 0;
-  sp_device_unlock(d);
-  failed = failed || d->prim.synchronize(d->prim.self) != 0;
-  sp_device_lock(d);
+  int failed = settle(d, list, reason);
   while (list != NULL) {
     sp_range *r = list;
     list = r->chain;
@@ -76,7 +91,7 @@ uint64_t sp_device_trim(stplan_device *d, int plan) {
     if ((r->zone != SP_ZONE_PLAN || plan) && sp_device_idle(d, r, &addr, &end))
       sp_device_chain(d, r, addr, end, &list);
   }
-  return sp_device_withdraw(d, list);
+  return sp_device_withdraw(d, list, SP_TO_TRIM);
 }
 
 uint64_t stplan_empty_cache(stplan_device *d) {
@@ -93,6 +108,8 @@ void stplan_hold(stplan_device *d, int hold) {
   pthread_mutex_lock(&d->growth);
   sp_device_lock(d);
   d->held += hold ? 1 : -1;
+  int held = d->held > 0;
   sp_device_unlock(d);
+  sp_streams_bar(&d->streams, held);
   pthread_mutex_unlock(&d->growth);
 }

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What event_record_whole answers if the device has no such events. */
+enum { SP_NEVER = 2 };
+
 /* Bytes of a handle for other processes, as cudaIpcMemHandle_t has. */
 enum { SP_HANDLE_BYTES = 64 };
 
@@ -52,6 +55,17 @@ typedef struct sp_prim {
   void (*event_destroy)(void *self, void *event);
   int (*event_record)(void *self, void *event, uint64_t stream);
   int (*stream_wait)(void *self, uint64_t stream, void *event);
+
+  /* event_record_whole puts the event behind what is enqueued now on every stream of
+   * the device, also on those that only the program knows. It must not be called while a
+   * stream is being captured, since that would break the capture. If it answers
+   * SP_NEVER, the device cannot do it, and it must not be called again. NULL if that is
+   * known from the beginning. */
+  int (*event_record_whole)(void *self, void *event);
+
+  /* event_done says whether everything that the event was put behind is done. 0 if
+   * that is unknown. */
+  int (*event_done)(void *self, void *event);
 
   /* capturing is the number of the capture into a graph that the stream takes
    * part in; no other capture has it. 0 if there is none. If the state is

@@ -38,6 +38,26 @@ static int stream_wait(void *self, uint64_t stream, void *event) {
   return !sp_cuda_enter(c) || sp_cuda_leave(c, c->cu.stream_wait((cu_stream)(uintptr_t)stream, event, 0) != CU_SUCCESS);
 }
 
+/* The driver refuses if a stream of the context is being captured, and that breaks the
+ * capture. It should not have been asked then; it is not asked again. */
+static int event_record_whole(void *self, void *event) {
+  cuda *c = self;
+  if (!sp_cuda_enter(c))
+    return 1;
+  cu_result result = c->cu.context_record(c->context, event);
+  sp_cuda_leave(c, 0);
+  if (result == CU_CAPTURE_UNSUPPORTED || result == CU_NOT_SUPPORTED)
+    return SP_NEVER;
+  return result != CU_SUCCESS;
+}
+
+/* While anything is captured in global mode, only relaxed threads may ask. */
+static int event_done(void *self, void *event) {
+  cuda *c = self;
+  int mode;
+  return sp_cuda_begin(c, &mode) && !sp_cuda_end(c, mode, c->cu.event_query(event) != CU_SUCCESS);
+}
+
 static uint64_t capturing(void *self, uint64_t stream) {
   cuda *c = self;
   int state;
@@ -72,6 +92,7 @@ static const char *load(cuda *c) {
   if (c->library == NULL)
     return "no CUDA driver: libcuda.so.1 does not load";
   FUNCTIONS(LOOK_UP)
+  *(void **)&c->cu.context_record = dlsym(c->library, "cuCtxRecordEvent");
   return NULL;
 }
 
@@ -129,6 +150,8 @@ int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error,
       .event_destroy = event_destroy,
       .event_record = event_record,
       .stream_wait = stream_wait,
+      .event_record_whole = c->cu.context_record == NULL ? NULL : event_record_whole,
+      .event_done = event_done,
       .capturing = capturing,
       .export_handle = c->is_virtual ? NULL : sp_cuda_export_handle,
       .export_granule = c->allocation.requested_handle_types == CU_HANDLE_FILE ? sp_cuda_export_granule : NULL,

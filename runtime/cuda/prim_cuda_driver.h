@@ -17,6 +17,7 @@ enum { CU_SUCCESS = 0, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPT
 enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_RECOMMENDED = 1 };
 enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110 }; /* attributes of a device */
 enum { CU_HANDLE_FILE = 1 };
+enum { CU_NOT_SUPPORTED = 801, CU_CAPTURE_UNSUPPORTED = 900 }; /* results */
 
 typedef struct {
   int type, id;
@@ -63,6 +64,7 @@ typedef struct {
   X(event_destroy, "cuEventDestroy_v2", (cu_event))                                               \
   X(event_record, "cuEventRecord", (cu_event, cu_stream))                                         \
   X(stream_wait, "cuStreamWaitEvent", (cu_stream, cu_event, unsigned))                            \
+  X(event_query, "cuEventQuery", (cu_event))                                                      \
   X(capture_info, "cuStreamGetCaptureInfo_v2", (cu_stream, int *, uint64_t *, void *, void *, size_t *)) \
   X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))                                  \
   X(address_range, "cuMemGetAddressRange_v2", (cu_address *, size_t *, cu_address))               \
@@ -75,6 +77,7 @@ typedef struct {
 
 typedef struct {
   FUNCTIONS(DECLARE)
+  cu_result (*context_record)(cu_context, cu_event); /* cuCtxRecordEvent; NULL before driver 12.5 */
 } driver;
 
 /* A region is a range of addresses that memory is mapped into. Each granule is
@@ -112,6 +115,19 @@ static inline int sp_cuda_leave(const cuda *c, int failed) {
   cu_context ignored;
   c->cu.pop(&ignored);
   return failed;
+}
+
+/* sp_cuda_begin enters for a call that the driver refuses while a stream is being
+ * captured, by this thread or another, such as one that takes memory. It is not part of
+ * the graph, and the driver has to be told so. sp_cuda_end leaves, and returns `failed`. */
+static inline int sp_cuda_begin(const cuda *c, int *mode) {
+  *mode = CU_CAPTURE_RELAXED;
+  return sp_cuda_enter(c) && (c->cu.exchange_mode(mode) == CU_SUCCESS || sp_cuda_leave(c, 0));
+}
+
+static inline int sp_cuda_end(const cuda *c, int mode, int failed) {
+  c->cu.exchange_mode(&mode);
+  return sp_cuda_leave(c, failed);
 }
 
 /* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all

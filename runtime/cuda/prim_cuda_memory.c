@@ -89,19 +89,6 @@ static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
   pthread_mutex_unlock(&c->lock);
 }
 
-/* begin enters for a call that takes memory or gives it back. Such a call may come
- * while a stream is being captured, by this thread or another. It is not part of
- * the graph, and the driver has to be told so. end leaves, and returns `failed`. */
-static int begin(const cuda *c, int *mode) {
-  *mode = CU_CAPTURE_RELAXED;
-  return sp_cuda_enter(c) && (c->cu.exchange_mode(mode) == CU_SUCCESS || sp_cuda_leave(c, 0));
-}
-
-static int end(const cuda *c, int mode, int failed) {
-  c->cu.exchange_mode(&mode);
-  return sp_cuda_leave(c, failed);
-}
-
 static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr) {
   cu_address got;
   if (at != 0 || c->cu.mem_alloc(&got, bytes) != CU_SUCCESS)
@@ -131,15 +118,15 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uin
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   cuda *c = self;
   int mode;
-  if (!begin(c, &mode))
+  if (!sp_cuda_begin(c, &mode))
     return 1;
-  return end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, addr) : take_plain(c, at, bytes, addr));
+  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, addr) : take_plain(c, at, bytes, addr));
 }
 
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   cuda *c = self;
   int mode, failed;
-  if (!begin(c, &mode))
+  if (!sp_cuda_begin(c, &mode))
     return 1;
   if (c->is_virtual) {
     uint64_t taken = unmap_granules(c, addr, granules(c, bytes));
@@ -148,7 +135,7 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   } else {
     failed = c->cu.mem_free(addr) != CU_SUCCESS;
   }
-  return end(c, mode, failed);
+  return sp_cuda_end(c, mode, failed);
 }
 
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset) {

@@ -12,6 +12,7 @@ typedef struct {
   uint64_t events;
   uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
   uint64_t captures; /* how many there have been; the last one's number */
+  int stalled;       /* no event is done */
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
@@ -103,28 +104,36 @@ static int note(host *h, sp_host_entry e) {
   return 0;
 }
 
-static int event_record(void *self, void *event, uint64_t stream) {
+/* noted adds to the log, with the lock. Nonzero without host memory. */
+static int noted(void *self, sp_host_kind kind, uint64_t stream, const void *event) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int failed = note(h, (sp_host_entry){.stream = stream, .event = *(uint64_t *)event});
+  int failed = note(h, (sp_host_entry){.kind = kind, .stream = stream, .event = event == NULL ? 0 : *(const uint64_t *)event});
   pthread_mutex_unlock(&h->lock);
   return failed;
 }
 
-static int stream_wait(void *self, uint64_t stream, void *event) {
+static int event_record(void *self, void *event, uint64_t stream) { return noted(self, SP_HOST_RECORD, stream, event); }
+
+static int event_record_whole(void *self, void *event) { return noted(self, SP_HOST_WHOLE, 0, event); }
+
+static int stream_wait(void *self, uint64_t stream, void *event) { return noted(self, SP_HOST_WAIT, stream, event); }
+
+static int event_done(void *self, void *event) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int failed = note(h, (sp_host_entry){.stream = stream, .event = *(uint64_t *)event, .wait = 1});
+  int stalled = h->stalled;
   pthread_mutex_unlock(&h->lock);
-  return failed;
+  return !stalled && noted(self, SP_HOST_DONE, 0, event) == 0;
 }
 
-static int synchronize(void *self) {
-  host *h = self;
+static int synchronize(void *self) { return noted(self, SP_HOST_SETTLED, 0, NULL); }
+
+void sp_host_stall(const sp_prim *prim, int stalled) {
+  host *h = prim->self;
   pthread_mutex_lock(&h->lock);
-  int failed = note(h, (sp_host_entry){.host = 1});
+  h->stalled = stalled;
   pthread_mutex_unlock(&h->lock);
-  return failed;
 }
 
 size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most) {
@@ -173,6 +182,8 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
       .event_destroy = event_destroy,
       .event_record = event_record,
       .stream_wait = stream_wait,
+      .event_record_whole = options->known_only ? NULL : event_record_whole,
+      .event_done = event_done,
       .capturing = capturing,
       .close = host_close,
   };

@@ -18,6 +18,7 @@ typedef struct {
   uint64_t granularity; /* as in sp_prim */
   int partial;          /* memory is virtual: it grows in place, and parts are taken back */
   int log;              /* keep a log of events and waits */
+  int known_only;       /* there are no events of the whole device, as with old drivers */
 } sp_host_options;
 
 /* sp_host_open makes primitives of a new simulated device. 0 without host memory. */
@@ -26,13 +27,19 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim);
 /* sp_host_drop closes primitives that no device object owns. */
 void sp_host_drop(const sp_prim *prim);
 
-/* What was asked of the device: to record an event, to wait for one, or that
- * the host waits for everything. */
+/* What was asked of the device. */
+typedef enum {
+  SP_HOST_RECORD,  /* to record an event on a stream */
+  SP_HOST_WHOLE,   /* to record an event of the whole device; there is no stream */
+  SP_HOST_WAIT,    /* that a stream waits for an event */
+  SP_HOST_DONE,    /* whether an event is done, and it is; there is no stream */
+  SP_HOST_SETTLED, /* that the host waits for everything; there is no stream and no event */
+} sp_host_kind;
+
 typedef struct {
+  sp_host_kind kind;
   uint64_t stream;
   uint64_t event; /* numbered from 0, in the order in which events were made */
-  int wait;       /* the stream waits for the event; otherwise it was recorded */
-  int host;       /* the host waits for everything; there is no stream and no event */
 } sp_host_entry;
 
 /* sp_host_take moves up to `most` entries out of the log, oldest first, and
@@ -41,5 +48,8 @@ size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
 
 /* sp_host_capture has a stream be captured from now on; none if it is UINT64_MAX. */
 void sp_host_capture(const sp_prim *prim, uint64_t stream);
+
+/* sp_host_stall keeps events from being done from now on, or lets them. */
+void sp_host_stall(const sp_prim *prim, int stalled);
 
 #endif

@@ -63,9 +63,11 @@ func TestStressOrder(t *testing.T) {
 			if err := os.WriteFile(path, plan, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			for _, failures := range []string{"0", "50"} {
-				execute(t, program, strconv.Itoa(operations), failures)
-				execute(t, program, strconv.Itoa(operations), failures, path)
+			for _, events := range []string{"whole", "known"} {
+				for _, failures := range []string{"0", "50"} {
+					execute(t, program, strconv.Itoa(operations), failures, events)
+					execute(t, program, strconv.Itoa(operations), failures, events, path)
+				}
 			}
 		})
 	}

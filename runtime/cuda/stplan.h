@@ -160,6 +160,16 @@ stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, 
  * only behind what has been enqueued on stream by the time the block is freed. */
 stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream);
 
+/* stplan_exchange is told that an exchange with another process has just been enqueued,
+ * a receive for instance, which is done only when the other process has done its part.
+ * Until then no stream is made to wait for what was enqueued after that, and neither
+ * is the host: if every process waited for its receive before it sends, all of them
+ * would wait for ever. Collectives, which all processes enqueue in the same order,
+ * need not be told. Whatever another thread frees between the enqueuing and this call
+ * may be taken for earlier. Drivers before 12.5 cannot follow exchanges; then it does
+ * nothing. */
+void stplan_exchange(stplan_device *d);
+
 /* stplan_mark is told that a step of the program begins here. It is never
  * needed; after drift it helps to find the place in the plan sooner. */
 void stplan_mark(stplan_device *d);

@@ -1,8 +1,16 @@
+#define _POSIX_C_SOURCE 200809L
+
 #include "streams.h"
 
 #include <stdlib.h>
+#include <time.h>
 
-void sp_clock_set(sp_clock *c, int stream, uint64_t tick) {
+void sp_clock_own(sp_clock *c, int stream, uint64_t tick) {
+  c->owner = stream;
+  c->owned = tick;
+}
+
+void sp_clock_use(sp_clock *c, int stream, uint64_t tick) {
   if (stream < SP_CLOCK) {
     if (tick > c->tick[stream])
       c->tick[stream] = tick;
@@ -13,20 +21,32 @@ void sp_clock_set(sp_clock *c, int stream, uint64_t tick) {
     c->rest_tick = tick;
 }
 
+static uint64_t latest(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 void sp_clock_merge(sp_clock *into, const sp_clock *from) {
   for (int i = 0; i < SP_CLOCK; i++)
-    if (from->tick[i] > into->tick[i])
-      into->tick[i] = from->tick[i];
+    into->tick[i] = latest(into->tick[i], from->tick[i]);
   into->rest_mask |= from->rest_mask;
-  if (from->rest_tick > into->rest_tick)
-    into->rest_tick = from->rest_tick;
+  into->rest_tick = latest(into->rest_tick, from->rest_tick);
+  if (from->owner == into->owner) {
+    into->owned = latest(into->owned, from->owned);
+    into->others = latest(into->others, from->others);
+  } else if (from->owned > into->owned) {
+    into->others = latest(into->owned, from->others);
+    into->owned = from->owned;
+    into->owner = from->owner;
+  } else {
+    into->others = latest(into->others, from->owned);
+  }
 }
 
-uint64_t sp_clock_of(const sp_clock *c, int stream) {
+uint64_t sp_clock_used(const sp_clock *c, int stream) {
   if (stream < SP_CLOCK)
     return c->tick[stream];
   return c->rest_mask >> stream & 1 ? c->rest_tick : 0;
 }
+
+uint64_t sp_clock_foreign(const sp_clock *c, int stream) { return c->owner == stream ? c->others : c->owned; }
 
 int sp_streams_find(const sp_streams *s, uint64_t handle) {
   for (int i = 0; i < s->count; i++)
@@ -35,114 +55,345 @@ int sp_streams_find(const sp_streams *s, uint64_t handle) {
   return -1;
 }
 
-sp_stream *sp_stream_make(const sp_prim *p, uint64_t handle) {
+static void drop_event(const sp_prim *p, void **event) {
+  if (*event != NULL)
+    p->event_destroy(p->self, *event);
+  *event = NULL;
+}
+
+/* make_event makes an event, unless there is one. 0 if the driver gives none. */
+static int make_event(const sp_prim *p, void **event) {
+  void *made;
+  if (*event == NULL && p->event_create(p->self, &made) == 0)
+    *event = made;
+  return *event != NULL;
+}
+
+static void drop_marks(const sp_prim *p, sp_marks *marks) {
+  for (int i = 0; i < SP_STREAM_EVENTS; i++)
+    drop_event(p, &marks->list[i].event);
+}
+
+static int make_marks(const sp_prim *p, sp_marks *marks) {
+  int made = 1;
+  for (int i = 0; i < SP_STREAM_EVENTS && made; i++)
+    made = make_event(p, &marks->list[i].event);
+  return made;
+}
+
+void sp_streams_open(sp_streams *s, const sp_prim *p) {
+  s->has_whole = p->event_record_whole != NULL;
+  pthread_mutex_init(&s->record, NULL);
+}
+
+void sp_streams_close(sp_streams *s, const sp_prim *p) {
+  for (int i = 0; i < s->count; i++)
+    sp_stream_drop(p, s->list[i]);
+  drop_marks(p, &s->whole);
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    drop_event(p, &s->exchanges[i].event);
+  pthread_mutex_destroy(&s->record);
+}
+
+/* prepare makes the events of the whole device. 0 if the driver gives none. */
+static int prepare(sp_streams *s, const sp_prim *p) {
+  if (p->event_record_whole == NULL)
+    return 1;
+  pthread_mutex_lock(&s->record);
+  int made = make_marks(p, &s->whole);
+  for (int i = 0; i < SP_EXCHANGES && made; i++)
+    made = make_event(p, &s->exchanges[i].event);
+  pthread_mutex_unlock(&s->record);
+  return made;
+}
+
+void sp_streams_bar(sp_streams *s, int barred) {
+  pthread_mutex_lock(&s->record);
+  s->barred = barred;
+  pthread_mutex_unlock(&s->record);
+}
+
+/* usable says whether events can be recorded on a stream. */
+static int usable(const sp_prim *p, const sp_stream *stream) {
+  return p->capturing(p->self, stream->handle) || p->event_record(p->self, stream->marks.list[0].event, stream->handle) == 0;
+}
+
+sp_stream *sp_stream_make(sp_streams *s, const sp_prim *p, uint64_t handle) {
   sp_stream *made = calloc(1, sizeof *made);
   if (made == NULL)
     return NULL;
   made->handle = handle;
-  for (int i = 0; i < SP_STREAM_EVENTS; i++)
-    if (p->event_create(p->self, &made->marks[i].event) != 0) {
-      made->marks[i].event = NULL;
-      sp_stream_drop(p, made);
-      return NULL;
-    }
-  if (!p->capturing(p->self, handle) && p->event_record(p->self, made->marks[0].event, handle) != 0) {
-    sp_stream_drop(p, made);
-    return NULL;
-  }
-  return made;
+  if (prepare(s, p) && make_marks(p, &made->marks) && usable(p, made))
+    return made;
+  sp_stream_drop(p, made);
+  return NULL;
 }
 
 void sp_stream_drop(const sp_prim *p, sp_stream *stream) {
-  for (int i = 0; i < SP_STREAM_EVENTS; i++)
-    if (stream->marks[i].event != NULL)
-      p->event_destroy(p->self, stream->marks[i].event);
+  drop_marks(p, &stream->marks);
   free(stream);
 }
 
+/* covered is the tick up to which a stream has waited for another, by an event of
+ * that stream or of the whole device. */
+static uint64_t covered(const sp_stream *stream, int on) { return latest(stream->waited[on], stream->waited[SP_WHOLE]); }
+
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream) {
-  const uint64_t *waited = s->list[stream]->waited;
+  const sp_stream *of = s->list[stream];
+  uint64_t foreign = sp_clock_foreign(c, stream);
+  if (s->has_whole && foreign > of->waited[SP_WHOLE])
+    return 1;
   for (int i = 0; i < s->count; i++)
-    if (i != stream && sp_clock_of(c, i) > waited[i])
+    if (i != stream && latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i)) > covered(of, i))
       return 1;
   return 0;
 }
 
-/* covering is the oldest mark that covers a tick, or -1: the older, the less
- * the device waits for. */
-static int covering(const sp_stream *stream, uint64_t tick) {
+static sp_marks *marks_of(sp_streams *s, int on) { return on == SP_WHOLE ? &s->whole : &s->list[on]->marks; }
+
+/* since is when the first exchange began that may still be under way. */
+static uint64_t since(const sp_streams *s) {
+  uint64_t first = UINT64_MAX;
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    if (s->exchanges[i].tick != 0 && s->exchanges[i].tick < first)
+      first = s->exchanges[i].tick;
+  return first;
+}
+
+/* covering is the oldest mark that covers a tick and had been recorded before
+ * another, or -1: the older, the less the device waits for. */
+static int covering(const sp_marks *marks, uint64_t tick, uint64_t before) {
   int best = -1;
   for (int i = 0; i < SP_STREAM_EVENTS; i++) {
-    const sp_mark *m = &stream->marks[i];
-    if (!m->busy && m->tick >= tick && (best < 0 || m->tick < stream->marks[best].tick))
+    const sp_mark *m = &marks->list[i];
+    if (!m->busy && m->tick >= tick && m->settled < before && (best < 0 || m->tick < marks->list[best].tick))
       best = i;
   }
   return best;
 }
 
-int sp_streams_reserve(sp_streams *s, int stream, sp_need *need) {
-  sp_stream *of = s->list[stream];
+int sp_streams_reserve(sp_streams *s, int on, sp_need *need) {
+  sp_marks *of = marks_of(s, on);
   for (int i = 0; i < SP_STREAM_EVENTS; i++) {
     int k = (of->next + i) % SP_STREAM_EVENTS;
-    if (of->marks[k].busy || of->marks[k].awaited > 0)
+    if (of->list[k].busy || of->list[k].awaited > 0)
       continue;
     of->next = (k + 1) % SP_STREAM_EVENTS;
-    of->marks[k].busy = 1;
-    *need = (sp_need){.on = stream, .mark = k, .record = 1, .tick = s->now};
+    of->list[k].busy = 1;
+    *need = (sp_need){.on = on, .mark = k, .record = 1, .known = s->count, .tick = s->now};
     return 1;
   }
   return 0;
 }
 
-int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_STREAMS]) {
-  const uint64_t *waited = s->list[stream]->waited;
+int sp_streams_reserve_all(sp_streams *s, sp_need needs[SP_STREAMS]) {
   int count = 0;
-  for (int i = 0; i < s->count; i++) {
-    uint64_t tick = sp_clock_of(c, i);
-    if (i == stream || tick <= waited[i])
-      continue;
-    int mark = covering(s->list[i], tick);
-    if (mark >= 0) {
-      s->list[i]->marks[mark].awaited++;
-      needs[count++] = (sp_need){.on = i, .mark = mark, .tick = s->list[i]->marks[mark].tick};
-    } else if (sp_streams_reserve(s, i, &needs[count])) {
-      count++;
-    } else {
-      sp_streams_settle(s, stream, needs, count, 0);
+  if (s->has_whole)
+    return sp_streams_reserve(s, SP_WHOLE, needs);
+  for (int i = 0; i < s->count; i++)
+    count += sp_streams_reserve(s, i, &needs[count]);
+  return count;
+}
+
+/* make_out makes out the wait for a source up to a tick. 0 if no mark is to spare, or
+ * if an exchange is under way and no mark from before it will do. */
+static int make_out(sp_streams *s, int on, uint64_t tick, sp_need *need) {
+  sp_marks *of = marks_of(s, on);
+  uint64_t before = since(s);
+  int mark = covering(of, tick, before);
+  if (mark < 0)
+    return before == UINT64_MAX && sp_streams_reserve(s, on, need);
+  of->list[mark].awaited++;
+  *need = (sp_need){.on = on, .mark = mark, .known = s->count, .tick = of->list[mark].tick};
+  return 1;
+}
+
+/* undo ends the reservation of waits that are not made. */
+static int undo(sp_streams *s, const sp_need *needs, int count) {
+  sp_streams_settle(s, -1, needs, count, 0);
+  return -1;
+}
+
+int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_SOURCES]) {
+  const sp_stream *of = s->list[stream];
+  uint64_t foreign = sp_clock_foreign(c, stream), whole = 0;
+  int count = 0;
+  if (s->has_whole && foreign > of->waited[SP_WHOLE]) {
+    if (!make_out(s, SP_WHOLE, foreign, &needs[count]))
       return -1;
-    }
+    whole = needs[count++].tick;
+  }
+  for (int i = 0; i < s->count; i++) {
+    uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
+    if (i == stream || tick <= latest(whole, covered(of, i)))
+      continue;
+    if (!make_out(s, i, tick, &needs[count]))
+      return undo(s, needs, count);
+    count++;
   }
   return count;
 }
 
-int sp_streams_record(const sp_streams *s, const sp_prim *p, const sp_need *need) {
+/* What a block was used for by others had been given to the device by its free, so the
+ * tick of the last free is all that counts. */
+int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_SOURCES]) {
+  int count = 0;
+  if (c->owned == 0)
+    return 0;
+  if (s->has_whole)
+    return make_out(s, SP_WHOLE, c->owned, needs) ? 1 : -1;
+  for (; count < s->count; count++)
+    if (!make_out(s, count, c->owned, &needs[count]))
+      return undo(s, needs, count);
+  return count;
+}
+
+/* captured says whether one of the first streams is being captured, or one that the
+ * driver ties to the default stream: if so, it refuses to tell of that. */
+static int captured(const sp_streams *s, const sp_prim *p, int known) {
+  for (int i = 0; i < known; i++)
+    if (p->capturing(p->self, s->list[i]->handle))
+      return 1;
+  return p->capturing(p->self, 0) != 0;
+}
+
+/* record_whole records an event of the whole device, unless something is captured. It
+ * returns what the device does; nonzero is failure. */
+static int record_whole(sp_streams *s, const sp_prim *p, void *event, int known) {
+  int failed = 1;
+  pthread_mutex_lock(&s->record);
+  if (!s->barred && !captured(s, p, known))
+    failed = p->event_record_whole(p->self, event);
+  pthread_mutex_unlock(&s->record);
+  return failed;
+}
+
+int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need) {
+  if (need->on == SP_WHOLE) {
+    int failed = record_whole(s, p, s->whole.list[need->mark].event, need->known);
+    need->lost = failed == SP_NEVER;
+    return !failed;
+  }
   const sp_stream *on = s->list[need->on];
-  return !p->capturing(p->self, on->handle) && p->event_record(p->self, on->marks[need->mark].event, on->handle) == 0 &&
+  return !p->capturing(p->self, on->handle) && p->event_record(p->self, on->marks.list[need->mark].event, on->handle) == 0 &&
          !p->capturing(p->self, on->handle);
 }
 
-int sp_streams_perform(const sp_streams *s, const sp_prim *p, int stream, const sp_need *needs, int count) {
+int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count) {
   uint64_t handle = s->list[stream]->handle;
   if (p->capturing(p->self, handle))
     return 1;
   for (int i = 0; i < count; i++) {
     if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
       return 1;
-    if (p->stream_wait(p->self, handle, s->list[needs[i].on]->marks[needs[i].mark].event) != 0)
+    if (p->stream_wait(p->self, handle, marks_of(s, needs[i].on)->list[needs[i].mark].event) != 0)
       return 1;
   }
   return 0;
 }
 
+/* Nanoseconds between two looks at an event: far less than a step of a program, and
+ * enough for a thread not to take a core from others. */
+enum { LOOK_EVERY = 20000 };
+
+static uint64_t clock_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* await waits for one event on the host until a time of the clock. Zero is success. */
+static int await(const sp_prim *p, void *event, uint64_t until) {
+  const struct timespec pause = {.tv_nsec = LOOK_EVERY};
+  while (!p->event_done(p->self, event)) {
+    if (clock_now() >= until)
+      return 1;
+    nanosleep(&pause, NULL);
+  }
+  return 0;
+}
+
+int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t limit) {
+  uint64_t until = clock_now() + limit;
+  for (int i = 0; i < count; i++)
+    if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
+      return -1;
+  for (int i = 0; i < count; i++)
+    if (await(p, marks_of(s, needs[i].on)->list[needs[i].mark].event, until) != 0)
+      return 1;
+  return 0;
+}
+
+int sp_streams_begin(sp_streams *s, uint64_t tick) {
+  if (!s->has_whole)
+    return -1;
+  int i = 0;
+  while (i < SP_EXCHANGES && s->exchanges[i].tick != 0)
+    i++;
+  if (i == SP_EXCHANGES)
+    i = s->latest;
+  sp_exchange *e = &s->exchanges[i];
+  if (e->tick == 0 || tick < e->tick)
+    e->tick = tick;
+  s->latest = i;
+  return i;
+}
+
+void sp_streams_recording(sp_streams *s, int exchange) {
+  s->exchanges[exchange].recording++;
+  s->exchanges[exchange].serial++;
+}
+
+int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange, int known) {
+  return prepare(s, p) ? record_whole(s, p, s->exchanges[exchange].event, known) : 1;
+}
+
+/* lose notes that the device has no events of the whole device. Then exchanges cannot
+ * be followed. */
+static void lose(sp_streams *s) {
+  s->has_whole = 0;
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    s->exchanges[i].tick = 0;
+}
+
+void sp_streams_recorded(sp_streams *s, int exchange, int failed) {
+  sp_exchange *e = &s->exchanges[exchange];
+  e->recording--;
+  e->recorded |= !failed;
+  if (failed == SP_NEVER)
+    lose(s);
+}
+
+int sp_streams_oldest(const sp_streams *s) {
+  int oldest = -1;
+  for (int i = 0; i < SP_EXCHANGES; i++) {
+    const sp_exchange *e = &s->exchanges[i];
+    if (e->tick != 0 && e->recording == 0 && (oldest < 0 || e->tick < s->exchanges[oldest].tick))
+      oldest = i;
+  }
+  return oldest;
+}
+
+void sp_streams_over(sp_streams *s, int exchange, uint64_t serial) {
+  sp_exchange *e = &s->exchanges[exchange];
+  if (e->serial != serial || e->recording > 0)
+    return;
+  e->tick = 0;
+  e->recorded = 0;
+}
+
 void sp_streams_settle(sp_streams *s, int stream, const sp_need *needs, int count, int performed) {
   for (int i = 0; i < count; i++) {
-    sp_mark *m = &s->list[needs[i].on]->marks[needs[i].mark];
+    sp_mark *m = &marks_of(s, needs[i].on)->list[needs[i].mark];
     if (needs[i].record) {
       m->busy = 0;
       m->tick = performed ? needs[i].tick : 0;
+      m->settled = s->now;
     } else {
       m->awaited--;
     }
+    if (needs[i].lost)
+      lose(s);
     if (performed && stream >= 0 && needs[i].tick > s->list[stream]->waited[needs[i].on])
       s->list[stream]->waited[needs[i].on] = needs[i].tick;
   }

@@ -1,15 +1,30 @@
 /* streams.h: which stream has to wait for which before it may touch memory.
  *
- * A device counts frees. The count is its clock, and a tick is a reading of it. For each
- * stream that has used some free memory, the memory carries the tick of the free that
- * ended its last use (sp_clock). An event that is recorded on a stream while the clock
- * stands at t covers every use by that stream which ended at t or before. Stream T may
- * touch memory if, for every other stream S, T has waited for an event of S that covers
- * the memory's tick of S. So one wait often serves many reuses, a few events for each
- * stream serve all frees, and the host never asks whether an event has completed. */
+ * A device counts frees. The count is its clock, and a tick is a reading of it. Memory
+ * that is free carries the ticks of the frees that ended its uses (sp_clock). The stream
+ * that a block was allocated on may use its memory again at once, since streams keep
+ * their own order, once it has waited for the streams that record_stream named. Any other
+ * stream has to wait for everything that any stream of the device had been given by the
+ * free: programs let other streams use a block and do not say so, and PyTorch's own
+ * allocator forgives them, because it never hands memory from one stream to another
+ * without waiting for the device.
+ *
+ * An event that is recorded on a stream while the clock stands at t covers all that this
+ * stream was given before the free of tick t. An event of the whole device does so for
+ * every stream of it, also for those that nobody here knows, such as a library's own. So
+ * one wait often serves many reuses, and a few events for each stream and for the device
+ * serve all frees. If the device has no such events, those of all known streams take
+ * their place.
+ *
+ * An exchange with another process, such as a receive, may wait for what that process
+ * does later, which may wait for what this one does later. If a stream waited for an
+ * event behind such an exchange, or the host did, all of them could wait for each other
+ * for ever. So while an exchange is under way (sp_streams_exchange), only events that
+ * were recorded before it are waited for. */
 #ifndef STPLAN_STREAMS_H
 #define STPLAN_STREAMS_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "prim.h"
@@ -18,90 +33,171 @@
  * mask of 64 bits has room for. */
 enum { SP_STREAMS = 64 };
 
+/* The whole device, as the index of what is waited for. */
+enum { SP_WHOLE = SP_STREAMS, SP_SOURCES };
+
 /* Streams with a tick of their own in sp_clock; further ones share a tick, and
  * may be waited for longer than needed. A tick for each of 64 would make every
  * range half a KiB larger. */
-enum { SP_CLOCK = 8 };
+enum { SP_CLOCK = 5 };
 
-/* Events of a stream, recorded in turn. With fewer, old ticks are more often
+/* Events of a stream or of the device, recorded in turn. With fewer, old ticks are more often
  * covered by a later event than needed; more take longer to look through. */
 enum { SP_STREAM_EVENTS = 32 };
 
-/* sp_clock is when each stream last used some memory, in ticks; 0 for never.
- * Streams from SP_CLOCK on share one tick, the latest, with a mask of those
- * that have used the memory. */
+/* sp_clock is when some memory was used last, in ticks; 0 for never. `owner` is the
+ * stream of the block that was freed last, at `owned`, and `others` when a block of
+ * another stream was freed last. The rest are uses by streams that record_stream named:
+ * streams from SP_CLOCK on share one tick, the latest, with a mask of those that have
+ * used the memory. */
 typedef struct {
+  uint64_t owned, others;
   uint64_t tick[SP_CLOCK];
   uint64_t rest_tick, rest_mask;
+  int64_t owner;
 } sp_clock;
 
-void sp_clock_set(sp_clock *c, int stream, uint64_t tick);
+/* sp_clock_own notes, in the clock of a block, which is zero before, that it was freed, and
+ * whose it was; sp_clock_use, that another stream used it. sp_clock_merge notes that two
+ * pieces of memory are one. */
+void sp_clock_own(sp_clock *c, int stream, uint64_t tick);
+void sp_clock_use(sp_clock *c, int stream, uint64_t tick);
 void sp_clock_merge(sp_clock *into, const sp_clock *from);
-uint64_t sp_clock_of(const sp_clock *c, int stream);
 
-/* sp_mark is an event of a stream. */
+/* sp_clock_used is when a stream used the memory last, as far as record_stream has said.
+ * sp_clock_foreign is when a block of any other stream than this was freed last. */
+uint64_t sp_clock_used(const sp_clock *c, int stream);
+uint64_t sp_clock_foreign(const sp_clock *c, int stream);
+
+/* sp_mark is an event of a stream or of the device. */
 typedef struct {
   void *event;
   uint64_t tick; /* that it covers; 0 while it covers nothing */
+  uint64_t settled; /* the clock when it had been recorded */
   int busy;      /* being recorded */
   int awaited;   /* how many are about to wait for it as it stands; until then it is not recorded again */
 } sp_mark;
 
 typedef struct {
+  sp_mark list[SP_STREAM_EVENTS];
+  int next; /* the one to record next */
+} sp_marks;
+
+/* Exchanges that are told apart. Of further ones the last takes in the next, so
+ * that both count as under way until both are done. */
+enum { SP_EXCHANGES = 32 };
+
+/* sp_exchange is an exchange with another process, or something else that the host
+ * must not wait for. It is over once its event, of the whole device, has completed. */
+typedef struct {
+  void *event;
+  uint64_t tick;   /* of the clock when it began; 0 if there is none here */
+  uint64_t serial; /* counts the recordings of the event, those being made too */
+  int recording;   /* how many are being made */
+  int recorded;    /* one has been made for this exchange; if not, it is made later */
+} sp_exchange;
+
+typedef struct {
   uint64_t handle;
-  sp_mark marks[SP_STREAM_EVENTS];
-  int next;                    /* the mark to record next */
-  uint64_t waited[SP_STREAMS]; /* the tick up to which it has waited for each other stream */
+  sp_marks marks;
+  uint64_t waited[SP_SOURCES]; /* the tick up to which it has waited for each other stream, and for the device */
 } sp_stream;
 
 typedef struct {
   sp_stream *list[SP_STREAMS];
   int count;
-  uint64_t now; /* frees so far */
+  uint64_t now;           /* frees so far */
+  int has_whole;          /* the device has events of the whole device */
+  sp_marks whole;         /* if so */
+  sp_exchange exchanges[SP_EXCHANGES];
+  int latest; /* of the exchanges, the one that was told last */
+  pthread_mutex_t record; /* held while an event of the whole device is recorded; `barred` */
+  int barred;             /* none may be recorded: something is being captured */
 } sp_streams;
+
+/* sp_streams_open prepares, and sp_streams_close destroys all events. */
+void sp_streams_open(sp_streams *s, const sp_prim *p);
+void sp_streams_close(sp_streams *s, const sp_prim *p);
+
+/* sp_streams_bar keeps events of the whole device from being recorded, as the driver
+ * breaks a capture by that. When it returns, none is being recorded. */
+void sp_streams_bar(sp_streams *s, int barred);
 
 /* sp_streams_find is the stream's index, or -1. */
 int sp_streams_find(const sp_streams *s, uint64_t handle);
 
-/* sp_stream_make and sp_stream_drop make and destroy a stream's events; they
- * call the driver. A stream that cannot be recorded on is refused, such as one
- * of another device: memory that it had used could never be ordered behind it,
- * nor memory that is merged with that. */
-sp_stream *sp_stream_make(const sp_prim *p, uint64_t handle);
+/* sp_stream_make and sp_stream_drop make and destroy a stream with its events; they
+ * call the driver, without the lock. With the first stream the events of the whole
+ * device are made. A stream that cannot be recorded on is refused, such as one of
+ * another device: memory that it had used could never be ordered behind it, nor memory
+ * that is merged with that. */
+sp_stream *sp_stream_make(sp_streams *s, const sp_prim *p, uint64_t handle);
 void sp_stream_drop(const sp_prim *p, sp_stream *stream);
 
 /* sp_streams_waits says whether a stream has to wait before it may touch memory
  * with this clock. */
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream);
 
-/* sp_need is one wait: for stream `on`, up to a tick. */
+/* sp_streams_begin is told of an exchange that began at this tick, and returns its
+ * number; -1 if the device has no events for that. Its event has to be recorded then.
+ * sp_streams_recording comes before that;
+ * sp_streams_record_exchange records it, without the lock; sp_streams_recorded is told
+ * what that returned, nonzero for a failure. */
+int sp_streams_begin(sp_streams *s, uint64_t tick);
+void sp_streams_recording(sp_streams *s, int exchange);
+int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange, int known);
+void sp_streams_recorded(sp_streams *s, int exchange, int failed);
+
+/* sp_streams_oldest is the first exchange that is under way, unless its event is just
+ * being recorded, or -1. sp_streams_over is told that its event has completed, as it was
+ * recorded with that serial. */
+int sp_streams_oldest(const sp_streams *s);
+void sp_streams_over(sp_streams *s, int exchange, uint64_t serial);
+
+/* sp_need is one wait: for stream `on`, or the whole device, up to a tick. */
 typedef struct {
   int on;
   int mark;      /* of that stream, to be waited for */
   int record;    /* the mark has to be recorded first */
+  int known;     /* streams that there are */
+  int lost;      /* the device turned out to have no events of the whole device */
   uint64_t tick; /* that the mark covers then */
 } sp_need;
 
 /* sp_streams_needs lists the waits of a stream before it may touch memory with
  * this clock, and reserves their marks, those to be recorded too. It returns
- * their number, or -1 if a stream has no mark to spare. */
-int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_STREAMS]);
+ * their number, or -1 if a stream has no mark to spare, or an exchange is in the way. */
+int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_SOURCES]);
+
+/* sp_streams_needs_of_host lists, in the same way, what the host has to wait for before
+ * memory with this clock may be given back to the device. */
+int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_SOURCES]);
 
 /* sp_streams_perform makes the stream wait on the device. Called without the lock. Zero
  * is success; if it fails part way, the stream has waited for more than was needed. */
-int sp_streams_perform(const sp_streams *s, const sp_prim *p, int stream, const sp_need *needs, int count);
+int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count);
+
+/* sp_streams_await records the marks that have to be, and waits for all of them on the
+ * host, for at most this many nanoseconds. Called without the lock. Zero is success; 1
+ * if they are not done by then, -1 if they could not be recorded. */
+int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t limit);
 
 /* sp_streams_record records a reserved mark's event, and says whether it can be waited
  * for. One that is recorded while a capture of its stream begins cannot: it belongs to
- * the graph, and so would any stream that waits for it. Called without the lock. */
-int sp_streams_record(const sp_streams *s, const sp_prim *p, const sp_need *need);
+ * the graph, and so would any stream that waits for it. One of the whole device is not
+ * recorded while anything known is captured. Called without the lock. */
+int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need);
 
 /* sp_streams_settle ends the reservation of marks. If the waits were performed, it
  * notes what the marks cover, and what `stream` has waited for; -1 if no stream has. */
 void sp_streams_settle(sp_streams *s, int stream, const sp_need *needs, int count, int performed);
 
-/* sp_streams_reserve reserves a mark of the stream, to be recorded at the
- * present tick. 0 if there is none to spare. */
-int sp_streams_reserve(sp_streams *s, int stream, sp_need *need);
+/* sp_streams_reserve reserves a mark of the stream, or of the device, to be recorded
+ * at the present tick. 0 if there is none to spare. */
+int sp_streams_reserve(sp_streams *s, int on, sp_need *need);
+
+/* sp_streams_reserve_all reserves marks that cover everything that was given to the
+ * device, and returns their number: of the device, or of all known streams. */
+int sp_streams_reserve_all(sp_streams *s, sp_need needs[SP_STREAMS]);
 
 #endif

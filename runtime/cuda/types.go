@@ -20,6 +20,7 @@ type Options struct {
 	Granularity uint64 // bytes of a granule, the unit of growth: a power of two, at least 512
 	Partial     bool   // memory is virtual: it grows in place, and parts are given back
 	Silent      bool   // Operations are not kept
+	KnownOnly   bool   // the device has no events of the whole device, as with drivers before 12.5
 	Limit       uint64 // bytes that may be reserved; 0 is no limit
 }
 
@@ -99,14 +100,24 @@ func ReadCounters(data []byte) (Counters, error) {
 	return c, nil
 }
 
-// Operation is what the runtime asked of the device: to record an event on a stream,
-// to make a stream wait for an event, or to let the host wait for all streams.
+// Operation is what the runtime asked of the device.
 type Operation struct {
-	Stream uint64
-	Event  uint64 // numbered from 0
-	Wait   bool
-	Host   bool // the host waits; the other fields say nothing
+	Kind   OperationKind
+	Stream uint64 // of Record and Wait
+	Event  uint64 // numbered from 0; not of Settled
 }
+
+// OperationKind is the kind of an Operation: sp_host_kind of prim_host.h.
+type OperationKind int
+
+// The kinds of prim_host.h.
+const (
+	Record      OperationKind = 0 // an event is recorded on a stream
+	RecordWhole OperationKind = 1 // an event of the whole device is recorded
+	Wait        OperationKind = 2 // a stream waits for an event
+	Done        OperationKind = 3 // the host has seen that an event is done
+	Settled     OperationKind = 4 // the host has waited for everything
+)
 
 // ErrNoMemory is returned if the device or the limit has no memory left.
 var ErrNoMemory = errors.New("out of device memory")

@@ -11,7 +11,7 @@
 
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_HANDLE = 400, FAILED = 999 };
 enum { VIRTUAL_SUPPORTED = 102, RELAXED = 2, READ_WRITE = 3 };
-enum { GRANULES = 1 << 15, HANDLES = 1 << 12, PIECES = 1 << 12, EVENTS = 1 << 12, STREAMS = 64, DEPTH = 16 };
+enum { GRANULES = 1 << 15, HANDLES = 1 << 12, PIECES = 1 << 12, EVENTS = 1 << 13, STREAMS = 64, DEPTH = 16 };
 
 #define VIRTUAL_BASE (UINT64_C(1) << 44)
 #define PLAIN_BASE (UINT64_C(1) << 45)
@@ -316,6 +316,18 @@ int cuEventRecord(void *event, void *stream) {
   MAY_FAIL
   STRICT(current() != NULL && ((object *)event)->there);
   return done(((object *)event)->of == device_of(stream) ? OK : INVALID_HANDLE);
+}
+
+int cuCtxRecordEvent(void *context, void *event) {
+  MAY_FAIL
+  STRICT(context != NULL && ((object *)event)->there);
+  return done(((object *)event)->of == ((const device *)context)->ordinal ? OK : INVALID_HANDLE);
+}
+
+int cuEventQuery(void *event) {
+  MAY_FAIL
+  STRICT(current() != NULL && mode == RELAXED && ((object *)event)->there);
+  return done(OK);
 }
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {

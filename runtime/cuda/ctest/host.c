@@ -1,16 +1,19 @@
 /* host.c: the conformance suite, and what only a simulated device can show, on
  * the host primitives: with virtual memory, and with separate allocations. */
+#include <string.h>
+#include <time.h>
+
 #include "../prim_host.h"
 
 #include "conformance.h"
 
 enum { MIB = 1 << 20 };
 
-static int partial;
+static int partial, known_only;
 
 static sp_prim open_host(uint64_t capacity) {
   sp_prim prim;
-  sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = capacity, .granularity = 2 * MIB, .partial = partial};
+  sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = capacity, .granularity = 2 * MIB, .partial = partial, .known_only = known_only, .log = 1};
   DEMAND(sp_host_open(&options, &prim));
   return prim;
 }
@@ -20,6 +23,82 @@ static stplan_device *fresh(sp_prim *prim) {
   *prim = open_host(UINT64_C(256) * MIB);
   DEMAND(stplan_open(prim, NULL, 0, &d) == STPLAN_OK);
   return d;
+}
+
+/* asked counts what was asked of the device since the last call, by kind. */
+static void asked(const sp_prim *prim, int counts[SP_HOST_SETTLED + 1]) {
+  sp_host_entry entries[64];
+  size_t n;
+  memset(counts, 0, (SP_HOST_SETTLED + 1) * sizeof *counts);
+  while ((n = sp_host_take(prim, entries, 64)) > 0)
+    for (size_t i = 0; i < n; i++)
+      counts[entries[i].kind]++;
+}
+
+/* Memory goes from one stream to another behind the whole device, by one event and one
+ * wait. If the device has no such events, every known stream is waited for. */
+static void another_stream_waits_for_all(void) {
+  sp_prim prim;
+  int counts[SP_HOST_SETTLED + 1];
+  stplan_device *d = fresh(&prim);
+  uint64_t p = stplan_malloc(d, 4 * MIB, 1, NULL, NULL), q = stplan_malloc(d, 4 * MIB, 2, NULL, NULL);
+  stplan_free(d, stplan_malloc(d, 4 * MIB, 3, NULL, NULL), 3);
+  asked(&prim, counts);
+  stplan_free(d, p, 1);
+  DEMAND(stplan_malloc(d, 4 * MIB, 1, NULL, NULL) == p);
+  asked(&prim, counts);
+  DEMAND(counts[SP_HOST_WAIT] == 0);
+  stplan_free(d, p, 1);
+  DEMAND(stplan_malloc(d, 4 * MIB, 2, NULL, NULL) == p);
+  asked(&prim, counts);
+  DEMAND(counts[SP_HOST_WHOLE] == !known_only && counts[SP_HOST_WAIT] == (known_only ? 2 : 1));
+  stplan_free(d, p, 2);
+  stplan_free(d, q, 2);
+  stplan_close(d);
+}
+
+/* elapsed is the seconds that a request takes that memory would have to move for. */
+static double elapsed(stplan_device *d, uint64_t size) {
+  struct timespec before, after;
+  clock_gettime(CLOCK_MONOTONIC, &before);
+  DEMAND(stplan_malloc(d, size, 1, NULL, NULL) != 0);
+  clock_gettime(CLOCK_MONOTONIC, &after);
+  return (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) / 1e9;
+}
+
+/* scattered takes pieces of memory and frees every second one, and returns how many bytes
+ * are free. */
+static uint64_t scattered(stplan_device *d) {
+  enum { PIECES = 16, PIECE = 8 * MIB };
+  uint64_t p[PIECES];
+  for (int i = 0; i < PIECES; i++)
+    DEMAND((p[i] = stplan_malloc(d, PIECE, 1, NULL, NULL)) != 0);
+  for (int i = 0; i < PIECES; i += 2)
+    stplan_free(d, p[i], 1);
+  return PIECES / 2 * PIECE;
+}
+
+/* If every process has enqueued a receive and then needs memory that has to move, none
+ * may wait for its receive: memory is added. What nobody told of is waited for, but not
+ * for ever, and only once. */
+static void nobody_waits_for_an_exchange(int told) {
+  sp_prim prim;
+  stplan_counters c;
+  stplan_device *d = fresh(&prim);
+  uint64_t bytes = scattered(d), before;
+  stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
+  sp_host_stall(&prim, 1);
+  if (told)
+    stplan_exchange(d);
+  double first = elapsed(d, bytes / 2), second = elapsed(d, bytes / 2);
+  stplan_read(d, &c);
+  DEMAND(c.moved_bytes == 0 && second < 1 && (told ? first < 1 : first > 1 && first < 60));
+  before = c.moved_bytes;
+  sp_host_stall(&prim, 0);
+  elapsed(d, bytes / 2);
+  stplan_read(d, &c);
+  DEMAND(c.moved_bytes > before);
+  stplan_close(d);
 }
 
 /* While a stream is captured, nothing is recorded on it and it waits for
@@ -39,6 +118,21 @@ static void captures_are_left_alone(void) {
   DEMAND(stplan_malloc(d, 4 * MIB, 2, NULL, NULL) != 0);
   stplan_read(d, &c);
   DEMAND(c.waits >= 1);
+  stplan_close(d);
+}
+
+/* While anything is captured, an event of the whole device would break that: memory of
+ * other streams is left where it is. */
+static void nothing_of_the_whole_device_in_captures(void) {
+  sp_prim prim;
+  stplan_device *d = fresh(&prim);
+  uint64_t p = stplan_malloc(d, 4 * MIB, 1, NULL, NULL);
+  stplan_free(d, p, 1);
+  stplan_hold(d, 1);
+  uint64_t q = stplan_malloc(d, 4 * MIB, 2, NULL, NULL);
+  DEMAND(q != 0 && (q == p) == known_only);
+  stplan_hold(d, 0);
+  DEMAND(known_only || stplan_malloc(d, 4 * MIB, 2, NULL, NULL) == p);
   stplan_close(d);
 }
 
@@ -105,12 +199,20 @@ static void idle_memory_moves(void) {
 
 int main(void) {
   conformance_device host = {.open = open_host, .stream = {0, 7, 9}};
-  for (partial = 0; partial < 2; partial++) {
+  for (int kind = 0; kind < 4; kind++) {
+    partial = kind % 2;
+    known_only = kind / 2;
     conformance(&host);
+    another_stream_waits_for_all();
     captures_are_left_alone();
+    nothing_of_the_whole_device_in_captures();
     streams_are_bounded();
     exhaustion_gives_idle_memory_back();
     idle_memory_moves();
   }
+  partial = 1;
+  known_only = 0;
+  nobody_waits_for_an_exchange(1);
+  nobody_waits_for_an_exchange(0);
   return 0;
 }

@@ -7,19 +7,21 @@
 
 #include "conformance.h"
 
-typedef uint32_t vector[MODEL_STREAMS];
+typedef uint32_t vector[MODEL_ALL];
 
 typedef struct {
   void *inner; /* the host's */
   vector known;
-  int stream;       /* that it was recorded on */
+  int stream;       /* that it was recorded on; -1: on all */
   uint64_t capture; /* of that stream then, 0 outside one */
 } event;
 
 /* What is known of a unit. Only the block's owner touches it, or the runtime
  * while there is none. So a race here means two owners. */
 typedef struct {
-  vector used;
+  vector used;  /* as the runtime was told */
+  vector given; /* to each stream, when it was freed */
+  int16_t stream; /* of its last block; -1 before */
   uint8_t owned, there;
 } unit;
 
@@ -29,8 +31,11 @@ struct model {
   unit *units;
   atomic_int held;
   pthread_mutex_t lock; /* everything below */
-  vector known[MODEL_STREAMS]; /* what each stream has waited for */
-  vector done;                 /* what the host has waited for */
+  vector known[MODEL_ALL]; /* what each stream has waited for */
+  vector done;             /* what the host has waited for */
+  uint32_t met;            /* streams that the runtime has recorded on, as a mask */
+  uint32_t exchange;       /* of MODEL_LINK, 0 if none is under way */
+  int told;
   uint64_t captured[MODEL_STREAMS];
   uint64_t captures, seed;
   uint64_t memory;
@@ -38,7 +43,7 @@ struct model {
 };
 
 static void follow(vector into, const vector from) {
-  for (int i = 0; i < MODEL_STREAMS; i++)
+  for (int i = 0; i < MODEL_ALL; i++)
     into[i] = from[i] > into[i] ? from[i] : into[i];
 }
 
@@ -75,7 +80,7 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
   unit *u = units_at(m, *addr, bytes);
   for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
     DEMAND(!u[i].there && !u[i].owned);
-    u[i] = (unit){.there = 1};
+    u[i] = (unit){.there = 1, .stream = -1};
   }
   pthread_mutex_lock(&m->lock);
   m->memory += bytes;
@@ -92,8 +97,8 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   pthread_mutex_lock(&m->lock);
   for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
     DEMAND(u[i].there && !u[i].owned);
-    for (int s = 0; s < MODEL_STREAMS; s++)
-      DEMAND(u[i].used[s] <= m->done[s]); /* its uses have ended */
+    for (int s = 0; s < MODEL_ALL; s++)
+      DEMAND(u[i].used[s] <= m->done[s] && u[i].given[s] <= m->done[s]); /* its uses have ended */
     u[i].there = 0;
   }
   m->memory -= bytes;
@@ -106,8 +111,10 @@ static int synchronize(void *self) {
   pthread_mutex_lock(&m->lock);
   DEMAND(atomic_load(&m->held) == 0);
   int failed = fails(m);
-  for (int s = 0; s < MODEL_STREAMS && !failed; s++)
+  for (int s = 0; s < MODEL_ALL && !failed; s++)
     m->done[s] = m->known[s][s];
+  if (!failed)
+    m->exchange = 0; /* it has waited for that too */
   pthread_mutex_unlock(&m->lock);
   linger();
   DEMAND(atomic_load(&m->held) == 0);
@@ -152,9 +159,41 @@ static int event_record(void *self, void *of, uint64_t handle) {
     memcpy(e->known, m->known[s], sizeof e->known);
     e->stream = s;
     e->capture = m->captured[s];
+    m->met |= UINT32_C(1) << s;
   }
   pthread_mutex_unlock(&m->lock);
   return failed;
+}
+
+/* An event of the whole device breaks the captures that are under way. */
+static int event_record_whole(void *self, void *of) {
+  model *m = self;
+  event *e = of;
+  pthread_mutex_lock(&m->lock);
+  for (int s = 0; s < MODEL_STREAMS; s++)
+    DEMAND(m->captured[s] == 0);
+  int failed = fails(m);
+  if (!failed) {
+    *e = (event){.stream = -1};
+    for (int s = 0; s < MODEL_ALL; s++)
+      follow(e->known, m->known[s]);
+  }
+  pthread_mutex_unlock(&m->lock);
+  return failed;
+}
+
+/* behind says whether an event is behind the exchange that is under way. Locked. */
+static int behind(const model *m, const event *e) { return m->exchange != 0 && e->known[MODEL_LINK] >= m->exchange; }
+
+static int event_done(void *self, void *of) {
+  model *m = self;
+  const event *e = of;
+  pthread_mutex_lock(&m->lock);
+  int done = !fails(m) && e->capture == 0 && !behind(m, e);
+  if (done)
+    follow(m->done, e->known);
+  pthread_mutex_unlock(&m->lock);
+  return done;
 }
 
 static int stream_wait(void *self, uint64_t handle, void *of) {
@@ -164,6 +203,7 @@ static int stream_wait(void *self, uint64_t handle, void *of) {
   pthread_mutex_lock(&m->lock);
   int failed = fails(m) || e->capture != 0;
   DEMAND(m->captured[s] == 0 && (e->capture == 0 || e->capture != m->captured[e->stream]));
+  DEMAND(!m->told || !behind(m, e));
   if (!failed)
     follow(m->known[s], e->known);
   pthread_mutex_unlock(&m->lock);
@@ -201,6 +241,8 @@ model *model_open(const model_options *options, sp_prim *prim) {
       .event_destroy = event_destroy,
       .event_record = event_record,
       .stream_wait = stream_wait,
+      .event_record_whole = options->known_only ? NULL : event_record_whole,
+      .event_done = event_done,
       .capturing = capturing,
       .close = ignore,
   };
@@ -226,10 +268,18 @@ void model_begin(model *m, int stream, uint64_t address, uint64_t size) {
   pthread_mutex_unlock(&m->lock);
   for (uint64_t i = 0; i < size / MODEL_UNIT; i++) {
     DEMAND(u[i].there && !u[i].owned);
-    for (int s = 0; s < MODEL_STREAMS; s++)
-      DEMAND(u[i].used[s] <= known[s]);
+    for (int s = 0; s < MODEL_ALL; s++)
+      DEMAND(u[i].used[s] <= known[s] && (u[i].stream == stream || u[i].given[s] <= known[s]));
     u[i].owned = 1;
+    u[i].stream = (int16_t)stream;
   }
+}
+
+void model_work(model *m, int stream) {
+  pthread_mutex_lock(&m->lock);
+  if (stream >= MODEL_STREAMS || m->captured[stream] == 0)
+    m->known[stream][stream]++;
+  pthread_mutex_unlock(&m->lock);
 }
 
 void model_follow(model *m, int stream, int own) {
@@ -241,15 +291,19 @@ void model_follow(model *m, int stream, int own) {
 
 void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size) {
   unit *u = units_at(m, address, size);
-  vector now = {0};
+  vector now = {0}, given = {0};
   pthread_mutex_lock(&m->lock);
   for (int s = 0; s < MODEL_STREAMS; s++)
     if (streams >> s & 1)
       now[s] = ++m->known[s][s];
+  for (int s = 0; s < MODEL_ALL; s++)
+    if (!m->options.known_only || m->met >> s & 1)
+      given[s] = m->known[s][s];
   pthread_mutex_unlock(&m->lock);
   for (uint64_t i = 0; i < size / MODEL_UNIT; i++) {
     DEMAND(u[i].there && u[i].owned);
     follow(u[i].used, now);
+    memcpy(u[i].given, given, sizeof given);
     u[i].owned = 0;
   }
 }
@@ -257,6 +311,19 @@ void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size) {
 void model_capture(model *m, int stream, int captured) {
   pthread_mutex_lock(&m->lock);
   m->captured[stream] = captured ? ++m->captures : 0;
+  pthread_mutex_unlock(&m->lock);
+}
+
+void model_exchange(model *m, int begins) {
+  pthread_mutex_lock(&m->lock);
+  m->exchange = begins ? ++m->known[MODEL_LINK][MODEL_LINK] : 0;
+  m->told = 0;
+  pthread_mutex_unlock(&m->lock);
+}
+
+void model_told(model *m) {
+  pthread_mutex_lock(&m->lock);
+  m->told = 1;
   pthread_mutex_unlock(&m->lock);
 }
 

@@ -1,13 +1,16 @@
-/* ordered.c: many threads on many streams of two devices, which share blocks
- * between streams, capture, change limits, trim, and have calls of the device
- * fail. The new owner of memory has to be ordered behind all former uses, on
- * the device; memory that is given back to the device must not be in use.
+/* ordered.c: many threads on many streams of two devices, which share blocks between
+ * streams, read late what they free, exchange with other processes, capture, change
+ * limits, trim, and have calls of the device fail. The new owner of memory has to be
+ * ordered behind all former uses, on the device; memory that is given back to the device
+ * must not be in use.
  *
- *   ordered OPERATIONS FAILURES [PLAN.bin]: each thread does OPERATIONS operations, on new
- *   devices now and then, as a plan is soon given up here. One call of the device in FAILURES
- *   fails; 0: none */
+ *   ordered OPERATIONS FAILURES EVENTS [PLAN.bin]: each thread does OPERATIONS operations,
+ *   on new devices now and then, as a plan is soon given up here. One call of the device in
+ *   FAILURES fails; 0: none. EVENTS is "whole" if the device has events of all its streams,
+ *   "known" if it has not. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "conformance.h"
 #include "model.h"
@@ -24,6 +27,8 @@ static struct {
   model *model;
   atomic_ulong failed, foreign;
   pthread_rwlock_t begins[CAPTURED]; /* held for reading during a request on the stream, for writing during a capture */
+  pthread_rwlock_t exchange;         /* held for reading during a request or free, for writing while an exchange begins and is told */
+  atomic_int exchanging;
 } on[DEVICES];
 
 static long operations; /* of each thread */
@@ -60,7 +65,9 @@ static int request(block *b, uint64_t size) {
   stplan_status status;
   b->size = size;
   b->streams = UINT64_C(1) << b->own;
+  pthread_rwlock_rdlock(&on[b->device].exchange);
   b->address = stplan_malloc(on[b->device].device, size, model_handle(b->own), NULL, &status);
+  pthread_rwlock_unlock(&on[b->device].exchange);
   if (b->address != 0)
     model_begin(on[b->device].model, b->own, b->address, size);
   else
@@ -80,10 +87,16 @@ static void share(block *b, int stream) {
     b->streams |= UINT64_C(1) << stream;
 }
 
-static void drop(const block *b) {
+/* drop frees a block, after streams that the runtime may not know have been given
+ * something that reads it. */
+static void drop(const block *b, uint64_t *seed) {
   stplan_range was;
+  for (uint64_t late = draw(seed, 3); late > 0; late--)
+    model_work(on[b->device].model, (int)draw(seed, MODEL_ALL));
   model_end(on[b->device].model, b->streams, b->address, b->size);
+  pthread_rwlock_rdlock(&on[b->device].exchange);
   DEMAND(stplan_release(on[b->device].device, b->address, &was) == STPLAN_OK && was.size == b->size);
+  pthread_rwlock_unlock(&on[b->device].exchange);
 }
 
 /* capture begins a capture of a stream and ends it, with time for other threads in between. */
@@ -103,6 +116,20 @@ static void capture(int device, int stream) {
   pthread_rwlock_unlock(begins);
 }
 
+/* exchange begins one with another process, or has it be over. */
+static void exchange(int device) {
+  if (atomic_exchange(&on[device].exchanging, 1) == 0) {
+    pthread_rwlock_wrlock(&on[device].exchange);
+    model_exchange(on[device].model, 1);
+    stplan_exchange(on[device].device);
+    model_told(on[device].model);
+    pthread_rwlock_unlock(&on[device].exchange);
+  } else {
+    model_exchange(on[device].model, 0);
+    atomic_store(&on[device].exchanging, 0);
+  }
+}
+
 /* besides does something that a program does now and then. */
 static void besides(uint64_t *seed, int device) {
   stplan_device *d = on[device].device;
@@ -120,6 +147,7 @@ static void besides(uint64_t *seed, int device) {
     atomic_fetch_add(&on[device].foreign, 1);
     break;
   case 7: case 8: case 9: capture(device, FIRST_CAPTURED + (int)draw(seed, CAPTURED)); break;
+  case 10: case 11: case 12: case 13: exchange(device); break;
   }
 }
 
@@ -135,7 +163,7 @@ static void *work(void *number) {
       int k = (int)draw(&seed, (uint64_t)count);
       for (uint64_t n = draw(&seed, 8); n < 3; n++)
         share(&live[k], (int)draw(&seed, MODEL_STREAMS));
-      drop(&live[k]);
+      drop(&live[k], &seed);
       live[k] = live[--count];
     } else {
       int follows = planned && draw(&seed, 4) > 0; /* all of the plan is on one stream */
@@ -144,21 +172,23 @@ static void *work(void *number) {
     }
   }
   while (count > 0)
-    drop(&live[--count]);
+    drop(&live[--count], &seed);
   return NULL;
 }
 
 static stplan_plan *plan;
 static uint64_t failures, allocations, on_plan, waits, moved;
+static int known_only;
 
 static void open_devices(void) {
   for (int i = 0; i < DEVICES; i++) {
-    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .failures = failures};
+    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .failures = failures, .known_only = known_only};
     sp_prim prim;
     on[i].model = model_open(&options, &prim);
     DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);
     atomic_store(&on[i].failed, 0);
     atomic_store(&on[i].foreign, 0);
+    atomic_store(&on[i].exchanging, 0);
   }
 }
 
@@ -179,11 +209,14 @@ static void close_devices(void) {
 
 int main(int argc, char **argv) {
   char error[256];
-  DEMAND(argc > 2 && (operations = atol(argv[1])) > 0);
+  DEMAND(argc > 3 && (operations = atol(argv[1])) > 0);
   failures = (uint64_t)atol(argv[2]);
   may_fail = failures > 0;
-  planned = argc > 3;
-  DEMAND(!planned || stplan_plan_open(argv[3], &plan, error, sizeof error) == STPLAN_OK);
+  known_only = strcmp(argv[3], "known") == 0;
+  planned = argc > 4;
+  DEMAND(!planned || stplan_plan_open(argv[4], &plan, error, sizeof error) == STPLAN_OK);
+  for (int i = 0; i < DEVICES; i++)
+    pthread_rwlock_init(&on[i].exchange, NULL);
   for (int i = 0; i < DEVICES; i++)
     for (int k = 0; k < CAPTURED; k++)
       pthread_rwlock_init(&on[i].begins[k], NULL);

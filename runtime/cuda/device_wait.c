@@ -1,0 +1,68 @@
+#include "device_wait.h"
+
+/* Nanoseconds. The longest that a request waits for memory to become idle that is to
+ * move. What takes longer may be waiting for what this process does next, as a receive
+ * does that nobody told of: then memory is added instead. Ranks that are only late are
+ * seldom late by so much. */
+#define AWAIT_MOST UINT64_C(5000000000)
+
+/* record records the event of an exchange. If that fails now, it is done later, since
+ * the exchange is under way all the same. Locked; lets go of the lock. */
+static void record(stplan_device *d, int exchange) {
+  int known = d->streams.count;
+  sp_streams_recording(&d->streams, exchange);
+  sp_device_unlock(d);
+  int failed = sp_streams_record_exchange(&d->streams, &d->prim, exchange, known);
+  sp_device_lock(d);
+  sp_streams_recorded(&d->streams, exchange, failed);
+}
+
+void sp_device_look(stplan_device *d) {
+  int i, done = 1;
+  while (done && (i = sp_streams_oldest(&d->streams)) >= 0) {
+    if (!d->streams.exchanges[i].recorded)
+      record(d, i);
+    sp_exchange e = d->streams.exchanges[i];
+    if (!e.recorded)
+      return;
+    sp_device_unlock(d);
+    done = d->prim.event_done(d->prim.self, e.event);
+    sp_device_lock(d);
+    if (done)
+      sp_streams_over(&d->streams, i, e.serial);
+  }
+}
+
+/* begin notes an exchange that began at a tick. Locked; lets go of the lock. */
+static void begin(stplan_device *d, uint64_t tick) {
+  int i = sp_streams_begin(&d->streams, tick);
+  if (i >= 0)
+    record(d, i);
+}
+
+void stplan_exchange(stplan_device *d) {
+  sp_device_lock(d);
+  begin(d, ++d->streams.now);
+  sp_device_unlock(d);
+}
+
+/* What is not done in time is taken for an exchange that nobody told of, so that it is
+ * waited for once and not by every request. */
+int sp_device_await(stplan_device *d, const sp_clock *uses) {
+  sp_need needs[SP_SOURCES];
+  sp_device_look(d);
+  int count = sp_streams_needs_of_host(&d->streams, uses, needs);
+  if (count < 0)
+    return 1;
+  uint64_t tick = d->streams.now;
+  sp_device_unlock(d);
+  int result = sp_streams_await(&d->streams, &d->prim, needs, count, AWAIT_MOST);
+  sp_device_lock(d);
+  for (int i = 0; i < count; i++)
+    if (!needs[i].record)
+      tick = sp_least(tick, needs[i].tick);
+  sp_streams_settle(&d->streams, -1, needs, count, result >= 0);
+  if (result > 0)
+    begin(d, tick);
+  return result != 0;
+}
