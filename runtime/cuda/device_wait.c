@@ -9,10 +9,9 @@
 /* record records the event of an exchange. If that fails now, it is done later, since
  * the exchange is under way all the same. Locked; lets go of the lock. */
 static void record(stplan_device *d, int exchange) {
-  int known = d->streams.count;
   sp_streams_recording(&d->streams, exchange);
   sp_device_unlock(d);
-  int failed = sp_streams_record_exchange(&d->streams, &d->prim, exchange, known);
+  int failed = sp_streams_record_exchange(&d->streams, &d->prim, exchange);
   sp_device_lock(d);
   sp_streams_recorded(&d->streams, exchange, failed);
 }

@@ -115,7 +115,14 @@ static int noted(void *self, sp_host_kind kind, uint64_t stream, const void *eve
 
 static int event_record(void *self, void *event, uint64_t stream) { return noted(self, SP_HOST_RECORD, stream, event); }
 
-static int event_record_whole(void *self, void *event) { return noted(self, SP_HOST_WHOLE, 0, event); }
+/* As the driver does, it refuses for good if it is asked during a capture. */
+static int event_record_whole(void *self, void *event) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  int captured = h->captured != UINT64_MAX;
+  pthread_mutex_unlock(&h->lock);
+  return captured ? SP_NEVER : noted(self, SP_HOST_WHOLE, 0, event);
+}
 
 static int stream_wait(void *self, uint64_t stream, void *event) { return noted(self, SP_HOST_WAIT, stream, event); }
 

@@ -180,7 +180,7 @@ int sp_streams_reserve(sp_streams *s, int on, sp_need *need) {
       continue;
     of->next = (k + 1) % SP_STREAM_EVENTS;
     of->list[k].busy = 1;
-    *need = (sp_need){.on = on, .mark = k, .record = 1, .known = s->count, .tick = s->now};
+    *need = (sp_need){.on = on, .mark = k, .record = 1, .tick = s->now};
     return 1;
   }
   return 0;
@@ -204,7 +204,7 @@ static int make_out(sp_streams *s, int on, uint64_t tick, sp_need *need) {
   if (mark < 0)
     return before == UINT64_MAX && sp_streams_reserve(s, on, need);
   of->list[mark].awaited++;
-  *need = (sp_need){.on = on, .mark = mark, .known = s->count, .tick = of->list[mark].tick};
+  *need = (sp_need){.on = on, .mark = mark, .tick = of->list[mark].tick};
   return 1;
 }
 
@@ -248,21 +248,14 @@ int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_
   return count;
 }
 
-/* captured says whether one of the first streams is being captured, or one that the
- * driver ties to the default stream: if so, it refuses to tell of that. */
-static int captured(const sp_streams *s, const sp_prim *p, int known) {
-  for (int i = 0; i < known; i++)
-    if (p->capturing(p->self, s->list[i]->handle))
-      return 1;
-  return p->capturing(p->self, 0) != 0;
-}
-
-/* record_whole records an event of the whole device, unless something is captured. It
+/* record_whole records an event of the whole device, unless something is captured: if
+ * that is on a stream that the driver ties to the default stream, it does not tell of the
+ * default stream either. The other streams are not asked, as some may be gone by now. It
  * returns what the device does; nonzero is failure. */
-static int record_whole(sp_streams *s, const sp_prim *p, void *event, int known) {
+static int record_whole(sp_streams *s, const sp_prim *p, void *event) {
   int failed = 1;
   pthread_mutex_lock(&s->record);
-  if (!s->barred && !captured(s, p, known))
+  if (!s->barred && p->capturing(p->self, 0) == 0)
     failed = p->event_record_whole(p->self, event);
   pthread_mutex_unlock(&s->record);
   return failed;
@@ -270,7 +263,7 @@ static int record_whole(sp_streams *s, const sp_prim *p, void *event, int known)
 
 int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need) {
   if (need->on == SP_WHOLE) {
-    int failed = record_whole(s, p, s->whole.list[need->mark].event, need->known);
+    int failed = record_whole(s, p, s->whole.list[need->mark].event);
     need->lost = failed == SP_NEVER;
     return !failed;
   }
@@ -344,8 +337,8 @@ void sp_streams_recording(sp_streams *s, int exchange) {
   s->exchanges[exchange].serial++;
 }
 
-int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange, int known) {
-  return prepare(s, p) ? record_whole(s, p, s->exchanges[exchange].event, known) : 1;
+int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange) {
+  return prepare(s, p) ? record_whole(s, p, s->exchanges[exchange].event) : 1;
 }
 
 /* lose notes that the device has no events of the whole device. Then exchanges cannot

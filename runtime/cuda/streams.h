@@ -145,7 +145,7 @@ int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream);
  * what that returned, nonzero for a failure. */
 int sp_streams_begin(sp_streams *s, uint64_t tick);
 void sp_streams_recording(sp_streams *s, int exchange);
-int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange, int known);
+int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange);
 void sp_streams_recorded(sp_streams *s, int exchange, int failed);
 
 /* sp_streams_oldest is the first exchange that is under way, unless its event is just
@@ -159,7 +159,6 @@ typedef struct {
   int on;
   int mark;      /* of that stream, to be waited for */
   int record;    /* the mark has to be recorded first */
-  int known;     /* streams that there are */
   int lost;      /* the device turned out to have no events of the whole device */
   uint64_t tick; /* that the mark covers then */
 } sp_need;
@@ -185,7 +184,7 @@ int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count,
 /* sp_streams_record records a reserved mark's event, and says whether it can be waited
  * for. One that is recorded while a capture of its stream begins cannot: it belongs to
  * the graph, and so would any stream that waits for it. One of the whole device is not
- * recorded while anything known is captured. Called without the lock. */
+ * recorded while it is known that something is captured. Called without the lock. */
 int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need);
 
 /* sp_streams_settle ends the reservation of marks. If the waits were performed, it
