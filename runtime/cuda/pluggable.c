@@ -253,6 +253,12 @@ void stplan_pluggable_mark(void) {
   }
 }
 
+void stplan_pluggable_exchange(int device) {
+  stplan_device *d = in_use(device);
+  if (d != NULL)
+    stplan_exchange(d);
+}
+
 void stplan_pluggable_limit(int device, uint64_t bytes) {
   stplan_device *d = device_of(device);
   if (d != NULL)

@@ -43,6 +43,9 @@ void stplan_pluggable_empty_cache(void);
 /* stplan_pluggable_mark is stplan_mark for all devices. */
 void stplan_pluggable_mark(void);
 
+/* stplan_pluggable_exchange is stplan_exchange for a device, if it is in use. */
+void stplan_pluggable_exchange(int device);
+
 /* stplan_pluggable_limit bounds the bytes that a device reserves, those of
  * captures not counted; 0 is no limit. */
 void stplan_pluggable_limit(int device, uint64_t bytes);

@@ -108,6 +108,9 @@ class Allocator final : public Delegating {
   // mark says that a step of the program begins.
   void mark();
 
+  // exchange says that an exchange with another process has been enqueued on a device.
+  void exchange(DeviceIndex device);
+
   // read copies a device's counters; it returns false if the runtime does not serve
   // the device.
   bool read(int device, stplan_counters* counters);

@@ -99,6 +99,13 @@ void Allocator::attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) {
   observers_.push_back(std::move(observer));
 }
 
+void Allocator::exchange(DeviceIndex device) {
+  const bool there = device >= 0 && device < count_.load(std::memory_order_acquire);
+  stplan_device* runtime = there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
+  if (runtime != nullptr)
+    stplan_exchange(runtime);
+}
+
 void Allocator::mark() {
   each([](Device&, stplan_device* runtime) { stplan_mark(runtime); });
 }

@@ -72,6 +72,12 @@ int stplan_shim_read(int device, stplan_counters* counters) {
   return stplan::installed != nullptr && stplan::installed->read(device, counters);
 }
 
+// stplan_shim_exchange says that an exchange with another process has been enqueued.
+void stplan_shim_exchange(int device) {
+  if (stplan::installed != nullptr)
+    stplan::installed->exchange(static_cast<c10::DeviceIndex>(device));
+}
+
 // stplan_shim_mark says that a step of the program begins.
 void stplan_shim_mark(void) {
   if (stplan::installed != nullptr)
