@@ -29,16 +29,32 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import features
-import late_programs
-from late_programs import CONTROL, PROGRAMS, SIZES
 from table import Output, line
 
-SCRIPT = Path(late_programs.__file__).resolve()
+SCRIPT = Path(__file__).resolve().with_name("late_programs.py")
+
+# The programs of that script, in the order of the rows. The last one is wrong under any
+# allocator.
+CONTROL = "same stream"
+PROGRAMS = (
+    "side stream",
+    "main waits",
+    "other waits for main",
+    "only copies",
+    "two readers",
+    "external stream",
+    "library's stream",
+    "other thread",
+    "autograd's thread",
+    "pinned host buffer",
+    "of a side stream",
+    CONTROL,
+)
 
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
-# Rounds of a recording: 12 iterations, so that a few are alike.
-RECORDED = 12 * len(SIZES)
+# Rounds of a recording: 12 iterations of 4 sizes, so that a few are alike.
+RECORDED = 48
 
 
 class Mode(NamedTuple):
@@ -154,7 +170,6 @@ def problems_of(name: str, results: Dict[str, Result]) -> List[str]:
 
 def header(about: str, modes: List[Mode], rounds: int) -> List[str]:
     command = shlex.join(["python", "runtime/torch/bench/late.py", *sys.argv[1:]])
-    sizes = ", ".join(f"{size >> 10:,}" for size in SIZES)
     return [
         "# Tensors that are freed while a stream still has to read them",
         "",
@@ -162,7 +177,7 @@ def header(about: str, modes: List[Mode], rounds: int) -> List[str]:
         "",
         f"    {command}",
         "",
-        f"Rounds with wrong words, of {rounds:,} of each program, with tensors of {sizes} KiB in",
+        f"Rounds with wrong words, of {rounds:,} of each program, with tensors of 64 KiB to 96 MiB in",
         "turn. A tensor is read late by another stream and dropped without `record_stream`;",
         "then another stream than its own allocates the same size and fills it. Each program is a",
         "process of its own. *same stream* is the control: the tensor's own stream may use",

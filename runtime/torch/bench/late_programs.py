@@ -267,8 +267,6 @@ def same_stream(late: Late) -> Round:
     return round
 
 
-CONTROL = "same stream"
-
 PROGRAMS: Dict[str, Callable[[Late], Round]] = {
     "side stream": side_stream,
     "main waits": main_waits,
@@ -281,7 +279,7 @@ PROGRAMS: Dict[str, Callable[[Late], Round]] = {
     "autograd's thread": backward,
     "pinned host buffer": pinned,
     "of a side stream": of_a_side_stream,
-    CONTROL: same_stream,
+    "same stream": same_stream,
 }
 
 

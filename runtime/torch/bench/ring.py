@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 import features
-import ring_job
 from table import Output, line
 
-SCRIPT = Path(ring_job.__file__).resolve()
+SCRIPT = Path(__file__).resolve().with_name("ring_job.py")
 
 MODES = ("native", "no plan", "plan")
 

@@ -1,114 +1,32 @@
 """late.py with a fake stplan and fake programs, and the programs themselves on a toy
-device whose streams are late."""
+device (late_toy.py)."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-import weakref
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
-
-from benches import cells
-import torch
+from benches import BENCH, cells
+from conftest import needs_torch
 
 import features
 import late
-import late_programs
-from late_programs import CONTROL, PROGRAMS
+from late import CONTROL
 
 
-class Toy:
-    """Memory of a device. What is copied late is copied at the next synchronisation. A
-    forgiving allocator gives a freed block to another stream only after one."""
-
-    def __init__(self, forgiving: bool) -> None:
-        self.forgiving = forgiving
-        self.free: List[Tuple[int, torch.Tensor, bool]] = []  # stream, block, whether it is settled
-        self.late: List[Tuple[int, Callable[[], object]]] = []  # the stream of each copy
-        self.waits: Set[Tuple[int, int]] = set()  # which stream waits for which
-        self.stream = 0
-        self.streams = 0
-
-    def full(self, shape: Tuple[int], mark: int, **_: Any) -> torch.Tensor:
-        block = self.block(shape[0])
-        self.copy(lambda stream: (self.stream, stream) in self.waits)
-        tensor = block[:]
-        tensor.fill_(mark)
-        weakref.finalize(tensor, self.free.append, (self.stream, block, False))
-        return tensor
-
-    def block(self, words: int) -> torch.Tensor:
-        for index, (stream, block, settled) in enumerate(self.free):
-            if len(block) == words and (stream == self.stream or settled or not self.forgiving):
-                return self.free.pop(index)[1]
-        return torch.empty(words, dtype=torch.int64)
-
-    def copy_late(self, into: torch.Tensor, tensor: torch.Tensor, stream: Any) -> None:
-        block = tensor._base  # not the tensor itself, which has to die
-        self.late.append((stream.number, lambda: into.copy_(block)))
-
-    def copy(self, chosen: Callable[[int], bool]) -> None:
-        """What is copied late on the streams that are chosen is copied now."""
-        for stream, copy in self.late:
-            if chosen(stream):
-                copy()
-        self.late = [(stream, copy) for stream, copy in self.late if not chosen(stream)]
-
-    def synchronize(self) -> None:
-        self.copy(lambda stream: True)
-        self.waits.clear()
-        self.free = [(stream, block, True) for stream, block, _ in self.free]
-
-    def new_stream(self, handle: int = 0) -> Any:
-        self.streams += 1
-        return self.named(self.streams)
-
-    def named(self, number: int) -> Any:
-        return SimpleNamespace(number=number, wait_stream=lambda other: self.waits.add((number, other.number)))
-
-    @contextmanager
-    def on(self, stream: Any) -> Iterator[None]:
-        before, self.stream = self.stream, stream.number
-        yield
-        self.stream = before
-
-    def torch(self) -> Any:
-        """What late_programs uses of torch."""
-        cuda = SimpleNamespace(
-            Stream=self.new_stream,
-            ExternalStream=self.new_stream,
-            current_stream=lambda: self.named(self.stream),
-            stream=self.on,
-            synchronize=self.synchronize,
-            _sleep=lambda cycles: None,
-        )
-        return SimpleNamespace(**{**vars(torch), "full": self.full, "cuda": cuda})
-
-
-def played(monkeypatch: pytest.MonkeyPatch, forgiving: bool, name: str, rounds: int) -> int:
-    toy = Toy(forgiving)
-    monkeypatch.setattr(late_programs, "torch", toy.torch())
-    monkeypatch.setattr(late_programs, "DEVICE", "cpu")
-    monkeypatch.setattr(late_programs, "SIZES", (1024, 4096))
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    monkeypatch.setattr(late_programs.Late, "read_late", lambda self, tensor, stream, into: toy.copy_late(into, tensor, stream))
-    own = toy.named(-1)
-    driver = SimpleNamespace(handle=1, copy_late=lambda into, tensor, after: toy.copy_late(into, tensor, own))
-    monkeypatch.setattr(late_programs, "Driver", lambda: driver)
-    return late_programs.wrong_rounds(name, rounds)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_is_wrong_only_if_another_stream_gets_its_memory_too_early(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    assert played(monkeypatch, True, name, 8) == (8 if name == CONTROL else 0)
-    assert played(monkeypatch, False, name, 8) == 8
+@needs_torch
+def test_a_program_is_wrong_only_if_another_stream_gets_its_memory_too_early() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("late_toy.py")), str(BENCH)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    wrong = json.loads(done.stdout)
+    assert list(wrong) == list(late.PROGRAMS)
+    assert wrong == {name: [8 if name == CONTROL else 0, 8] for name in late.PROGRAMS}
 
 
 PROGRAM = """

@@ -13,8 +13,6 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
-
 from benches import BENCH, cells
 from conftest import needs_torch
 
@@ -41,6 +39,7 @@ def ranks_over_gloo(folder: Path, *options: str) -> "subprocess.CompletedProcess
     return subprocess.run([sys.executable, str(script), *options], env=env, capture_output=True, text=True, timeout=120)
 
 
+@needs_torch
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_rank_receives_what_the_one_before_it_sends(tmp_path: Path, ranks: int) -> None:
     done = ranks_over_gloo(tmp_path, "--ranks", str(ranks), "--rounds", "3")
@@ -48,6 +47,7 @@ def test_every_rank_receives_what_the_one_before_it_sends(tmp_path: Path, ranks:
     assert ring.judged(0, done.stdout, done.stderr, ranks, 3) == ring.Run("finished", 3, 0)
 
 
+@needs_torch
 def test_a_rank_that_hangs_says_where(tmp_path: Path) -> None:
     """A rank waits for the other one, which does not come."""
     script = tmp_path / "ranks.py"
