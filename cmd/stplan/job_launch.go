@@ -15,20 +15,17 @@ import (
 // .json file of its own; it lasts until tell, which gets the job's exit code,
 // has returned.
 func (a *app) launch(command []string, variable string, settings func(reports string) any, tell func(reports string, code int) error) error {
-	work, err := os.MkdirTemp("", "stplan-")
+	reports, err := os.MkdirTemp("", "stplan-")
 	if err != nil {
 		return fmt.Errorf("cannot make a temporary folder: %w", cause(err))
 	}
-	defer os.RemoveAll(work)
-	python, reports := filepath.Join(work, "python"), filepath.Join(work, "reports")
-	for _, d := range []string{python, reports} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			return fmt.Errorf("%s: %w", d, cause(err))
-		}
-	}
-	bootstrap, err := torch.Install(python)
+	defer os.RemoveAll(reports)
+	bootstrap, refused, err := torch.InstallForUser()
 	if err != nil {
-		return fmt.Errorf("%s: cannot install the Python package: %w", python, cause(err))
+		return fmt.Errorf("cannot install the Python package: %w", err)
+	}
+	if refused != nil {
+		fmt.Fprintf(a.stderr, "stplan: the cache %s, a temporary folder serves instead; %s\n", refused, refused.Advice)
 	}
 	value, err := json.Marshal(settings(reports))
 	if err != nil {

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", root+"/../../examples")
 			env.Setenv("VECTORS", root+"/../../internal/planfile/testdata/vectors")
 			env.Setenv("PYTHON", python())
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			env.Setenv("FAKE_TORCH", filepath.Join(root, "../../runtime/torch/tests/fake"))
 			env.Setenv("FAKE_SERVING", filepath.Join(root, "../../runtime/torch/tests/serving"))
 			return err

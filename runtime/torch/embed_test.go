@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// TestInstallWritesThePackage: Install writes every source file of the package, and
+// TestInstallWritesThePackage: InstallIn writes every source file of the package, and
 // the folder that it returns holds sitecustomize.py.
 func TestInstallWritesThePackage(t *testing.T) {
-	dir := t.TempDir()
-	bootstrap, err := Install(dir)
+	bootstrap, err := InstallIn(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := filepath.Join(bootstrap, "..", "..")
 	if _, err := os.Stat(filepath.Join(bootstrap, "sitecustomize.py")); err != nil {
 		t.Error(err)
 	}
@@ -46,19 +46,20 @@ func TestInstallWritesThePackage(t *testing.T) {
 }
 
 func TestInstallReportsAPathBelowAFile(t *testing.T) {
-	if _, err := Install(filepath.Join("embed.go", "deeper")); err == nil {
+	if _, err := InstallIn(filepath.Join("embed.go", "deeper")); err == nil {
 		t.Error("installed below a file")
 	}
 }
 
-// TestInstallWritesSourcesThatCompile: the C sources that Install writes are those of
+// TestInstallWritesSourcesThatCompile: the C sources that InstallIn writes are those of
 // the runtime, and compile into the library that a process without the shim loads.
 func TestInstallWritesSourcesThatCompile(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Install(dir); err != nil {
+	bootstrap, err := InstallIn(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	installed := filepath.Join(dir, "stplan", "csrc")
+	installed := filepath.Join(bootstrap, "..", "csrc")
 	demandSources(t, installed)
 	cc := os.Getenv("CC")
 	if cc == "" {

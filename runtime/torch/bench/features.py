@@ -174,20 +174,21 @@ def workers(together: int, devices: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(together * devices, initializer=take)
 
 
-def run(command: List[str]) -> "subprocess.CompletedProcess[str]":
+def run(command: List[str], limit: Optional[float] = None) -> "subprocess.CompletedProcess[str]":
     """Runs the command in a session of its own, so that at the time limit its
-    children can be killed too."""
+    children can be killed too. limit: in seconds; TIMEOUT if it is not given."""
+    seconds = TIMEOUT if limit is None else limit
     environment = {**os.environ, **PLACE.environment}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=SCRIPTS, start_new_session=True
     )
     try:
-        out, err = process.communicate(timeout=TIMEOUT)
+        out, err = process.communicate(timeout=seconds)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-        return subprocess.CompletedProcess(command, 124, out, f"{err}\nstill running after {TIMEOUT} s")
+        return subprocess.CompletedProcess(command, 124, out, f"{err}\nstill running after {seconds:g} s")
 
 
 def problem(done: "subprocess.CompletedProcess[str]") -> str:

@@ -25,7 +25,7 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import ranks
 import serve
@@ -63,6 +63,15 @@ def jobs(ranks: int) -> List[Job]:
     ]
 
 
+class Kind(NamedTuple):
+    """A kind of plan: the folder of its files, the binary that compiles it, and options of
+    compile."""
+
+    folder: str
+    stplan: str
+    options: List[str] = []
+
+
 class Prepared(NamedTuple):
     """A job with its plans. recorded has the figures of each rank; compiled those of
     compile, by kind of plan and rank."""
@@ -82,6 +91,8 @@ class Prepared(NamedTuple):
 
 class Real(serve.Bench):
     """serve.py's bench, with launchers of several ranks in place of processes."""
+
+    served: Sequence[str] = tuple(PLANS)  # configurations that stplan serves
 
     def command(self, job: Any, steps: int) -> List[str]:
         script = [str(serve.HERE / job.script), job.name, "--steps", str(steps)]
@@ -122,24 +133,28 @@ class Real(serve.Bench):
             shutil.copy(trace, folder / f"{trace.parent.name}-{trace.name}")
 
     def compile(self, pool: ThreadPoolExecutor, job: Job) -> "Dict[str, List[Future[Dict[str, Any]]]]":
-        """Compiles both plans of every rank, all at the same time."""
+        """Compiles all plans of every rank, all at the same time."""
         traces = sorted((self.folder / job.name).glob("*-rank*.pickle.gz"))
         if len(traces) != self.options.ranks:
             self.problem(f"{job.name}: expected {self.options.ranks} traces, one for each rank, found {len(traces)}")
-            return {kind: [] for kind in PLANS}
+            return {kind: [] for kind in self.kinds()}
 
-        def one(trace: Path, folder: Path, options: List[str]) -> Dict[str, Any]:
+        def one(trace: Path, folder: Path, kind: Kind) -> Dict[str, Any]:
             plan = folder / trace.name.replace(".pickle.gz", ".bin")
-            done = self.call([self.stplan, "-q", "compile", str(trace), "-o", str(plan), "--json", *options])
+            done = self.call([kind.stplan, "-q", "compile", str(trace), "-o", str(plan), "--json", *kind.options])
             device: Dict[str, Any] = json.loads(done)["devices"][0]
             return device
 
         compiling = {}
-        for kind, (name, options) in PLANS.items():
-            folder = self.folder / job.name / name
+        for name, kind in self.kinds().items():
+            folder = self.folder / job.name / kind.folder
             folder.mkdir()
-            compiling[kind] = [pool.submit(one, trace, folder, options) for trace in traces]
+            compiling[name] = [pool.submit(one, trace, folder, kind) for trace in traces]
         return compiling
+
+    def kinds(self) -> Dict[str, Kind]:
+        """The kinds of plans, by the name of the configuration that they serve."""
+        return {name: Kind(folder, self.stplan, options) for name, (folder, options) in PLANS.items()}
 
     def start(self, prepared: Any, configuration: str) -> Start:
         command = self.command(prepared.job, self.options.rounds + ranks.WARM)
@@ -175,7 +190,7 @@ class Real(serve.Bench):
             for rank, report in enumerate(reports):
                 where = f"{prepared.job.name}, {name}, rank {rank}"
                 backend = (report["stplan"] or {}).get("backend")
-                if backend != ("shim" if name in PLANS else None):
+                if backend != ("shim" if name in self.served else None):
                     self.problem(f"{where}: stplan's backend is {backend}")
                 if native:
                     losses, expected = report["losses"], native.reports[rank]["losses"]

@@ -148,7 +148,12 @@ class Bench:
         """Serves one process, so that the shim is compiled and cached before anything is
         timed."""
         touch = "import torch; torch.empty(1, device='cuda')"
-        self.call([self.stplan, "run", "--no-plan", "--", sys.executable, "-c", touch])
+        for stplan in self.binaries():
+            self.call([stplan, "run", "--no-plan", "--", sys.executable, "-c", touch])
+
+    def binaries(self) -> List[str]:
+        """The stplan binaries that serve. Each may have a shim of its own."""
+        return [self.stplan]
 
     def record(self, job: Job, room: Room) -> Prepared:
         traces = self.folder / f"{job.name}-traces"

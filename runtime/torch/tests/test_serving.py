@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 
 import stplan
-from stplan import _build, _pluggable, _public, _serving, _shim
+from stplan import _build, _exchanges, _pluggable, _public, _serving, _shim
 from stplan._runtime import Counters, RuntimeFailure
 from stplan._settings import RUN_ENVIRONMENT
 
@@ -65,6 +65,14 @@ def test_if_the_shim_fails_the_pluggable_allocator_serves(
     assert capfd.readouterr().err == (
         f"stplan: {error}; torch is served through its C interface, which lacks some functions (docs/runtime.md)\n"
     )
+
+
+def test_exchanges_are_watched_in_a_served_process(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    served, watched = Served(), []
+    monkeypatch.setattr(_exchanges, "watch", watched.append)
+    monkeypatch.setattr(_shim, "installed", lambda: served if ways.asked else None)
+    _serving.install(None)
+    assert watched == [served.exchange]
 
 
 def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
@@ -133,12 +141,16 @@ class Served:
 
     def __init__(self) -> None:
         self.marks = 0
+        self.exchanges: List[int] = []
 
     def counters(self, device: int) -> Counters:
         return Counters(state=2, allocations=100 + device)
 
     def mark(self) -> None:
         self.marks += 1
+
+    def exchange(self, device: int) -> None:
+        self.exchanges.append(device)
 
 
 @pytest.mark.parametrize("way", [_shim, _pluggable])
@@ -149,7 +161,8 @@ def test_stats_and_mark_in_a_served_process(monkeypatch: pytest.MonkeyPatch, way
     read = stplan.stats(3)
     assert (read["backend"], read["state"], read["allocations"]) == ("shim", "body", 103)
     stplan.mark()
-    assert served.marks == 1
+    stplan.exchange(3)
+    assert (served.marks, served.exchanges) == (1, [3])
 
 
 def test_stats_and_mark_in_a_process_that_is_not_served() -> None:
@@ -158,6 +171,7 @@ def test_stats_and_mark_in_a_process_that_is_not_served() -> None:
     assert set(read.values()) == {0}
     assert set(read) == {name for name, _ in Counters._fields_} - {"fields", "state"}
     stplan.mark()
+    stplan.exchange(0)
 
 
 def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

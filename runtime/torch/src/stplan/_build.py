@@ -9,10 +9,11 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from typing import Callable, Iterable, Iterator, List, Optional, Sequence, TextIO
+
+from stplan import _folders
 
 _COMPILERS = {
     "c": ("CC", ("cc", "gcc", "clang")),
@@ -75,18 +76,24 @@ def cached(name: str, key_parts: Iterable[bytes], build: Callable[[str], None]) 
     final name is never changed.
 
     The cache is $XDG_CACHE_HOME/stplan or ~/.cache/stplan, or a temporary folder if
-    that cannot be written. If several processes ask at the same time, one builds; if
-    its build fails, the waiting ones raise the same error. Raises BuildError, any other
-    error of build, and OSError if no folder can be written.
+    that cannot be written, or others could write it. If several processes ask at the same
+    time, one builds; if its build fails, the waiting ones raise the same error. Raises
+    BuildError, any other error of build, and OSError if no folder can be written.
     """
     stem, suffix = os.path.splitext(name)
     file = f"{stem}-{_key(key_parts)}{suffix}"
-    path = os.path.join(_cache(), file)
-    if os.path.exists(path):
-        return path
-    path = os.path.join(_writable(os.path.dirname(path)), file)
+    for folder in _folders.folders():
+        path = os.path.join(folder, file)
+        if _folders.is_private_file(path):
+            return path
+        if _writable(folder):
+            return _built(path, build)
+    raise OSError("no folder can be written")
+
+
+def _built(path: str, build: Callable[[str], None]) -> str:
     with _locked(path + ".lock") as failure:
-        if not os.path.exists(path):
+        if not _folders.is_private_file(path):
             if failure.text is not None:
                 raise BuildError(failure.text)
             try:
@@ -107,32 +114,12 @@ def _key(parts: Iterable[bytes]) -> str:
     return digest.hexdigest()[:20]
 
 
-def _cache() -> str:
-    # The XDG specification says that a relative path is to be ignored.
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(root):
-        root = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(root, "stplan")
-
-
-def _writable(folder: str) -> str:
-    """The folder, created if it is missing. If it cannot be written: a folder below the
-    temporary folder that all processes of the user share."""
-    with contextlib.suppress(OSError):
-        os.makedirs(folder, exist_ok=True)
+def _writable(folder: str) -> bool:
+    try:
         with tempfile.TemporaryFile(dir=folder):
-            return folder
-    shared = os.path.join(tempfile.gettempdir(), f"stplan-{os.getuid()}")
-    with contextlib.suppress(OSError):
-        os.mkdir(shared, 0o700)
-    # Files in this folder are loaded into the process, and any user can create a folder
-    # of this name. So it counts only if it is ours and nobody else can write to it.
-    with contextlib.suppress(OSError):
-        found = os.lstat(shared)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
-            with tempfile.TemporaryFile(dir=shared):
-                return shared
-    return tempfile.mkdtemp(prefix="stplan-")
+            return True
+    except OSError:
+        return False
 
 
 class _Failure:
@@ -163,7 +150,10 @@ class _Failure:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[_Failure]:
-    with open(path, "a+", encoding="utf-8") as lock:
+    # A link of this name, which somebody could have made while the folder was open to
+    # others, is not followed.
+    lock_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    with open(lock_file, "a+", encoding="utf-8") as lock:
         failure = _Failure(lock)
         failure.wait()
         yield failure
@@ -174,6 +164,7 @@ def _write(path: str, build: Callable[[str], None]) -> None:
     temporary = f"{stem}.{os.getpid()}{suffix}"
     try:
         build(temporary)
+        os.chmod(temporary, 0o700)
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""stplan.enable, stplan.stats and stplan.mark.
+"""stplan.enable, stplan.stats, stplan.mark and stplan.exchange.
 
 Every Python process of a recorded or served job imports this module. So the modules that
 serve memory are imported only when they are needed."""
@@ -54,7 +54,7 @@ def stats(device: Any = None) -> Dict[str, Any]:
     from stplan import _serving
     from stplan._runtime import Counters
 
-    served = _installed()
+    served = _serving.served()
     counters = Counters() if served is None else served.counters(_ordinal(device))
     read = counters.as_dict()
     return {"backend": _serving.backend(), **read, "state": _STATES[read["state"]]}
@@ -64,16 +64,31 @@ def mark() -> None:
     """Mark the beginning of a step of the program. It is optional: with marks a run that
     has drifted finds its place in the plan sooner. It has no effect in a process that is
     not served."""
-    served = _installed()
+    from stplan import _serving
+
+    served = _serving.served()
     if served is not None:
         served.mark()
 
 
-def _installed() -> Any:
-    """The shim or the runtime that serves this process, or None."""
-    from stplan import _pluggable, _shim
+def exchange(device: Any = None) -> None:
+    """Tell the runtime that an exchange with another process (a receive, a collective) has
+    been enqueued just now, and may wait for what other processes do. Until it is done, the
+    runtime does not make the host wait for work that was enqueued after it: other processes
+    may wait for this host meanwhile.
 
-    return _shim.installed() or _pluggable.installed()
+    device: an ordinal, or anything that torch.device takes; None is the current device.
+
+    Point-to-point calls of torch.distributed are told without this. It is for libraries
+    that communicate by themselves, and has no effect in a process that is not served.
+    Raises ValueError if device is not a CUDA device. Imports torch unless device is an
+    ordinal.
+    """
+    from stplan import _serving
+
+    served = _serving.served()
+    if served is not None:
+        served.exchange(_ordinal(device))
 
 
 def _ordinal(device: Any) -> int:

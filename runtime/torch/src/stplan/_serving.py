@@ -4,12 +4,12 @@ allocator."""
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
-from stplan import _build, _pluggable, _shim
+from stplan import _build, _exchanges, _pluggable, _shim
 from stplan._errors import ServingError as ServingError
 from stplan._process import described, say
-from stplan._runtime import MEMORY
+from stplan._runtime import MEMORY, Runtime
 
 
 _backend: Optional[str] = None
@@ -38,7 +38,15 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
     # RuntimeError and AttributeError may be torch's: a release may lack a function.
     except (RuntimeError, OSError, AttributeError) as error:
         raise ServingError(described(error)) from error
+    serving = served()
+    if serving is not None:
+        _exchanges.watch(serving.exchange)
     return _backend
+
+
+def served() -> Union[_shim.Shim, Runtime, None]:
+    """The shim or the runtime that serves this process, or None."""
+    return _shim.installed() or _pluggable.installed()
 
 
 def backend() -> Optional[str]:

@@ -47,7 +47,7 @@ class Settings:
         """Check types and ranges. Raises SettingsError."""
         _demand_folder("directory", directory)
         if reports is not None:
-            _demand_folder("reports", reports)
+            _demand_reports(reports)
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise SettingsError(f"steps: expected an integer of at least 0, found {steps!r}")
         if stacks not in STACKS:
@@ -56,7 +56,8 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[Settings]:
-        """The launcher's settings, or None if there are none. Raises SettingsError."""
+        """The launcher's settings, or None if there are none, or if the launcher has ended
+        and its folder for reports is gone. Raises SettingsError."""
         return _from_environment(ENVIRONMENT, environment, cls.checked)
 
 
@@ -83,14 +84,15 @@ class RunSettings:
             raise SettingsError(f"by_rank: expected true or false, and false without a plan, found {by_rank!r}")
         if not isinstance(memory, str):
             raise SettingsError(f"memory: expected a name, found {memory!r}")
-        _demand_folder("reports", reports)
+        _demand_reports(reports)
         if within is not None and not isinstance(within, str):
             raise SettingsError(f"within: expected a name or null, found {within!r}")
         return cls(plan, by_rank, memory, reports, within)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[RunSettings]:
-        """The launcher's settings, or None if there are none. Raises SettingsError."""
+        """The launcher's settings, or None if there are none, or if the launcher has ended
+        and its folder for reports is gone. Raises SettingsError."""
         return _from_environment(RUN_ENVIRONMENT, environment, cls.checked)
 
     def hand_on(self, environment: MutableMapping[str, str], name: str) -> None:
@@ -106,7 +108,11 @@ def _from_environment(
     if text is None:
         return None
     try:
-        return checked(**json.loads(text))
+        asked = json.loads(text)
+        # A process that outlives the job has its settings, and so have its children.
+        if isinstance(asked, dict) and _is_missing(asked.get("reports")):
+            return None
+        return checked(**asked)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{variable}: {error}") from error
 
@@ -114,3 +120,23 @@ def _from_environment(
 def _demand_folder(name: str, folder: Any) -> None:
     if not isinstance(folder, str) or not os.path.isdir(folder):
         raise SettingsError(f"{name}: expected an existing folder, found {folder!r}")
+
+
+def _demand_reports(folder: Any) -> None:
+    _demand_folder("reports", folder)
+    # If the launcher has ended, its folder may have been made again by anybody.
+    owner = os.stat(folder).st_uid
+    if owner not in (0, os.geteuid()):
+        raise SettingsError(f"reports: expected a folder of this user's, found one of user {owner}: {folder!r}")
+
+
+def _is_missing(folder: Any) -> bool:
+    if not isinstance(folder, str):
+        return False
+    try:
+        os.stat(folder)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
