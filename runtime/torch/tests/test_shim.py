@@ -269,7 +269,7 @@ def test_reuse_is_ordered_on_the_device(cache: Path, device: Dict[str, str], mem
     os.close(writing)
     assert done.returncode == 0, done.stderr
     allocations, unordered, waits = map(int, done.stdout.split())
-    assert allocations > 900 and waits > 900
+    assert allocations > 900 and waits > 500
     assert unordered > 100 if blind else unordered == 0
 
 

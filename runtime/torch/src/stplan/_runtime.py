@@ -127,7 +127,7 @@ class Runtime:
         self._reset_peaks = _function(library, "reset_peaks", None, [device])
         self._reset_sums = _function(library, "reset_sums", None, [device])
         self._mark = _function(library, "mark", None, [])
-        self._exchange = optional(library, "stplan_pluggable_exchange", None, [device])
+        self._exchange = _function(library, "exchange", None, [device])
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 
@@ -162,8 +162,7 @@ class Runtime:
 
     def exchange(self, device: int) -> None:
         """Say that an exchange with another process has been enqueued on a device."""
-        if self._exchange is not None:
-            self._exchange(device)
+        self._exchange(device)
 
     def reset_peaks(self, device: int) -> None:
         self._reset_peaks(device)
@@ -184,15 +183,6 @@ class Runtime:
             if count <= room:  # more if another thread has allocated since the last call
                 return list(ranges)[:count]
             room = count
-
-
-def optional(library: ctypes.CDLL, name: str, result: Any, arguments: List[Any]) -> Any:
-    """A function of a library, or None if the library was built without it."""
-    function = getattr(library, name, None)
-    if function is not None:
-        function.restype = result
-        function.argtypes = arguments
-    return function
 
 
 def _function(library: ctypes.CDLL, name: str, result: Any, arguments: List[Any]) -> Any:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, List, Optional, Tuple
 
 from stplan import _build, _library
-from stplan._runtime import MEMORY, Counters, RuntimeFailure, optional
+from stplan._runtime import MEMORY, Counters, RuntimeFailure
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 
@@ -39,7 +39,8 @@ class Shim:
         library.stplan_shim_install.restype = ctypes.c_char_p
         library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
-        self._exchange = optional(library, "stplan_shim_exchange", None, [ctypes.c_int])
+        library.stplan_shim_exchange.restype = None
+        library.stplan_shim_exchange.argtypes = [ctypes.c_int]
 
     def unanswered(self) -> Optional[str]:
         """The first function of this torch's allocator interface that the shim does not
@@ -65,8 +66,7 @@ class Shim:
 
     def exchange(self, device: int) -> None:
         """Say that an exchange with another process has been enqueued on a device."""
-        if self._exchange is not None:
-            self._exchange(device)
+        self._library.stplan_shim_exchange(device)
 
 
 _installed: Optional[Shim] = None

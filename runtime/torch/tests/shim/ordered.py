@@ -1,6 +1,8 @@
 """A program with random sizes, streams and lifetimes on a simulated device, and
 a judge that reads the device's log. Before a tensor takes over memory, its
-stream has to wait for every stream on which the earlier owners used that memory.
+stream has to wait for every stream that record_stream named for the earlier owner.
+If that was of another stream, it has to wait for everything that any stream had been
+given when the earlier owner was freed: streams read tensors late here and do not say so.
 
 Runs in a process of its own. The fake driver writes its log to FAKE_LOG; the
 judge reads it from FAKE_LOG_READ. Prints the number of allocations judged, of
@@ -28,6 +30,7 @@ class Judge:
         self.clocks = defaultdict(lambda: defaultdict(int))
         self.events = {}
         self.users = defaultdict(dict)  # by unit of memory: time of each stream's last use
+        self.given = {}  # by unit of memory: the stream of its last owner, and each stream's time when that was freed
         self.allocations = self.waits = self.unordered = 0
         self.rest = b""
 
@@ -43,6 +46,9 @@ class Judge:
                 return
             for line in lines:
                 what, stream, event = line.split()
+                if what == b"whole":
+                    self.events[int(event)] = self.now()
+                    continue
                 if what == b"record":
                     self.events[int(event)] = dict(self.clocks[int(stream)])
                     continue
@@ -50,14 +56,35 @@ class Judge:
                 if "IGNORE_WAITS" not in os.environ:
                     self.follow(int(stream), self.events[int(event)])
 
+    def now(self):
+        return {stream: clock[stream] for stream, clock in self.clocks.items()}
+
+    def work(self, stream):
+        """A stream does something; it may read any tensor."""
+        self.clocks[stream][stream] += 1
+
+    def units(self, tensor):
+        return range(tensor.data_ptr() // UNIT, -(-(tensor.data_ptr() + tensor.numel()) // UNIT))
+
+    def free(self, tensor, stream):
+        now = self.now()
+        for unit in self.units(tensor):
+            self.given[unit] = (stream, now)
+
+    def ordered(self, unit, stream):
+        known = self.clocks[stream]
+        owner, given = self.given.get(unit, (stream, {}))
+        return all(known[s] >= time for s, time in self.users[unit].items()) and (
+            owner == stream or all(known[s] >= time for s, time in given.items())
+        )
+
     def use(self, tensor, stream, new=False):
         self.read_log()
         self.clocks[stream][stream] += 1
-        units = range(tensor.data_ptr() // UNIT, -(-(tensor.data_ptr() + tensor.numel()) // UNIT))
+        units = self.units(tensor)
         if new:
             self.allocations += 1
-            known = self.clocks[stream]
-            self.unordered += any(known[s] < time for unit in units for s, time in self.users[unit].items())
+            self.unordered += not all(self.ordered(unit, stream) for unit in units)
         for unit in units:
             if new:
                 self.users[unit] = {}
@@ -70,6 +97,7 @@ def main():
     random.seed(1)
     # 12 streams: more than the runtime keeps clocks of their own for.
     streams = [torch.cuda.default_stream()] + [torch.cuda.Stream() for _ in range(11)]
+    silent = 1  # a stream that neither allocates nor is named by record_stream
     judge, live = Judge(), []
     for _ in range(OPERATIONS):
         choice = random.random()
@@ -86,7 +114,12 @@ def main():
             tensor.record_stream(other)
             del tensor
         if choice >= 0.75 or len(live) > LIVE:
-            live.pop(random.randrange(len(live)))
+            judge.work(random.choice(streams).cuda_stream)
+            judge.work(silent)
+            judge.read_log()
+            tensor, own = live.pop(random.randrange(len(live)))
+            judge.free(tensor, own.cuda_stream)
+            del tensor
     print(judge.allocations, judge.unordered, judge.waits, flush=True)
     os._exit(0)
 
