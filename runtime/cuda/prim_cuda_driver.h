@@ -13,10 +13,11 @@ typedef int cu_device;
 typedef unsigned long long cu_address, cu_handle;
 typedef void *cu_context, *cu_event, *cu_stream;
 
-enum { CU_SUCCESS = 0, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_RELAXED = 2 };
+enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_RELAXED = 2 };
 enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_RECOMMENDED = 1 };
-enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110 }; /* attributes of a device */
-enum { CU_HANDLE_FILE = 1 };
+/* Attributes of a device. */
+enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110, CU_FABRIC_SUPPORTED = 128 };
+enum { CU_HANDLE_FILE = 1, CU_HANDLE_FABRIC = 8 };
 
 typedef struct {
   int type, id;
@@ -77,14 +78,14 @@ typedef struct {
   FUNCTIONS(DECLARE)
 } driver;
 
-/* A region is a range of addresses that memory is mapped into. Each granule is
- * memory of its own, so that any can be given back. One granule more, behind
- * the last, is reserved and never used: so no region begins at the address
- * where another ends, and an address tells which region is meant. */
+/* A region is a range of addresses that memory is mapped into. Each granule, of `unit`
+ * bytes, is memory of its own, so that any can be given back. One of the least size more,
+ * behind the last, is reserved and never used: so no region begins at the address where
+ * another ends, and an address tells which region is meant. */
 typedef struct region {
   struct region *next;
-  uint64_t start, end;
-  uint64_t mapped; /* bytes; at 0 the region is given up */
+  uint64_t start, end, unit;
+  uint64_t mapped; /* bytes */
 } region;
 
 /* Devices that may use the memory, this one included: as many as a process can have. */
@@ -97,8 +98,9 @@ typedef struct {
   cu_context context;
   int is_virtual; /* memory is virtual, not plain */
   uint64_t total, granularity;
-  cu_allocation allocation;
   pthread_mutex_t lock; /* everything below */
+  cu_allocation allocation;
+  int still; /* stop_moving was called */
   region *regions;
   cu_access access[SP_PEERS]; /* the devices that may use virtual memory, this one first */
   size_t accesses;
@@ -114,11 +116,26 @@ static inline int sp_cuda_leave(const cuda *c, int failed) {
   return failed;
 }
 
+/* sp_cuda_begin enters for a call that may come while a stream is being captured, by this
+ * thread or another, and is not part of the graph: the driver has to be told so, or it
+ * refuses the call and ends the capture. sp_cuda_end leaves, and returns `failed`. */
+static inline int sp_cuda_begin(const cuda *c, int *mode) {
+  *mode = CU_CAPTURE_RELAXED;
+  return sp_cuda_enter(c) && (c->cu.exchange_mode(mode) == CU_SUCCESS || sp_cuda_leave(c, 0));
+}
+
+static inline int sp_cuda_end(const cuda *c, int mode, int failed) {
+  c->cu.exchange_mode(&mode);
+  return sp_cuda_leave(c, failed);
+}
+
 /* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all
  * addresses, in the end. */
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
+void sp_cuda_stop_moving(void *self);
+int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size);
 int sp_cuda_export_granule(void *self, uint64_t addr, int *file);
 int sp_cuda_allow_peer(void *self, int ordinal);
 void sp_cuda_drop_regions(cuda *c);

@@ -95,11 +95,12 @@ static void idle_memory_moves(void) {
   /* While a graph is captured nothing leaves. */
   for (int i = 0; i < 2 * PIECES; i += 2)
     stplan_free(d, p[i], 1);
-  stplan_hold(d, 1);
+  stplan_hold(1);
   DEMAND(stplan_malloc(d, 2 * PIECES * PIECE, 1, NULL, NULL) != 0);
   uint64_t before = c.moved_bytes;
   stplan_read(d, &c);
   DEMAND(c.moved_bytes == before);
+  stplan_hold(0);
   stplan_close(d);
 }
 
