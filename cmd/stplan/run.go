@@ -20,8 +20,17 @@ type runFlags struct {
 // memoryKinds are the values of --memory, as the Python package knows them.
 var memoryKinds = []string{"auto", "plain", "virtual"}
 
-// moveKinds are the values of --move, likewise.
-var moveKinds = []string{"auto", "off"}
+// moveOff has memory stay where it is. moveKinds are the values of --move, likewise.
+const moveOff = "off"
+
+var moveKinds = []string{"auto", moveOff}
+
+func demandMove(kind string) error {
+	if !slices.Contains(moveKinds, kind) {
+		return fmt.Errorf("--move: expected one of %s, found %q", strings.Join(moveKinds, ", "), kind)
+	}
+	return nil
+}
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
@@ -81,8 +90,8 @@ the job's. docs/running.md says how this works.`,
 			if !slices.Contains(memoryKinds, f.memory) {
 				return fmt.Errorf("--memory: expected one of %s, found %q", strings.Join(memoryKinds, ", "), f.memory)
 			}
-			if !slices.Contains(moveKinds, f.move) {
-				return fmt.Errorf("--move: expected one of %s, found %q", strings.Join(moveKinds, ", "), f.move)
+			if err := demandMove(f.move); err != nil {
+				return err
 			}
 			dash := cmd.ArgsLenAtDash()
 			return a.runServed(args[:dash], args[dash:], f)

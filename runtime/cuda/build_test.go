@@ -126,6 +126,9 @@ func TestTree(t *testing.T) {
 func TestMoving(t *testing.T) {
 	t.Parallel()
 	execute(t, compile(t, memorySanitizers, "moving.c"))
+	if !testing.Short() {
+		execute(t, compile(t, "thread", "moving.c"))
+	}
 }
 
 // TestPluggable calls the functions that torch's pluggable allocator calls.

@@ -53,10 +53,10 @@ static uint64_t capturing(void *self, uint64_t stream) {
 
 static void cuda_close(void *self) {
   cuda *c = self;
-  if (sp_cuda_enter(c)) {
-    sp_cuda_drop_regions(c);
+  int entered = sp_cuda_enter(c);
+  sp_cuda_drop_regions(c); /* and their records in any case */
+  if (entered)
     sp_cuda_leave(c, 0);
-  }
   c->cu.release(c->device);
   pthread_mutex_destroy(&c->lock);
   free(c); /* the library stays loaded: others use it */

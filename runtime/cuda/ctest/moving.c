@@ -11,7 +11,7 @@
 
 #include "conformance.h"
 
-enum { MIB = 1 << 20, GRANULE = 2 * MIB, TOLD = 4096, KINDS = 4 };
+enum { MIB = 1 << 20, GRANULE = 2 * MIB, TOLD = 1 << 16, KINDS = 4 };
 
 #define CAPACITY (UINT64_C(1024) * MIB)
 #define BASE (UINT64_C(1) << 40)
@@ -350,6 +350,77 @@ static void holds_are_of_the_process(void) {
   drop(b);
 }
 
+enum { THREADS = 4, OPERATIONS = 3000, LIVE = 12 };
+
+typedef struct {
+  world *of;
+  uint64_t seed;
+  int first;
+} worker;
+
+static uint64_t draw(worker *w, uint64_t below) {
+  w->seed = w->seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return (w->seed >> 33) % below;
+}
+
+/* work allocates, frees, pins and trims; halfway the first thread ends moving. */
+static void *work(void *self) {
+  worker *w = self;
+  stplan_device *d = w->of->device;
+  uint64_t live[LIVE], pinned = 0, size = 0;
+  int count = 0;
+  for (int i = 0; i < OPERATIONS; i++) {
+    if (i == OPERATIONS / 2 && w->first)
+      stplan_stop_moving(d);
+    if (draw(w, 200) == 0)
+      stplan_empty_cache(d);
+    if (pinned != 0 && draw(w, 20) == 0) {
+      DEMAND(stplan_unpin(d, pinned, size) == STPLAN_OK);
+      pinned = 0;
+    }
+    if (count == LIVE || (count > 0 && draw(w, 2) == 0)) {
+      int k = (int)draw(w, (uint64_t)count);
+      stplan_range r;
+      DEMAND(stplan_find(d, live[k], &r) == STPLAN_OK);
+      if (pinned == 0) {
+        pinned = live[k];
+        size = 1 + draw(w, r.size);
+        DEMAND(stplan_pin(d, pinned, size) == STPLAN_OK);
+      }
+      put(w->of, live[k]);
+      live[k] = live[--count];
+    } else {
+      live[count] = stplan_malloc(d, draw(w, 30) == 0 ? 24 * MIB : 512 + draw(w, 3 * MIB), draw(w, 3), NULL, NULL);
+      count += live[count] != 0;
+    }
+  }
+  while (count > 0)
+    put(w->of, live[--count]);
+  if (pinned != 0)
+    DEMAND(stplan_unpin(d, pinned, size) == STPLAN_OK);
+  return NULL;
+}
+
+/* Moving may end while other threads allocate; nothing is told that is not so. */
+static void threads_go_on(void) {
+  for (uint64_t round = 0; round < 3; round++) {
+    world *w = fresh();
+    pthread_t threads[THREADS];
+    worker workers[THREADS];
+    stplan_set_limit(w->device, 200 * MIB);
+    for (uint64_t i = 0; i < THREADS; i++) {
+      workers[i] = (worker){w, round * THREADS + i + 1, i == 0};
+      DEMAND(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+      pthread_join(threads[i], NULL);
+    DEMAND(counters(w).allocated_bytes == 0 && !stplan_moves(w->device) && w->of[STPLAN_MAPPED] > 0 && w->of[STPLAN_PIECE_TAKEN] > 0);
+    stplan_empty_cache(w->device);
+    DEMAND(counters(w).reserved_bytes == 0);
+    drop(w);
+  }
+}
+
 /* Handles of a piece have one size of 512 MiB at most, and exceed it by next to nothing. */
 static void handles_fit(void) {
   for (uint64_t whole = GRANULE; whole <= UINT64_C(40) << 30; whole += GRANULE) {
@@ -367,6 +438,7 @@ int main(void) {
   whole_pieces_are_pinned();
   refused_memory_stays_ours();
   holds_are_of_the_process();
+  threads_go_on();
   handles_fit();
   return 0;
 }
