@@ -22,6 +22,7 @@ type replayFlags struct {
 	addresses string
 	json      bool
 	device    int
+	move      string
 	inject    float64
 	repeat    int
 	seed      uint64
@@ -57,6 +58,9 @@ In the output,
 If compile found that a plan does not pay, the plan says so, and the runtime
 serves without it. So does replay.
 
+--move off has memory stay where it is, as "run --move off" does: what that
+costs in memory.
+
 --inject disturbs the program: at that rate allocations, with their frees, are
 left out, added, doubled or swapped with the next one. Figures of what is on
 plan then count what is left of the recording.
@@ -90,6 +94,7 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 	cmd.Flags().StringVar(&f.addresses, "addresses", "", "write each allocation's address to this CSV file, \"-\" for standard output")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
+	cmd.Flags().StringVar(&f.move, "move", "auto", `"off": idle memory does not move`)
 	cmd.Flags().Float64Var(&f.inject, "inject", 0, "disturb the program at this rate, from 0 to 1")
 	cmd.Flags().IntVar(&f.repeat, "repeat", 0, "make the recording longer by this many iterations")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of --inject and --repeat: the same seed gives the same program")
@@ -100,6 +105,9 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	tracePath := args[len(args)-1]
 	if !(f.inject >= 0 && f.inject <= 1) {
 		return fmt.Errorf("--inject: expected a rate from 0 to 1, found %v", f.inject)
+	}
+	if err := demandMove(f.move); err != nil {
+		return err
 	}
 	switch {
 	case f.addresses == "-" && f.json:
@@ -208,6 +216,9 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 		return nil, nil, planRefused(err)
 	}
 	defer device.Close()
+	if f.move == moveOff {
+		device.StopMoving()
+	}
 	result, err := replay.Run(program, device)
 	if err != nil {
 		return nil, nil, &bug{fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err)}

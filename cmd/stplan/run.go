@@ -13,11 +13,24 @@ import (
 type runFlags struct {
 	noPlan  bool
 	memory  string
+	move    string
 	summary string
 }
 
 // memoryKinds are the values of --memory, as the Python package knows them.
 var memoryKinds = []string{"auto", "plain", "virtual"}
+
+// moveOff has memory stay where it is. moveKinds are the values of --move, likewise.
+const moveOff = "off"
+
+var moveKinds = []string{"auto", moveOff}
+
+func demandMove(kind string) error {
+	if !slices.Contains(moveKinds, kind) {
+		return fmt.Errorf("--move: expected one of %s, found %q", strings.Join(moveKinds, ", "), kind)
+	}
+	return nil
+}
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
@@ -77,12 +90,16 @@ the job's. docs/running.md says how this works.`,
 			if !slices.Contains(memoryKinds, f.memory) {
 				return fmt.Errorf("--memory: expected one of %s, found %q", strings.Join(memoryKinds, ", "), f.memory)
 			}
+			if err := demandMove(f.move); err != nil {
+				return err
+			}
 			dash := cmd.ArgsLenAtDash()
 			return a.runServed(args[:dash], args[dash:], f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve every process from the pool alone")
 	cmd.Flags().StringVar(&f.memory, "memory", "auto", `where device memory comes from: "plain" (cudaMalloc), "virtual" (mapped; it grows in place), or "auto"`)
+	cmd.Flags().StringVar(&f.move, "move", "auto", `whether idle memory moves to where it is needed: "auto" until something registers memory by its address, or "off"`)
 	cmd.Flags().StringVar(&f.summary, "summary", "", "write the summary to this file as JSON")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &hinted{err, fmt.Sprintf(`flags of the command go behind "--"; %q lists those of run`, cmd.CommandPath()+" --help")}
@@ -96,6 +113,7 @@ type runSettings struct {
 	Plan    *string `json:"plan"`
 	ByRank  bool    `json:"by_rank"`
 	Memory  string  `json:"memory"`
+	Move    string  `json:"move"`
 	Reports string  `json:"reports"`
 }
 
@@ -106,7 +124,7 @@ const runVariable = "STPLAN_RUN"
 // is refused before the job starts.
 func (a *app) runServed(plan, command []string, f runFlags) error {
 	plans := &jobPlans{}
-	s := runSettings{Memory: f.memory}
+	s := runSettings{Memory: f.memory, Move: f.move}
 	if len(plan) > 0 {
 		var err error
 		if plans, err = a.readJobPlans(plan[0]); err != nil {

@@ -37,6 +37,9 @@ func Open(plan []byte, ordinal int, silent bool) (*Device, error) {
 // Close frees the device.
 func (d *Device) Close() { d.device.Close() }
 
+// StopMoving has memory stay where it is from now on.
+func (d *Device) StopMoving() { d.device.StopMoving() }
+
 // Counters are what the runtime has counted.
 func (d *Device) Counters() cuda.Counters { return d.device.Counters() }
 

@@ -254,6 +254,14 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr) {
   return r != NULL && r->addr == addr && r->taken ? r : NULL;
 }
 
+sp_range *sp_arena_cut(sp_arena *a, sp_range *r, uint64_t size) {
+  sp_range *low = split(a, r, size);
+  low->taken = 1;
+  low->leaving = r->leaving;
+  low->step = SP_NO_STEP;
+  return low;
+}
+
 void sp_arena_decommit(sp_arena *a, sp_range *r) {
   r->absent = 1;
   r = settle(a, r);

@@ -108,9 +108,18 @@ sp_range *sp_arena_find(const sp_arena *a, uint64_t addr);
 /* sp_arena_give makes a taken range free, with the uses that it has. */
 void sp_arena_give(sp_arena *a, sp_range *r);
 
+/* sp_arena_cut cuts the first `size` bytes off a taken range that is longer, and returns
+ * them, which are taken as well. */
+sp_range *sp_arena_cut(sp_arena *a, sp_range *r, uint64_t size);
+
 /* sp_arena_decommit makes a taken range absent. An extent that has no memory
  * left is forgotten. */
 void sp_arena_decommit(sp_arena *a, sp_range *r);
+
+/* sp_arena_starts says whether a range starts a piece of memory: what lies before it has
+ * no memory at present, or is another piece. sp_arena_ends says the same of its end. */
+static inline int sp_arena_starts(const sp_range *r) { return r->first || r->prev->absent; }
+static inline int sp_arena_ends(const sp_range *r) { return r->next == NULL || r->next->first || r->next->absent; }
 
 /* sp_arena_commit makes [addr, addr+size) of an absent range free and never used. */
 void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);

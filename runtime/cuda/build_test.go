@@ -122,10 +122,42 @@ func TestTree(t *testing.T) {
 	execute(t, compile(t, memorySanitizers, "tree.c"))
 }
 
+// TestMoving drives memory that moves, that is pinned, and that does not move.
+func TestMoving(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "moving.c"))
+	if !testing.Short() {
+		execute(t, compile(t, "thread", "moving.c"))
+	}
+}
+
 // TestPluggable calls the functions that torch's pluggable allocator calls.
 func TestPluggable(t *testing.T) {
 	t.Parallel()
 	execute(t, compile(t, memorySanitizers, "pluggable.c"))
+}
+
+// TestWhatStopsMoving runs a process for each thing that has memory stop moving, or that
+// might be taken for one. It is said once if the user has not asked for it.
+func TestWhatStopsMoving(t *testing.T) {
+	t.Parallel()
+	program := compile(t, memorySanitizers, "still.c")
+	const captured = "stplan: from now on memory does not move: one of several ranks captures a graph or uses a MemPool, and NCCL may register buffers\n"
+	for way, said := range map[string]string{
+		"asked":        "",
+		"registers":    "stplan: from now on memory does not move: TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK is set: NCCL registers it\n",
+		"ranks":        captured,
+		"world":        captured,
+		"one":          "",
+		"unregistered": "",
+	} {
+		cmd := exec.Command(program, way)
+		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WORLD_SIZE=") }), "ASAN_OPTIONS=detect_leaks=0") // devices are never closed
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != said {
+			t.Errorf("%s: %v, says %q, expected %q", way, err, out, said)
+		}
+	}
 }
 
 // TestDeviceConformance runs the conformance suite on the primitives of the CUDA

@@ -105,6 +105,9 @@ func (d *Device) Mark() { C.stplan_mark(d.device) }
 // EmptyCache gives idle memory outside the plan back, and returns the bytes.
 func (d *Device) EmptyCache() uint64 { return uint64(C.stplan_empty_cache(d.device)) }
 
+// StopMoving has memory stay where it is from now on.
+func (d *Device) StopMoving() { C.stplan_stop_moving(d.device) }
+
 // Capture has a stream of the device be captured into a graph from now on.
 func (d *Device) Capture(stream uint64) { C.sp_host_capture(&d.prim, C.uint64_t(stream)) }
 

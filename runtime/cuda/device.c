@@ -110,7 +110,7 @@ void stplan_watch(stplan_device *d, stplan_seen *seen, void *context) {
   pthread_mutex_unlock(&d->growth);
 }
 
-void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes) {
+void sp_device_notify(const stplan_device *d, stplan_event event, uint64_t addr, uint64_t bytes) {
   if (d->seen != NULL)
-    d->seen(d->seen_context, taken, addr, bytes);
+    d->seen(d->seen_context, event, addr, bytes);
 }

@@ -8,6 +8,8 @@
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much
  *   device_trim      gives idle memory back to the device
+ *   device_hold      not while a graph is captured
+ *   device_pins      nor memory whose address somebody outside knows
  *   device_query     what callers ask about blocks and memory
  *
  * "Locked" in a comment means: called with the lock held, which is held again on
@@ -29,6 +31,8 @@
 /* Bytes. The largest request: far above any device, and no sum of a few overflows. */
 #define SP_LARGEST (UINT64_C(1) << 48)
 
+typedef struct sp_pin sp_pin; /* private to device_pins.c */
+
 typedef struct sp_chunk {
   struct sp_chunk *next;
   sp_range *nodes;
@@ -43,7 +47,9 @@ struct stplan_device {
   sp_chunk *chunks; /* all nodes of the arena */
   uint64_t end[SP_ZONES]; /* address where each zone's growing extent ends; 0 if it has none */
   uint64_t limit;         /* of reserved bytes; 0: none */
-  int held;               /* calls of stplan_hold that have not been undone */
+  int kept;               /* memory is never given back */
+  int still;              /* memory does not move */
+  sp_pin *pins;
   stplan_seen *seen;      /* of stplan_watch; changed with the growth lock held */
   void *seen_context;
   sp_usage usage;
@@ -65,6 +71,10 @@ struct stplan_device {
 static inline void sp_device_lock(stplan_device *d) { pthread_mutex_lock(&d->lock); }
 static inline void sp_device_unlock(stplan_device *d) { pthread_mutex_unlock(&d->lock); }
 
+/* sp_device_moves says whether granules come and go: memory is virtual, and may move.
+ * Otherwise it comes and goes in whole pieces. Locked, or the growth lock held. */
+static inline int sp_device_moves(const stplan_device *d) { return d->prim.partial && !d->still; }
+
 /* sp_device_lock_growth takes the growth lock, which comes before the device's.
  * sp_device_unlock_growth lets go of it. Locked; the first lets go of the lock. */
 void sp_device_lock_growth(stplan_device *d);
@@ -84,9 +94,8 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
 
-/* sp_device_notify calls the function of stplan_watch, if there is one: memory
- * was taken from the device, or is about to be given back. Called without the
- * lock. Growth lock held. */
-void sp_device_notify(const stplan_device *d, int taken, uint64_t addr, uint64_t bytes);
+/* sp_device_notify calls the function of stplan_watch, if there is one. Called without
+ * the lock. Growth lock held. */
+void sp_device_notify(const stplan_device *d, stplan_event event, uint64_t addr, uint64_t bytes);
 
 #endif

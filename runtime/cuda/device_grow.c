@@ -13,7 +13,7 @@ static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, 
   sp_device_unlock(d);
   int failed = d->prim.extend(d->prim.self, at, bytes, room, addr);
   if (!failed)
-    sp_device_notify(d, 1, *addr, bytes);
+    sp_device_notify(d, sp_device_moves(d) ? STPLAN_MAPPED : STPLAN_PIECE_TAKEN, *addr, bytes);
   sp_device_lock(d);
   if (failed)
     return 0;
@@ -106,12 +106,22 @@ static int commit(stplan_device *d, uint64_t addr, uint64_t end) {
   return 1;
 }
 
-/* grow_fresh takes an extent of its own. Locked; lets go of the lock. Growth lock held. */
+/* in_handles is how many bytes are taken for `bytes`: whole handles, if memory is virtual
+ * and does not move. */
+static uint64_t in_handles(const stplan_device *d, uint64_t bytes) {
+  return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, d->prim.granularity)) : bytes;
+}
+
+/* grow_fresh takes an extent of its own. If memory is virtual and does not move, that is a
+ * handle of the least size at least, if there is as much. Locked; lets go of the lock.
+ * Growth lock held. */
 static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
-  uint64_t bytes = sp_round_up(need, d->prim.granularity);
-  if (!extend(d, 0, bytes, bytes, addr))
+  uint64_t bytes = in_handles(d, sp_round_up(need, d->prim.granularity)), taken = bytes;
+  if (d->prim.partial && d->still && bytes < SP_HANDLE_LEAST && extend(d, 0, SP_HANDLE_LEAST, SP_HANDLE_LEAST, addr))
+    taken = SP_HANDLE_LEAST;
+  else if (!extend(d, 0, bytes, bytes, addr))
     return 0;
-  sp_arena_add(&d->arena, *addr, bytes, zone, 0, SP_FREE);
+  sp_arena_add(&d->arena, *addr, taken, zone, 0, SP_FREE);
   return 1;
 }
 
@@ -162,9 +172,10 @@ static int fill_lot(stplan_device *d, sp_zone zone) {
 static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
   uint64_t addr;
-  if (d->prim.partial && fill_lot(d, zone))
+  int moves = sp_device_moves(d);
+  if (moves && fill_lot(d, zone))
     return 1;
-  int found = d->prim.partial && find_window(d, zone, need, &w);
+  int found = moves && find_window(d, zone, need, &w);
   if (found) {
     clear(d, need, &w);
     if (fill(d, zone, need, &w))
@@ -174,7 +185,7 @@ static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
     sp_device_make_room(d, sp_round_up(need, d->prim.granularity), 0, 0);
   if (!sp_device_nodes(d) || !grow_fresh(d, zone, need, &addr))
     return 0;
-  if (d->prim.partial)
+  if (moves)
     d->end[zone] = addr + sp_round_up(need, d->prim.granularity);
   return 1;
 }
@@ -198,7 +209,10 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uin
 void sp_device_begin(stplan_device *d) {
   sp_device_lock_growth(d);
   if (sp_device_plan_needs_memory(d) && sp_device_nodes(d)) {
-    uint64_t bytes = sp_device_plan_bytes(d), first = d->prim.partial ? sp_least(bytes, d->prim.granularity) : bytes, base = 0;
+    uint64_t bytes = sp_device_plan_bytes(d), base = 0;
+    if (bytes > 0 && bytes <= SP_LARGEST)
+      bytes = in_handles(d, bytes);
+    uint64_t first = sp_device_moves(d) ? sp_least(bytes, d->prim.granularity) : bytes;
     if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, &base)) {
       sp_arena_add(&d->arena, base, first, SP_ZONE_PLAN, 0, SP_FREE);
       if (first < bytes)
@@ -224,6 +238,8 @@ static uint64_t missing(const sp_range *r, uint64_t addr, uint64_t end) {
 
 int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   int done = 1;
+  if (d->still)
+    return 0;
   sp_device_lock_growth(d);
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
@@ -235,4 +251,30 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   }
   sp_device_unlock_growth(d);
   return done;
+}
+
+/* complete_plan takes what the plan lacks, if it is served and worth that. Locked; lets go
+ * of the lock. Growth lock held. */
+static void complete_plan(stplan_device *d) {
+  uint64_t base = sp_device_plan_base(d);
+  if (base == 0 || !sp_device_plan_served(d))
+    return;
+  uint64_t end = base + sp_device_plan_bytes(d), lacks = missing(sp_arena_holding(&d->arena, base), base, end);
+  if (!sp_device_plan_costs(d, lacks, lacks, SP_EXCESS_ENDS))
+    commit(d, base, end);
+}
+
+void stplan_stop_moving(stplan_device *d) {
+  sp_device_lock(d);
+  sp_device_lock_growth(d);
+  if (!d->still) {
+    complete_plan(d);
+    d->still = 1;
+    sp_device_unlock(d);
+    if (d->prim.stop_moving != NULL)
+      d->prim.stop_moving(d->prim.self);
+    sp_device_lock(d);
+  }
+  sp_device_unlock(d);
+  sp_device_unlock_growth(d);
 }

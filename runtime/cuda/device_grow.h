@@ -5,8 +5,7 @@
 #include "device.h"
 
 /* sp_device_begin takes the plan's memory, if it has not been asked for: all of
- * it, or, if memory is virtual, its addresses and the first granule. There is a
- * plan. Locked; lets go of the lock. */
+ * it, or, if memory moves, its addresses and the first granule. There is a plan. Locked; lets go of the lock. */
 void sp_device_begin(stplan_device *d);
 
 /* sp_device_grow takes memory so that `need` bytes fit into the zone, or finds
@@ -16,7 +15,7 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uin
 
 /* sp_device_commit takes memory for what is absent of a place of the plan, [addr,
  * addr+size). If the plan is not worth that, or the device has none, the plan is
- * given up. 0 if the place has no memory. Locked; lets go of the lock. */
+ * given up. 0 if the place has no memory, as none comes if memory does not move. Locked; lets go of the lock. */
 int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size);
 
 #endif

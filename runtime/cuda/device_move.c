@@ -12,17 +12,6 @@ static uint64_t worth_moving(uint64_t size) { return size / 4 * 3; }
  * the least over the recordings; others were not tried. */
 #define REST_LEAST (UINT64_C(64) << 20)
 
-/* larger_part narrows [*addr, *end) to the larger of its two parts outside [low, high). */
-static void larger_part(uint64_t *addr, uint64_t *end, uint64_t low, uint64_t high) {
-  if (*addr >= high || *end <= low)
-    return;
-  uint64_t before = low > *addr ? low - *addr : 0, behind = *end > high ? *end - high : 0;
-  if (before >= behind)
-    *end = *addr + before;
-  else
-    *addr = *end - behind;
-}
-
 /* chain_zone chains idle bytes of a zone until `bytes` are *found, from its
  * smallest ranges on, but none of [low, high). It may chain a granule more.
  * Locked; may let go of the lock. */
@@ -35,7 +24,7 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
     size = r->size;
     above = r->addr + 1;
     uint64_t addr = r->addr, end = r->addr + r->size;
-    larger_part(&addr, &end, low, high);
+    sp_larger_part(&addr, &end, low, high);
     uint64_t outside = end - addr;
     if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside) || (outside < r->size && end - addr < REST_LEAST))
       continue;
@@ -61,6 +50,8 @@ static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t h
 
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
   const stplan_counters *c = &d->counters;
+  if (d->still)
+    return 1;
   int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
   int may_take = sp_device_may_take(d, bytes);
   if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))

@@ -16,7 +16,8 @@
  * reserved so far, idle memory elsewhere is given back first, if there is any in
  * large pieces. Except at the limit, that is done only as long as the run can afford
  * it (device_debt.h). If the plan is not worth the bytes, it is given up, and the
- * answer is 0; otherwise 1. Locked; lets go of the lock. Growth lock held. */
+ * answer is 0; otherwise 1. Nothing is done if memory does not move. Locked; lets go
+ * of the lock. Growth lock held. */
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high);
 
 #endif

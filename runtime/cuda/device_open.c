@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "device_pins.h"
 #include "device_plan.h"
 
 /* drop frees the object and all host memory that it has. */
@@ -12,6 +13,7 @@ static void drop(stplan_device *d) {
     free(c->nodes);
     free(c);
   }
+  sp_pins_drop(d);
   if (d->shared != &d->counters)
     munmap(d->shared, sizeof *d->shared);
   sp_device_plan_close(d);

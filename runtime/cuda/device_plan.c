@@ -242,7 +242,7 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   const sp_device_plan *p = d->plan;
   const stplan_counters *c = &d->counters;
   uint64_t most = 0, share = excess;
-  if (!d->prim.partial)
+  if (!sp_device_moves(d))
     most = p->plan->arena_bytes; /* which came in one piece */
   else if (follows(d) && (fits(p) || excess == SP_EXCESS_ENDS))
     most = expected(p->plan);

@@ -2,12 +2,8 @@
  * with other processes and devices. */
 #include "device_query.h"
 
-/* starts says whether a range starts a piece of memory: what lies before it has
- * no memory at present, or is another piece. */
-static int starts(const sp_range *r) { return r->first || r->prev->absent; }
-
 stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {
-  stplan_range told = {.address = r->addr, .size = r->size, .live = r->taken && !r->leaving, .first = (uint32_t)starts(r)};
+  stplan_range told = {.address = r->addr, .size = r->size, .live = r->taken && !r->leaving, .first = (uint32_t)sp_arena_starts(r)};
   if (told.live) {
     told.requested = r->requested;
     told.stream = d->streams.list[r->stream]->handle;
@@ -27,9 +23,9 @@ stplan_status stplan_find(stplan_device *d, uint64_t address, stplan_range *bloc
 stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size) {
   sp_device_lock(d);
   const sp_range *r = sp_device_block(d, address), *last = r;
-  while (r != NULL && !starts(r))
+  while (r != NULL && !sp_arena_starts(r))
     r = r->prev;
-  while (last != NULL && last->next != NULL && !starts(last->next) && !last->next->absent)
+  while (last != NULL && !sp_arena_ends(last))
     last = last->next;
   if (r != NULL) {
     *base = r->addr;
@@ -85,7 +81,18 @@ void stplan_beside(stplan_device *d, const stplan_statistics *other) {
   sp_device_unlock(d);
 }
 
-uint64_t stplan_granularity(const stplan_device *d) { return d->prim.partial ? d->prim.granularity : 0; }
+int stplan_moves(stplan_device *d) {
+  sp_device_lock(d);
+  int moves = sp_device_moves(d);
+  sp_device_unlock(d);
+  return moves;
+}
+
+stplan_status stplan_granule(const stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size) {
+  if (d->prim.granule_at == NULL || d->prim.granule_at(d->prim.self, address, base, size) != 0)
+    return STPLAN_FAILED;
+  return STPLAN_OK;
+}
 
 stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset) {
   stplan_range block;

@@ -1,24 +1,35 @@
 #include "device_trim.h"
 
+#include "device_hold.h"
+#include "device_pins.h"
 #include "device_plan.h"
 #include "device_wait.h"
 
+/* idle_piece says whether the bytes are a whole piece of memory, which is not the plan's.
+ * Without memory that moves nothing else can be given back. */
+static int idle_piece(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end) {
+  int whole = addr == r->addr && end == r->addr + r->size && sp_arena_starts(r) && sp_arena_ends(r);
+  sp_pins_spare(d, &addr, &end);
+  return whole && end - addr == r->size && !sp_device_plan_holds(d, r->addr);
+}
+
 /* Whole granules can be given back, and what a granule at the end of an extent
  * lacks to a whole one. Of the plan's memory the first granule stays, so that
- * its addresses stay ours; all of it stays if it came in one piece. Otherwise
- * an extent that came in one piece can be given back only as a whole. */
+ * its addresses stay ours. */
 int sp_device_idle(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end) {
   if (r->taken || r->absent)
     return 0;
-  int planned = sp_device_plan_holds(d, r->addr), last = *end == r->addr + r->size && (r->next == NULL || r->next->first);
-  if (r->first && last && *addr == r->addr && !planned)
-    return 1;
-  if (planned && *addr == sp_device_plan_base(d))
+  if (!sp_device_moves(d))
+    return idle_piece(d, r, *addr, *end);
+  int last = *end == r->addr + r->size && (r->next == NULL || r->next->first);
+  if (sp_device_plan_holds(d, r->addr) && *addr == sp_device_plan_base(d))
     *addr += d->prim.granularity;
   *addr = sp_round_up(*addr, d->prim.granularity);
   if (!last)
     *end = sp_round_down(*end, d->prim.granularity);
-  return d->prim.partial && *addr < *end;
+  if (*addr < *end)
+    sp_pins_spare(d, addr, end);
+  return *addr < *end;
 }
 
 void sp_device_chain(stplan_device *d, sp_range *gap, uint64_t addr, uint64_t end, sp_range **list) {
@@ -36,19 +47,66 @@ static void forget_ends(stplan_device *d) {
       d->end[zone] = 0;
 }
 
-/* settle waits until nothing uses the ranges of a list any more. Zero is success.
- * Locked; lets go of the lock. Growth lock held. */
-static int settle(stplan_device *d, const sp_range *list, sp_reason reason) {
-  if (d->held > 0)
-    return 1;
-  if (reason == SP_TO_MOVE) {
-    sp_clock uses = {.owned = 0};
-    for (; list != NULL; list = list->chain)
-      sp_clock_merge(&uses, &list->uses);
-    return sp_device_await(d, &uses);
+/* give_granules gives bytes back granule by granule, up to the first that the device does
+ * not take, and returns how many it has taken. They are told of when they are gone: their
+ * addresses stay ours meanwhile. Called without the lock. */
+static uint64_t give_granules(const stplan_device *d, uint64_t addr, uint64_t bytes) {
+  uint64_t given = 0;
+  while (given < bytes) {
+    uint64_t next = sp_least(bytes - given, d->prim.granularity);
+    if (d->prim.give_back(d->prim.self, addr + given, next) != 0)
+      break;
+    given += next;
   }
+  if (given > 0)
+    sp_device_notify(d, STPLAN_UNMAPPED, addr, given);
+  return given;
+}
+
+/* give_piece gives a whole piece back. That is told before, as PyTorch does: who has
+ * registered the memory ends that while it is there, and afterwards the addresses may be
+ * another allocator's. If the device does not take it, it is told as taken again. Called
+ * without the lock. */
+static uint64_t give_piece(const stplan_device *d, uint64_t addr, uint64_t bytes) {
+  sp_device_notify(d, STPLAN_PIECE_FREED, addr, bytes);
+  if (d->prim.give_back(d->prim.self, addr, bytes) == 0)
+    return bytes;
+  sp_device_notify(d, STPLAN_PIECE_TAKEN, addr, bytes);
+  return 0;
+}
+
+/* give gives back the bytes of a range that is out of use, and returns how many were.
+ * What was not is free again. Locked; lets go of the lock. */
+static uint64_t give(stplan_device *d, sp_range *r) {
+  int moves = sp_device_moves(d);
   sp_device_unlock(d);
-  int failed = d->prim.synchronize(d->prim.self) != 0;
+  uint64_t given = moves ? give_granules(d, r->addr, r->size) : give_piece(d, r->addr, r->size);
+  sp_device_lock(d);
+  sp_range *gone = given > 0 && given < r->size ? sp_arena_cut(&d->arena, r, given) : r;
+  if (gone != r || given == 0)
+    sp_arena_give(&d->arena, r);
+  if (given == 0)
+    return 0;
+  sp_device_account(d, -(int64_t)given);
+  sp_arena_decommit(&d->arena, gone);
+  forget_ends(d);
+  return given;
+}
+
+/* settle waits until nothing uses the ranges of a list any more. Zero is success; then
+ * sp_hold_leave is due. Locked; lets go of the lock. Growth lock held. */
+static int settle(stplan_device *d, const sp_range *list, sp_reason reason) {
+  sp_clock uses = {.owned = 0};
+  for (; list != NULL; list = list->chain)
+    sp_clock_merge(&uses, &list->uses);
+  if (d->kept || (reason == SP_TO_MOVE && sp_device_await(d, &uses) != 0))
+    return 1;
+  sp_device_unlock(d);
+  int failed = !sp_hold_enter();
+  if (!failed && reason == SP_TO_TRIM && d->prim.synchronize(d->prim.self) != 0) {
+    failed = 1;
+    sp_hold_leave();
+  }
   sp_device_lock(d);
   return failed;
 }
@@ -57,40 +115,47 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) 
   uint64_t total = 0;
   if (list == NULL)
     return 0;
-  int failed = settle(d, list, reason);
+  int held_up = settle(d, list, reason), failed = held_up;
   while (list != NULL) {
     sp_range *r = list;
     list = r->chain;
-    sp_device_unlock(d);
-    if (!failed) {
-      sp_device_notify(d, 0, r->addr, r->size);
-      failed = d->prim.give_back(d->prim.self, r->addr, r->size) != 0;
-    }
-    sp_device_lock(d);
-    if (failed) {
+    uint64_t size = r->size, given = 0;
+    if (failed)
       sp_arena_give(&d->arena, r);
-      continue;
-    }
-    total += r->size;
-    sp_device_account(d, -(int64_t)r->size);
-    sp_arena_decommit(&d->arena, r);
-    forget_ends(d);
+    else
+      given = give(d, r);
+    failed = failed || given < size;
+    total += given;
   }
+  if (!held_up)
+    sp_hold_leave();
   return total;
 }
 
-uint64_t sp_device_trim(stplan_device *d, int plan) {
+/* chain_idle chains an idle part of each free range, and says whether there were any.
+ * Locked; may let go of the lock. */
+static int chain_idle(stplan_device *d, int plan, sp_range **list) {
   uint64_t below = UINT64_MAX;
-  sp_range *list = NULL;
+  int found = 0;
   while (sp_device_nodes(d)) {
     sp_range *r = sp_arena_below(&d->arena, below);
     if (r == NULL)
       break;
     below = r->addr;
     uint64_t addr = r->addr, end = r->addr + r->size;
-    if ((r->zone != SP_ZONE_PLAN || plan) && sp_device_idle(d, r, &addr, &end))
-      sp_device_chain(d, r, addr, end, &list);
+    if ((r->zone == SP_ZONE_PLAN && !plan) || !sp_device_idle(d, r, &addr, &end))
+      continue;
+    sp_device_chain(d, r, addr, end, list);
+    found = 1;
   }
+  return found;
+}
+
+uint64_t sp_device_trim(stplan_device *d, int plan) {
+  sp_range *list = NULL;
+  /* A free range with pinned granules has several idle parts. */
+  while (chain_idle(d, plan, &list) && d->pins != NULL)
+    ;
   return sp_device_withdraw(d, list, SP_TO_TRIM);
 }
 
@@ -103,13 +168,10 @@ uint64_t stplan_empty_cache(stplan_device *d) {
   return total;
 }
 
-/* Who gives memory back has the growth lock, so what is under way ends first. */
-void stplan_hold(stplan_device *d, int hold) {
-  pthread_mutex_lock(&d->growth);
+void stplan_keep(stplan_device *d) {
+  pthread_mutex_lock(&d->growth); /* what is being given back is given back first */
   sp_device_lock(d);
-  d->held += hold ? 1 : -1;
-  int held = d->held > 0;
+  d->kept = 1;
   sp_device_unlock(d);
-  sp_streams_bar(&d->streams, held);
   pthread_mutex_unlock(&d->growth);
 }

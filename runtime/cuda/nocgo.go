@@ -20,6 +20,9 @@ func (*Device) Free(uint64, uint64) error { return ErrNotBuilt }
 // RecordStream returns ErrNotBuilt.
 func (*Device) RecordStream(uint64, uint64) error { return ErrNotBuilt }
 
+// StopMoving does nothing.
+func (*Device) StopMoving() {}
+
 // Operations returns into as it is.
 func (*Device) Operations(into []Operation) []Operation { return into }
 

@@ -90,7 +90,7 @@ static const pool *make_pool(const stplan_device *d, int ordinal, uint64_t captu
     free(p);
     return NULL;
   }
-  stplan_hold(p->device, 1); /* for ever: a graph replays into memory that is idle here */
+  stplan_keep(p->device); /* a graph replays into memory that is idle here */
   p->ordinal = ordinal;
   p->capture = capture;
   p->next = atomic_load(&pools);
@@ -243,6 +243,41 @@ void stplan_pluggable_empty_cache(void) {
     if (d != NULL)
       stplan_empty_cache(d);
   }
+}
+
+static _Atomic(int) begun; /* calls of begin_pool that have not been undone */
+
+void stplan_pluggable_begin_pool(int device, stplan_pool_id pool, void *filter) {
+  (void)device, (void)pool, (void)filter;
+  if (atomic_load(&orphaned))
+    return;
+  stplan_captures();
+  stplan_hold(1);
+  atomic_fetch_add(&begun, 1);
+}
+
+void stplan_pluggable_end_pool(int device, stplan_pool_id pool) {
+  (void)device, (void)pool;
+  int now = atomic_load(&begun);
+  while (now > 0 && !atomic_compare_exchange_weak(&begun, &now, now - 1))
+    ;
+  if (now > 0 && !atomic_load(&orphaned))
+    stplan_hold(0);
+}
+
+stplan_status stplan_pluggable_pin(uint64_t address, uint64_t size, int pin) {
+  stplan_status (*change)(stplan_device *, uint64_t, uint64_t) = pin ? stplan_pin : stplan_unpin;
+  stplan_status status = STPLAN_BAD_POINTER;
+  for (int device = 0; device < STPLAN_DEVICES && status == STPLAN_BAD_POINTER; device++) {
+    stplan_device *d = in_use(device);
+    if (d == NULL)
+      continue;
+    status = change(d, address, size);
+    for (EACH_POOL(p, device))
+      if (status == STPLAN_BAD_POINTER)
+        status = change(p->device, address, size);
+  }
+  return status;
 }
 
 void stplan_pluggable_mark(void) {

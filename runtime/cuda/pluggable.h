@@ -40,6 +40,21 @@ void stplan_pluggable_record_stream(void *ptr, void *stream);
 /* stplan_pluggable_empty_cache gives the idle memory of all devices back. */
 void stplan_pluggable_empty_cache(void);
 
+/* torch's MempoolId_t, a pair that C++ passes as C does a structure. */
+typedef struct {
+  unsigned long long first, second;
+} stplan_pool_id;
+
+/* stplan_pluggable_begin_pool is called before a graph is captured, and
+ * stplan_pluggable_end_pool after: meanwhile no device is waited for and no memory is given
+ * back. filter is a std::function, by its address. */
+void stplan_pluggable_begin_pool(int device, stplan_pool_id pool, void *filter);
+void stplan_pluggable_end_pool(int device, stplan_pool_id pool);
+
+/* stplan_pluggable_pin pins memory of a live block, or unpins it if `pin` is 0.
+ * STPLAN_BAD_POINTER if there is no such block, or no such pin. */
+stplan_status stplan_pluggable_pin(uint64_t address, uint64_t size, int pin);
+
 /* stplan_pluggable_mark is stplan_mark for all devices. */
 void stplan_pluggable_mark(void);
 

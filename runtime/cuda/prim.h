@@ -37,12 +37,18 @@ typedef struct sp_prim {
    * they begin at `at`, the start of a granule without memory in a room that has
    * memory in some other granule; anything else is refused, and so is memory
    * beyond the end of a room. No two rooms touch. `room` counts only if `at` is
-   * 0 and `partial` is set. Fails if the device has no memory left. */
+   * 0 and `partial` is set. Fails if the device has no memory left.
+   *
+   * After stop_moving a new room has `room` bytes, and all of them get memory at once. */
   int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 
   /* give_back returns memory that no stream uses any more to the device. A granule that
    * the device does not take back is lost to both; if it takes none, give_back fails. */
   int (*give_back)(void *self, uint64_t addr, uint64_t bytes);
+
+  /* stop_moving is told that memory which is taken from now on is given back as it came,
+   * whole, so that it can be mapped in large granules. NULL if that makes no difference. */
+  void (*stop_moving)(void *self);
 
   /* synchronize returns when the device is done with everything that was enqueued. */
   int (*synchronize)(void *self);
@@ -76,6 +82,10 @@ typedef struct sp_prim {
    * memory that addr lies in, and the offset of addr in it. NULL if memory is
    * virtual, or cannot be shared. */
   int (*export_handle)(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
+
+  /* granule_at is the granule that addr lies in, which has memory. NULL if memory is not
+   * virtual. */
+  int (*granule_at)(void *self, uint64_t addr, uint64_t *base, uint64_t *size);
 
   /* export_granule opens a file by which another process maps the granule that begins
    * at addr. NULL if memory is not virtual, or its granules cannot be shared. */

@@ -14,7 +14,8 @@ enum { PLAIN_GRANULARITY = 2 << 20 };
 
 static int synchronize(void *self) {
   cuda *c = self;
-  return !sp_cuda_enter(c) || sp_cuda_leave(c, c->cu.synchronize() != CU_SUCCESS);
+  int mode;
+  return !sp_cuda_begin(c, &mode) || sp_cuda_end(c, mode, c->cu.synchronize() != CU_SUCCESS);
 }
 
 static int event_create(void *self, void **event) {
@@ -72,10 +73,10 @@ static uint64_t capturing(void *self, uint64_t stream) {
 
 static void cuda_close(void *self) {
   cuda *c = self;
-  if (sp_cuda_enter(c)) {
-    sp_cuda_drop_regions(c);
+  int entered = sp_cuda_enter(c);
+  sp_cuda_drop_regions(c); /* and their records in any case */
+  if (entered)
     sp_cuda_leave(c, 0);
-  }
   c->cu.release(c->device);
   pthread_mutex_destroy(&c->lock);
   free(c); /* the library stays loaded: others use it */
@@ -99,15 +100,18 @@ static const char *load(cuda *c) {
 /* prepare_virtual finds out how virtual memory is taken. 0 if the device has none. */
 static int prepare_virtual(cuda *c, int ordinal) {
   size_t granularity = 0;
-  int supported = 0, rdma = 0, files = 0;
+  int supported = 0, rdma = 0, files = 0, fabric = 0;
   c->allocation = (cu_allocation){.type = CU_PINNED, .location = {CU_LOCATION_DEVICE, ordinal}};
-  if (c->cu.attribute(&supported, CU_VIRTUAL_SUPPORTED, c->device) != CU_SUCCESS || !supported ||
-      c->cu.granularity(&granularity, &c->allocation, CU_RECOMMENDED) != CU_SUCCESS || granularity == 0)
+  if (c->cu.attribute(&supported, CU_VIRTUAL_SUPPORTED, c->device) != CU_SUCCESS || !supported)
     return 0;
-  c->granularity = granularity;
   if (c->cu.attribute(&files, CU_FILE_SUPPORTED, c->device) == CU_SUCCESS && files)
     c->allocation.requested_handle_types = CU_HANDLE_FILE;
+  if (c->cu.attribute(&fabric, CU_FABRIC_SUPPORTED, c->device) == CU_SUCCESS && fabric)
+    c->allocation.requested_handle_types |= CU_HANDLE_FABRIC;
   c->allocation.flags.rdma = c->cu.attribute(&rdma, CU_VIRTUAL_RDMA_SUPPORTED, c->device) == CU_SUCCESS && rdma;
+  if (c->cu.granularity(&granularity, &c->allocation, CU_RECOMMENDED) != CU_SUCCESS || granularity == 0)
+    return 0;
+  c->granularity = granularity;
   c->access[c->accesses++] = (cu_access){.location = c->allocation.location, .flags = CU_READ_WRITE};
   return 1;
 }
@@ -154,7 +158,9 @@ int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error,
       .event_done = event_done,
       .capturing = capturing,
       .export_handle = c->is_virtual ? NULL : sp_cuda_export_handle,
-      .export_granule = c->allocation.requested_handle_types == CU_HANDLE_FILE ? sp_cuda_export_granule : NULL,
+      .stop_moving = c->is_virtual ? sp_cuda_stop_moving : NULL,
+      .granule_at = c->is_virtual ? sp_cuda_granule_at : NULL,
+      .export_granule = c->allocation.requested_handle_types & CU_HANDLE_FILE ? sp_cuda_export_granule : NULL,
       .allow_peer = sp_cuda_allow_peer,
       .close = cuda_close,
   };

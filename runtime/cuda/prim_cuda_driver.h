@@ -13,10 +13,11 @@ typedef int cu_device;
 typedef unsigned long long cu_address, cu_handle;
 typedef void *cu_context, *cu_event, *cu_stream;
 
-enum { CU_SUCCESS = 0, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_RELAXED = 2 };
+enum { CU_SUCCESS = 0, CU_OUT_OF_MEMORY = 2, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_RELAXED = 2 };
 enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_RECOMMENDED = 1 };
-enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110 }; /* attributes of a device */
-enum { CU_HANDLE_FILE = 1 };
+/* Attributes of a device. */
+enum { CU_VIRTUAL_SUPPORTED = 102, CU_FILE_SUPPORTED = 103, CU_VIRTUAL_RDMA_SUPPORTED = 110, CU_FABRIC_SUPPORTED = 128 };
+enum { CU_HANDLE_FILE = 1, CU_HANDLE_FABRIC = 8 };
 enum { CU_NOT_SUPPORTED = 801, CU_CAPTURE_UNSUPPORTED = 900 }; /* results */
 
 typedef struct {
@@ -80,14 +81,14 @@ typedef struct {
   cu_result (*context_record)(cu_context, cu_event); /* cuCtxRecordEvent; NULL before driver 12.5 */
 } driver;
 
-/* A region is a range of addresses that memory is mapped into. Each granule is
- * memory of its own, so that any can be given back. One granule more, behind
- * the last, is reserved and never used: so no region begins at the address
- * where another ends, and an address tells which region is meant. */
+/* A region is a range of addresses that memory is mapped into. Each granule, of `unit`
+ * bytes, is memory of its own, so that any can be given back. One of the least size more,
+ * behind the last, is reserved and never used: so no region begins at the address where
+ * another ends, and an address tells which region is meant. */
 typedef struct region {
   struct region *next;
-  uint64_t start, end;
-  uint64_t mapped; /* bytes; at 0 the region is given up */
+  uint64_t start, end, unit;
+  uint64_t mapped; /* bytes */
 } region;
 
 /* Devices that may use the memory, this one included: as many as a process can have. */
@@ -100,8 +101,9 @@ typedef struct {
   cu_context context;
   int is_virtual; /* memory is virtual, not plain */
   uint64_t total, granularity;
-  cu_allocation allocation;
   pthread_mutex_t lock; /* everything below */
+  cu_allocation allocation;
+  int still; /* stop_moving was called */
   region *regions;
   cu_access access[SP_PEERS]; /* the devices that may use virtual memory, this one first */
   size_t accesses;
@@ -135,6 +137,8 @@ static inline int sp_cuda_end(const cuda *c, int mode, int failed) {
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
+void sp_cuda_stop_moving(void *self);
+int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size);
 int sp_cuda_export_granule(void *self, uint64_t addr, int *file);
 int sp_cuda_allow_peer(void *self, int ordinal);
 void sp_cuda_drop_regions(cuda *c);

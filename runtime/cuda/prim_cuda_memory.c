@@ -6,23 +6,42 @@
 
 /* unmap_granules undoes map_granules for the first `bytes` of a range, and
  * returns how many of them the driver has taken back. */
-static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes) {
+static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
   uint64_t taken = 0;
-  for (uint64_t at = 0; at < bytes; at += c->granularity)
-    if (c->cu.unmap(addr + at, c->granularity) == CU_SUCCESS)
-      taken += c->granularity;
+  for (uint64_t at = 0; at < bytes; at += unit)
+    if (c->cu.unmap(addr + at, unit) == CU_SUCCESS)
+      taken += unit;
   return taken;
+}
+
+/* create makes memory. A device may know fabric handles and the process may not use them,
+ * as it has no channel of IMEX: then they are not asked for any more. */
+static cu_result create(cuda *c, cu_handle *handle, uint64_t bytes) {
+  pthread_mutex_lock(&c->lock);
+  cu_allocation asked = c->allocation;
+  pthread_mutex_unlock(&c->lock);
+  cu_result result = c->cu.create(handle, bytes, &asked, 0);
+  if (result == CU_SUCCESS || result == CU_OUT_OF_MEMORY || !(asked.requested_handle_types & CU_HANDLE_FABRIC))
+    return result;
+  asked.requested_handle_types &= ~CU_HANDLE_FABRIC;
+  result = c->cu.create(handle, bytes, &asked, 0);
+  if (result != CU_SUCCESS)
+    return result;
+  pthread_mutex_lock(&c->lock);
+  c->allocation = asked;
+  pthread_mutex_unlock(&c->lock);
+  return result;
 }
 
 /* map_granules gives [addr, addr+bytes) memory. Nonzero is failure. The handle of
  * each granule is released at once: its memory then lives until it is unmapped. */
-static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
+static int map_granules(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
   uint64_t at = 0;
-  for (; at < bytes; at += c->granularity) {
+  for (; at < bytes; at += unit) {
     cu_handle handle;
-    if (c->cu.create(&handle, c->granularity, &c->allocation, 0) != CU_SUCCESS)
+    if (create(c, &handle, unit) != CU_SUCCESS)
       break;
-    int failed = c->cu.map(addr + at, c->granularity, 0, handle, 0) != CU_SUCCESS;
+    int failed = c->cu.map(addr + at, unit, 0, handle, 0) != CU_SUCCESS;
     c->cu.mem_release(handle);
     if (failed)
       break;
@@ -31,41 +50,65 @@ static int map_granules(cuda *c, uint64_t addr, uint64_t bytes) {
   int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
   pthread_mutex_unlock(&c->lock);
   if (failed)
-    unmap_granules(c, addr, at);
+    unmap_granules(c, addr, at, unit);
   return failed;
 }
 
 /* granules is how many bytes of virtual memory some bytes take. */
 static uint64_t granules(const cuda *c, uint64_t bytes) { return sp_round_up(bytes, c->granularity); }
 
-/* reserve is a new region of at least `bytes`, and at least twice what the
- * device has. NULL if there is none. Locked. */
+/* holding is the region that holds an address, or NULL. Locked. */
+static region *holding(const cuda *c, uint64_t addr) {
+  region *r = c->regions;
+  while (r != NULL && (addr < r->start || addr >= r->end))
+    r = r->next;
+  return r;
+}
+
+/* vacant is a region without memory that was left for this, or NULL. Locked. */
+static region *vacant(const cuda *c, uint64_t span) {
+  region *r = c->regions;
+  while (r != NULL && (r->mapped > 0 || r->unit != c->granularity || r->end - r->start < span))
+    r = r->next;
+  return r;
+}
+
+/* reserve is a region for `bytes`. If memory moves, it has at least twice what the device
+ * has, and may have been used before. NULL if there is none. Locked. */
 static region *reserve(cuda *c, uint64_t bytes) {
-  uint64_t span = granules(c, 2 * c->total > bytes ? 2 * c->total : bytes);
-  region *r = calloc(1, sizeof *r);
+  uint64_t least = c->still ? 0 : 2 * c->total, span = granules(c, least > bytes ? least : bytes);
+  region *r = c->still ? NULL : vacant(c, span);
+  if (r != NULL)
+    return r;
+  r = calloc(1, sizeof *r);
   cu_address start;
   if (r == NULL || c->cu.address_reserve(&start, span + c->granularity, 0, 0, 0) != CU_SUCCESS) {
     free(r);
     return NULL;
   }
-  *r = (region){.next = c->regions, .start = start, .end = start + span};
+  uint64_t handle = sp_handle_size(bytes, c->granularity), whole = c->still && span % handle == 0;
+  *r = (region){.next = c->regions, .start = start, .end = start + span, .unit = whole ? handle : c->granularity};
   c->regions = r;
   return r;
 }
 
-/* place is the address for `bytes` of memory, which it counts as mapped: `at`, or, if
- * that is 0, the start of a new region of at least `room` bytes. 0 if there is none. */
-static uint64_t place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
+/* An address for memory, and how large its granules are. */
+typedef struct {
+  uint64_t addr, unit;
+} spot;
+
+/* place is where `bytes` of memory go, which it counts as mapped: `at`, or, if that is 0,
+ * the start of a new region for `room` bytes. The address is 0 if there is none. */
+static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
+  spot found = {0};
   pthread_mutex_lock(&c->lock);
-  region *r = at == 0 ? reserve(c, room) : c->regions;
-  while (at != 0 && r != NULL && (at < r->start || at >= r->end || bytes > r->end - at))
-    r = r->next;
-  if (r != NULL) {
+  region *r = at == 0 ? reserve(c, room) : holding(c, at);
+  if (r != NULL && (at == 0 || (r->mapped > 0 && bytes <= r->end - at))) {
     r->mapped += bytes;
-    at = at == 0 ? r->start : at;
+    found = (spot){at == 0 ? r->start : at, r->unit};
   }
   pthread_mutex_unlock(&c->lock);
-  return r == NULL ? 0 : at;
+  return found;
 }
 
 /* release gives a region's addresses up. Locked, or nobody else uses it. */
@@ -74,15 +117,16 @@ static void release(const cuda *c, region *r) {
   free(r);
 }
 
-/* vacate counts bytes as no longer mapped in the region that holds addr, and
- * gives the region up if none are left. */
+/* vacate counts bytes as no longer mapped in the region that holds addr. If memory does not
+ * move, a region with none left is given up. Otherwise it waits for the next use: until it
+ * has been told that the memory is gone, nobody else may get the addresses. */
 static void vacate(cuda *c, uint64_t addr, uint64_t bytes) {
   pthread_mutex_lock(&c->lock);
   region **link = &c->regions;
   while (*link != NULL && (addr < (*link)->start || addr >= (*link)->end))
     link = &(*link)->next;
   region *r = *link;
-  if (r != NULL && (r->mapped -= bytes) == 0) {
+  if (r != NULL && (r->mapped -= bytes) == 0 && c->still) {
     *link = r->next;
     release(c, r);
   }
@@ -104,14 +148,14 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uin
   bytes = granules(c, bytes);
   if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
     return 1;
-  uint64_t start = place(c, at, bytes, room);
-  if (start == 0)
+  spot start = place(c, at, bytes, room);
+  if (start.addr == 0)
     return 1;
-  if (map_granules(c, start, bytes)) {
-    vacate(c, start, bytes);
+  if (map_granules(c, start.addr, bytes, start.unit)) {
+    vacate(c, start.addr, bytes);
     return 1;
   }
-  *addr = start;
+  *addr = start.addr;
   return 0;
 }
 
@@ -129,13 +173,36 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   if (!sp_cuda_begin(c, &mode))
     return 1;
   if (c->is_virtual) {
-    uint64_t taken = unmap_granules(c, addr, granules(c, bytes));
+    pthread_mutex_lock(&c->lock);
+    const region *r = holding(c, addr);
+    uint64_t unit = r == NULL ? c->granularity : r->unit;
+    pthread_mutex_unlock(&c->lock);
+    uint64_t taken = unmap_granules(c, addr, granules(c, bytes), unit);
     failed = taken == 0;
     vacate(c, addr, taken);
   } else {
     failed = c->cu.mem_free(addr) != CU_SUCCESS;
   }
   return sp_cuda_end(c, mode, failed);
+}
+
+void sp_cuda_stop_moving(void *self) {
+  cuda *c = self;
+  pthread_mutex_lock(&c->lock);
+  c->still = 1;
+  pthread_mutex_unlock(&c->lock);
+}
+
+int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size) {
+  cuda *c = self;
+  pthread_mutex_lock(&c->lock);
+  const region *r = holding(c, addr);
+  if (r != NULL) {
+    *base = r->start + sp_round_down(addr - r->start, r->unit);
+    *size = r->unit;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return r == NULL;
 }
 
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset) {
@@ -168,9 +235,9 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
  * more are tried. Locked. */
 static void let_in(const cuda *c, const region *r) {
   uint64_t found = 0;
-  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += c->granularity)
-    if (c->cu.set_access(at, c->granularity, c->access, c->accesses) == CU_SUCCESS)
-      found += c->granularity;
+  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += r->unit)
+    if (c->cu.set_access(at, r->unit, c->access, c->accesses) == CU_SUCCESS)
+      found += r->unit;
 }
 
 /* Plain memory is open to every device that the program has let in by itself. */

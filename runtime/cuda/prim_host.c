@@ -7,6 +7,7 @@ typedef struct {
   sp_host_options options;
   pthread_mutex_t lock; /* everything below */
   uint64_t next;        /* address of the next separate extent */
+  int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
   uint64_t given;
   uint64_t events;
@@ -22,10 +23,10 @@ static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options
 
 /* place is the address for memory: `at`, if its region has memory and room, the
  * first region that has none, or the next separate extent if memory is not
- * virtual. 0 if there is none. Locked. */
+ * virtual or does not move. 0 if there is none. Locked. */
 static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
   uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, usable = span - h->options.granularity;
-  if (!h->options.partial) {
+  if (!h->options.partial || (h->still && at == 0)) {
     /* Separate extents do not touch, so that nothing can rely on it. */
     at = at != 0 ? 0 : h->next;
     h->next += at == 0 ? 0 : bytes + h->options.granularity;
@@ -65,10 +66,17 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   int ours = addr >= h->options.base && bytes <= h->given;
   if (ours)
     h->given -= bytes;
-  if (ours && h->options.partial)
+  if (ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS)
     h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
   return !ours;
+}
+
+static void stop_moving(void *self) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  h->still = 1;
+  pthread_mutex_unlock(&h->lock);
 }
 
 static int event_create(void *self, void **event) {
@@ -175,7 +183,7 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
   if (h == NULL)
     return 0;
   h->options = *options;
-  h->next = options->base;
+  h->next = options->base + (options->partial ? SP_HOST_REGIONS * SP_HOST_SPAN * options->capacity : 0);
   h->captured = UINT64_MAX;
   pthread_mutex_init(&h->lock, NULL);
   *prim = (sp_prim){
@@ -184,6 +192,7 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
       .partial = options->partial,
       .extend = extend,
       .give_back = give_back,
+      .stop_moving = options->partial ? stop_moving : NULL,
       .synchronize = synchronize,
       .event_create = event_create,
       .event_destroy = event_destroy,

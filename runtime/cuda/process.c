@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "plan.h"
@@ -17,6 +18,8 @@ static stplan_opener *opener; /* NULL before the start */
 static stplan_plan *plan;
 static char *counters;
 static sp_cuda_memory memory;
+static int still; /* memory does not move */
+static stplan_ranks *ranks;
 static int lent; /* the plan, which has a single device, serves another ordinal */
 
 /* States of a device. A state changes once, after everything else of the device is set. */
@@ -53,6 +56,19 @@ stplan_status stplan_start(const stplan_settings *settings, char *error, size_t 
   return stplan_start_on(sp_cuda_open, settings, error, size);
 }
 
+/* switched_on says whether PyTorch takes a variable of the environment for true. */
+static int switched_on(const char *name) {
+  static const char *const yes[] = {"1", "y", "yes", "t", "true"};
+  const char *value = getenv(name);
+  for (size_t i = 0; value != NULL && i < sizeof yes / sizeof *yes; i++)
+    if (strcasecmp(value, yes[i]) == 0)
+      return 1;
+  return 0;
+}
+
+/* The variable has PyTorch register all memory with NCCL that the allocator takes. */
+#define REGISTERS_ALL "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"
+
 /* start is stplan_start_on with the lock held. */
 static stplan_status start(stplan_opener *open, const stplan_settings *settings, char *error, size_t size) {
   if (opener != NULL) {
@@ -72,6 +88,8 @@ static stplan_status start(stplan_opener *open, const stplan_settings *settings,
     return status;
   }
   memory = settings->memory;
+  still = settings->still;
+  ranks = settings->ranks;
   opener = open;
   return STPLAN_OK;
 }
@@ -80,6 +98,8 @@ stplan_status stplan_start_on(stplan_opener *open, const stplan_settings *settin
   pthread_mutex_lock(&lock);
   stplan_status status = start(open, settings, error, size);
   pthread_mutex_unlock(&lock);
+  if (status == STPLAN_OK && switched_on(REGISTERS_ALL))
+    stplan_still(REGISTERS_ALL " is set: NCCL registers it");
   return status;
 }
 
@@ -118,6 +138,8 @@ static int open_device(int ordinal) {
     stplan_say("cuda:%d is not served: no memory", ordinal);
     return REFUSED;
   }
+  if (still)
+    stplan_stop_moving(devices[ordinal].device);
   devices[ordinal].planned = number >= 0;
   share(devices[ordinal].device, ordinal);
   return SERVED;
@@ -150,4 +172,31 @@ void stplan_off_plan(int ordinal) {
   if (now.state == STPLAN_OFF && !atomic_exchange(&devices[ordinal].told, 1))
     stplan_say("cuda:%d: the plan does not fit this run (%llu of %llu allocations were served by it); memory comes from the pool until it does",
                ordinal, (unsigned long long)now.planned_allocations, (unsigned long long)now.allocations);
+}
+
+void stplan_still(const char *why) {
+  pthread_mutex_lock(&lock);
+  int before = still;
+  still = 1;
+  for (int i = 0; i < STPLAN_DEVICES && !before; i++)
+    if (atomic_load_explicit(&devices[i].state, memory_order_relaxed) == SERVED)
+      stplan_stop_moving(devices[i].device);
+  pthread_mutex_unlock(&lock);
+  if (!before)
+    stplan_say("from now on memory does not move: %s", why);
+}
+
+/* several says whether the job has several ranks. */
+static int several(void) {
+  const char *world = getenv("WORLD_SIZE");
+  return (world != NULL && atoi(world) > 1) || (ranks != NULL && ranks() > 1);
+}
+
+void stplan_captures(void) {
+  const char *registers = getenv("NCCL_GRAPH_REGISTER");
+  pthread_mutex_lock(&lock);
+  int before = still;
+  pthread_mutex_unlock(&lock);
+  if (!before && (registers == NULL || strcmp(registers, "0") != 0) && several())
+    stplan_still("one of several ranks captures a graph or uses a MemPool, and NCCL may register buffers");
 }

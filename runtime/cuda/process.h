@@ -14,10 +14,15 @@ extern "C" {
 /* Devices that a process can have; a 64-bit mask has a bit for each. */
 enum { STPLAN_DEVICES = 64 };
 
+/* How many ranks the job has that this process belongs to, as far as is known. */
+typedef int stplan_ranks(void);
+
 typedef struct {
   const char *plan;     /* path; NULL: none */
   const char *counters; /* device N keeps its counters in the file with this name and N behind it; NULL: nowhere */
   sp_cuda_memory memory;
+  int still;           /* memory does not move, whatever happens */
+  stplan_ranks *ranks; /* NULL: by WORLD_SIZE of the environment */
 } stplan_settings;
 
 /* stplan_start reads the plan and keeps the settings. It has to be called
@@ -39,6 +44,17 @@ int stplan_planned(int ordinal);
  * If the plan is suspended, it says so on standard error, once: that costs
  * memory that the user counts on. */
 void stplan_off_plan(int ordinal);
+
+/* stplan_still has no memory of the process move from now on (stplan_stop_moving, also for
+ * devices that are opened later), as somebody may know its addresses: `why` says who, on
+ * standard error, once. */
+void stplan_still(const char *why);
+
+/* stplan_captures is told that a graph is about to be captured, or a MemPool to be used, which
+ * look alike. If this is one of several ranks, memory does not move from now on: NCCL
+ * registers the buffers of collectives in graphs, and finds a registration again by its
+ * address, unless NCCL_GRAPH_REGISTER is 0. */
+void stplan_captures(void);
 
 /* stplan_say writes a line to standard error in one piece, with "stplan: " before it. */
 void stplan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

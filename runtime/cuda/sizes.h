@@ -16,4 +16,36 @@ static inline uint64_t sp_aligned(uint64_t bytes) { return sp_round_up(bytes, SP
 
 static inline uint64_t sp_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
+/* sp_larger_part narrows [*addr, *end) to the larger of its two parts outside [low, high). */
+static inline void sp_larger_part(uint64_t *addr, uint64_t *end, uint64_t low, uint64_t high) {
+  if (*addr >= high || *end <= low)
+    return;
+  uint64_t before = low > *addr ? low - *addr : 0, behind = *end > high ? *end - high : 0;
+  if (before >= behind)
+    *end = *addr + before;
+  else
+    *addr = *end - behind;
+}
+
+/* Memory that does not move is taken in handles of these sizes in bytes, or in one that is
+ * smaller if the limit leaves no more. What registers memory exports each handle as a file,
+ * and NCCL takes at most 8,192 of them: of 20 MiB, as PyTorch has them, those are 160 GiB.
+ * Above 512 MiB they are few enough. */
+#define SP_HANDLE_LEAST (UINT64_C(20) << 20)
+#define SP_HANDLE_MOST (UINT64_C(512) << 20)
+
+/* sp_handle_size is the size of the handles for a piece of `bytes` that does not move: all
+ * of it, or, if that is too large for one handle, a size from a half of the largest on of
+ * which whole ones exceed the piece the least. All handles of a piece have one size, as
+ * PyTorch shares memory between processes in pieces of one size. */
+static inline uint64_t sp_handle_size(uint64_t bytes, uint64_t granularity) {
+  uint64_t whole = sp_round_up(bytes, granularity), best = SP_HANDLE_MOST;
+  if (whole <= SP_HANDLE_MOST)
+    return whole;
+  for (uint64_t size = SP_HANDLE_MOST; size > SP_HANDLE_MOST / 2; size -= granularity)
+    if (sp_round_up(whole, size) < sp_round_up(whole, best))
+      best = size;
+  return best;
+}
+
 #endif

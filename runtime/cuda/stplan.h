@@ -18,6 +18,10 @@
  * graph replays its addresses for as long as it lives, and nobody says how long
  * that is. The caller serves it elsewhere. Blocks may be freed during a capture.
  *
+ * Addresses. If memory is virtual, what is idle may be given back and other memory be taken
+ * at the same addresses: nobody who registers memory by its address may know that of a
+ * block that has been freed. stplan_pin keeps the memory of one block, stplan_stop_moving all.
+ *
  * Fork. A child that calls none of these functions is unharmed: there are no
  * threads and no fork handlers. */
 #ifndef STPLAN_H
@@ -174,14 +178,35 @@ void stplan_exchange(stplan_device *d);
  * needed; after drift it helps to find the place in the plan sooner. */
 void stplan_mark(stplan_device *d);
 
+/* stplan_stop_moving has memory stay where it is from now on: none is given back to be
+ * taken elsewhere, and no address without memory gets any. Memory comes in whole pieces, in
+ * large handles, and goes in whole pieces, by stplan_empty_cache or if the device or the
+ * limit has none left. What the plan lacks is taken now, if it is worth that. */
+void stplan_stop_moving(stplan_device *d);
+
+/* stplan_moves says whether granules come and go: memory is virtual, and stplan_stop_moving
+ * has not been called. Otherwise each piece that stplan_ranges lists came in one. */
+int stplan_moves(stplan_device *d);
+
+/* stplan_pin keeps the physical memory of [address, address+size) where it is, also after
+ * the block is freed, until stplan_unpin is called with the same numbers as often. The bytes
+ * have to be of one live block; otherwise the answer is STPLAN_BAD_POINTER, as if there is
+ * no such pin. Freed memory that is pinned serves other requests. */
+stplan_status stplan_pin(stplan_device *d, uint64_t address, uint64_t size);
+stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
+
 /* stplan_empty_cache gives idle memory outside the plan back to the device, and
  * returns the bytes. It waits for the device. */
 uint64_t stplan_empty_cache(stplan_device *d);
 
-/* stplan_hold keeps memory from being given back to the device, until it has
- * been called with 0 as often as with 1: while a graph is captured, the device
- * cannot be waited for. It waits for a thread that is giving memory back. */
-void stplan_hold(stplan_device *d, int hold);
+/* stplan_hold keeps all device objects of the process from waiting for a device and from
+ * giving memory back, until it has been called with 0 as often as with 1: while a graph is
+ * captured, which may have streams of several devices, a device cannot be waited for. It
+ * waits for threads that are giving memory back. */
+void stplan_hold(int hold);
+
+/* stplan_keep has one device object never give memory back before it is closed. */
+void stplan_keep(stplan_device *d);
 
 /* stplan_largest is the size of the largest free range, in bytes; 0 if there is none. */
 uint64_t stplan_largest(stplan_device *d);
@@ -203,11 +228,16 @@ void stplan_beside(stplan_device *d, const stplan_statistics *other);
  * returns how many there are. */
 size_t stplan_ranges(stplan_device *d, stplan_range *ranges, size_t room);
 
-/* stplan_watch has `seen` called from now on after memory was taken from the
- * device (taken is 1) and before it is given back (0). It is called on the
- * thread that needs the memory, without the device object's lock, one call at a
- * time, and must not call this device object. */
-typedef void stplan_seen(void *context, int taken, uint64_t address, uint64_t size);
+/* What stplan_watch tells. Granules of memory that moves were mapped, or have been unmapped.
+ * Of other memory a whole piece was taken, or is about to be given back: it is still there.
+ * If the device then does not take it back, it is told as taken again. */
+typedef enum { STPLAN_UNMAPPED, STPLAN_MAPPED, STPLAN_PIECE_FREED, STPLAN_PIECE_TAKEN } stplan_event;
+
+/* stplan_watch has `seen` called from now on when memory is taken from the device or given
+ * back. It is called on the thread that needs the memory, without the device object's lock,
+ * one call at a time. It has to return, must throw no exception, and must not call this
+ * device object: a lock is held, and meanwhile no other thread gets the addresses. */
+typedef void stplan_seen(void *context, stplan_event event, uint64_t address, uint64_t size);
 void stplan_watch(stplan_device *d, stplan_seen *seen, void *context);
 
 /* stplan_export writes a handle by which another process opens the block's
@@ -215,13 +245,14 @@ void stplan_watch(stplan_device *d, stplan_seen *seen, void *context);
  * memory. STPLAN_FAILED for virtual memory. */
 stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char handle[64], uint64_t *offset);
 
-/* stplan_granularity is the size in bytes of the granules of virtual memory,
- * which begin at multiples of it; 0 for plain memory. */
-uint64_t stplan_granularity(const stplan_device *d);
+/* stplan_granule is the piece of virtual memory, mapped in one, that a byte of a live block
+ * lies in. STPLAN_FAILED for plain memory. */
+stplan_status stplan_granule(const stplan_device *d, uint64_t address, uint64_t *base, uint64_t *size);
 
 /* stplan_export_granule opens a file by which another process maps the granule
  * that begins at address and has to hold bytes of a live block. The caller
- * closes it. STPLAN_FAILED if the granule cannot be shared. */
+ * closes it. STPLAN_FAILED if the granule cannot be shared. Who lets another process use
+ * the memory longer than the block lives pins it. */
 stplan_status stplan_export_granule(stplan_device *d, uint64_t address, int *file);
 
 /* stplan_allow_peer lets another device, by its ordinal, use this one's memory

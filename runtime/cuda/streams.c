@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "device_hold.h"
+
 void sp_clock_own(sp_clock *c, int stream, uint64_t tick) {
   c->owner = stream;
   c->owned = tick;
@@ -83,7 +85,7 @@ static int make_marks(const sp_prim *p, sp_marks *marks) {
 
 void sp_streams_open(sp_streams *s, const sp_prim *p) {
   s->has_whole = p->event_record_whole != NULL;
-  pthread_mutex_init(&s->record, NULL);
+  pthread_mutex_init(&s->prepare, NULL);
 }
 
 void sp_streams_close(sp_streams *s, const sp_prim *p) {
@@ -92,25 +94,19 @@ void sp_streams_close(sp_streams *s, const sp_prim *p) {
   drop_marks(p, &s->whole);
   for (int i = 0; i < SP_EXCHANGES; i++)
     drop_event(p, &s->exchanges[i].event);
-  pthread_mutex_destroy(&s->record);
+  pthread_mutex_destroy(&s->prepare);
 }
 
 /* prepare makes the events of the whole device. 0 if the driver gives none. */
 static int prepare(sp_streams *s, const sp_prim *p) {
   if (p->event_record_whole == NULL)
     return 1;
-  pthread_mutex_lock(&s->record);
+  pthread_mutex_lock(&s->prepare);
   int made = make_marks(p, &s->whole);
   for (int i = 0; i < SP_EXCHANGES && made; i++)
     made = make_event(p, &s->exchanges[i].event);
-  pthread_mutex_unlock(&s->record);
+  pthread_mutex_unlock(&s->prepare);
   return made;
-}
-
-void sp_streams_bar(sp_streams *s, int barred) {
-  pthread_mutex_lock(&s->record);
-  s->barred = barred;
-  pthread_mutex_unlock(&s->record);
 }
 
 /* usable says whether events can be recorded on a stream. */
@@ -248,22 +244,21 @@ int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_
   return count;
 }
 
-/* record_whole records an event of the whole device, unless something is captured: if
- * that is on a stream that the driver ties to the default stream, it does not tell of the
- * default stream either. The other streams are not asked, as some may be gone by now. It
- * returns what the device does; nonzero is failure. */
-static int record_whole(sp_streams *s, const sp_prim *p, void *event) {
-  int failed = 1;
-  pthread_mutex_lock(&s->record);
-  if (!s->barred && p->capturing(p->self, 0) == 0)
-    failed = p->event_record_whole(p->self, event);
-  pthread_mutex_unlock(&s->record);
+/* record_whole records an event of the whole device, unless something is captured: the
+ * driver does not tell of the default stream if one is that it ties to that. The other
+ * streams are not asked, as some may be gone by now. It returns what the device does;
+ * nonzero is failure. */
+static int record_whole(const sp_prim *p, void *event) {
+  if (!sp_hold_enter())
+    return 1;
+  int failed = p->capturing(p->self, 0) != 0 ? 1 : p->event_record_whole(p->self, event);
+  sp_hold_leave();
   return failed;
 }
 
 int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need) {
   if (need->on == SP_WHOLE) {
-    int failed = record_whole(s, p, s->whole.list[need->mark].event);
+    int failed = record_whole(p, s->whole.list[need->mark].event);
     need->lost = failed == SP_NEVER;
     return !failed;
   }
@@ -338,7 +333,7 @@ void sp_streams_recording(sp_streams *s, int exchange) {
 }
 
 int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange) {
-  return prepare(s, p) ? record_whole(s, p, s->exchanges[exchange].event) : 1;
+  return prepare(s, p) ? record_whole(p, s->exchanges[exchange].event) : 1;
 }
 
 /* lose notes that the device has no events of the whole device. Then exchanges cannot

@@ -111,17 +111,12 @@ typedef struct {
   sp_marks whole;         /* if so */
   sp_exchange exchanges[SP_EXCHANGES];
   int latest; /* of the exchanges, the one that was told last */
-  pthread_mutex_t record; /* held while an event of the whole device is recorded; `barred` */
-  int barred;             /* none may be recorded: something is being captured */
+  pthread_mutex_t prepare; /* held while the events of the whole device are made */
 } sp_streams;
 
 /* sp_streams_open prepares, and sp_streams_close destroys all events. */
 void sp_streams_open(sp_streams *s, const sp_prim *p);
 void sp_streams_close(sp_streams *s, const sp_prim *p);
-
-/* sp_streams_bar keeps events of the whole device from being recorded, as the driver
- * breaks a capture by that. When it returns, none is being recorded. */
-void sp_streams_bar(sp_streams *s, int barred);
 
 /* sp_streams_find is the stream's index, or -1. */
 int sp_streams_find(const sp_streams *s, uint64_t handle);
@@ -184,7 +179,7 @@ int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count,
 /* sp_streams_record records a reserved mark's event, and says whether it can be waited
  * for. One that is recorded while a capture of its stream begins cannot: it belongs to
  * the graph, and so would any stream that waits for it. One of the whole device is not
- * recorded while it is known that something is captured. Called without the lock. */
+ * recorded while it is known that something is captured (stplan_hold). Called without the lock. */
 int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need);
 
 /* sp_streams_settle ends the reservation of marks. If the waits were performed, it

@@ -6,6 +6,7 @@
  *   driver EVERY: of the program's calls, every EVERY-th fails in a run of its own */
 #include <dlfcn.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../prim_cuda.h"
 
@@ -23,9 +24,12 @@ static struct {
   fake_reset_function *reset;
   fake_left_function *left;
   fake_stream_function *stream;
+  fake_fabric_function *fabric;
+  fake_handles_function *handles;
 } fake;
 
 static sp_cuda_memory memory;
+static int still; /* memory does not move in the program */
 
 static void find_driver(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -36,7 +40,9 @@ static void find_driver(void) {
   *(void **)&fake.reset = dlsym(library, "fake_reset");
   *(void **)&fake.left = dlsym(library, "fake_left");
   *(void **)&fake.stream = dlsym(library, "fake_stream");
-  DEMAND(fake.fail != NULL && fake.calls != NULL && fake.backed != NULL && fake.reset != NULL && fake.left != NULL && fake.stream != NULL);
+  *(void **)&fake.fabric = dlsym(library, "fake_fabric");
+  *(void **)&fake.handles = dlsym(library, "fake_handles");
+  DEMAND(fake.fabric != NULL && fake.handles != NULL && fake.fail != NULL && fake.calls != NULL && fake.backed != NULL && fake.reset != NULL && fake.left != NULL && fake.stream != NULL);
 }
 
 static sp_prim open_cuda(uint64_t capacity) {
@@ -87,7 +93,9 @@ static int program(const uint64_t streams[STREAMS]) {
   if (!sp_cuda_open(0, memory, &prim, error, sizeof error))
     return 1;
   DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
-  stplan_set_limit(d, LIMIT);
+  stplan_set_limit(d, still ? 2 * LIMIT : LIMIT); /* what does not move fits less well */
+  if (still)
+    stplan_stop_moving(d);
   for (int step = 0; step < STEPS; step++) {
     uint64_t stream = streams[draw(&seed, STREAMS)], kind = draw(&seed, 100);
     if (kind < 4) {
@@ -155,6 +163,52 @@ static void streams_are_of_the_device(void) {
   stplan_close(d);
 }
 
+/* Memory that does not move has a handle for each piece, or several of one size. Each can be
+ * exported as a file. */
+static void large_handles(void) {
+  stplan_device *d;
+  sp_prim prim = open_cuda(0);
+  int exportable;
+  uint64_t base, size, first;
+  DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
+  uint64_t p = stplan_malloc(d, 40 * MIB, 0, NULL, NULL);
+  fake.handles(&exportable);
+  DEMAND(stplan_granule(d, p + 3 * MIB, &base, &size) == STPLAN_OK && base == p + 2 * MIB && size == 2 * MIB);
+  stplan_stop_moving(d);
+  uint64_t small = stplan_malloc(d, 3 * MIB, 0, NULL, NULL), large = stplan_malloc(d, 700 * MIB, 0, NULL, NULL);
+  DEMAND(fake.handles(&exportable) == 3 && exportable == 1);
+  DEMAND(stplan_granule(d, small + MIB, &base, &size) == STPLAN_OK && base == small && size == 20 * MIB);
+  DEMAND(stplan_granule(d, large, &first, &size) == STPLAN_OK && first == large && size == 350 * MIB);
+  DEMAND(stplan_granule(d, large + 699 * MIB, &base, &size) == STPLAN_OK && base == first + size && size == 350 * MIB);
+  for (uint64_t at = first; at <= base; at += size) {
+    int file = -1;
+    DEMAND(stplan_export_granule(d, at, &file) == STPLAN_OK && file >= 0 && close(file) == 0);
+  }
+  DEMAND(fake.backed(0, large, 700 * MIB) && stplan_allow_peer(d, 1) == STPLAN_OK && fake.backed(1, large, 700 * MIB) && fake.backed(1, p, 40 * MIB));
+  DEMAND(stplan_release(d, large, NULL) == STPLAN_OK && stplan_empty_cache(d) == 700 * MIB);
+  DEMAND(stplan_malloc(d, 700 * MIB, 0, NULL, NULL) != 0);
+  stplan_close(d);
+  DEMAND(nothing_is_left());
+}
+
+/* Fabric handles are asked for if the device knows them, and not any more if this process
+ * may not use them. */
+static void fabric_handles(void) {
+  for (int permitted = 0; permitted < 2; permitted++) {
+    stplan_device *d;
+    int exportable;
+    fake.fabric(1, permitted);
+    fake.handles(&exportable);
+    sp_prim prim = open_cuda(0);
+    DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
+    DEMAND(stplan_malloc(d, 3 * MIB, 0, NULL, NULL) != 0);
+    DEMAND(fake.handles(&exportable) == 2 && exportable == (permitted ? 9 : 1));
+    stplan_close(d);
+    DEMAND(nothing_is_left());
+  }
+  fake.fabric(0, 0);
+}
+
 int main(int argc, char **argv) {
   DEMAND(argc == 2 && atol(argv[1]) > 0);
   find_driver();
@@ -163,7 +217,11 @@ int main(int argc, char **argv) {
     conformance(&device);
     streams_are_of_the_device();
     DEMAND(nothing_is_left());
-    any_call_may_fail(atol(argv[1]));
+    for (still = 0; still < 2; still++)
+      any_call_may_fail(atol(argv[1]));
   }
+  memory = SP_CUDA_VIRTUAL;
+  large_handles();
+  fabric_handles();
   return 0;
 }

@@ -2,6 +2,7 @@
  * the documentation of the real driver does not allow ends the process. Any
  * call that can fail can be made to fail. Addresses of memory follow one
  * another without a gap, so that pieces that should be apart can touch. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 #include "fake_driver.h"
 
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_HANDLE = 400, FAILED = 999 };
-enum { VIRTUAL_SUPPORTED = 102, RELAXED = 2, READ_WRITE = 3 };
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_HANDLE = 400, NOT_PERMITTED = 800, FAILED = 999 };
+enum { VIRTUAL_SUPPORTED = 102, FILE_SUPPORTED = 103, FABRIC_SUPPORTED = 128, RELAXED = 2, READ_WRITE = 3, TO_FILE = 1, TO_FABRIC = 8 };
 enum { GRANULES = 1 << 15, HANDLES = 1 << 12, PIECES = 1 << 12, EVENTS = 1 << 13, STREAMS = 64, DEPTH = 16 };
 
 #define VIRTUAL_BASE (UINT64_C(1) << 44)
@@ -37,7 +38,8 @@ typedef struct {
 } object;
 
 typedef struct {
-  int references, of;
+  int references, of, exportable;
+  uint64_t size;
 } handle;
 
 /* A granule of addresses: reserved, backed by a handle, open to devices. */
@@ -46,6 +48,7 @@ typedef struct {
   uint8_t taken;     /* by a reservation */
   uint8_t open;      /* one bit for each device */
   int backing;       /* handle, or 0 */
+  uint32_t mapped;   /* granules that are mapped from here on in one piece; 0 if no piece begins here */
 } granule;
 
 typedef struct {
@@ -67,6 +70,9 @@ static struct {
 } pieces[PIECES]; /* plain memory */
 static uint64_t next_plain = PLAIN_BASE;
 static object events[EVENTS], streams[STREAMS];
+static int fabric_known, fabric_permitted;
+static uint64_t made; /* handles */
+static int last_exportable;
 static long calls, fail_at;
 static const char *failed_call;
 
@@ -102,7 +108,11 @@ static granule *at(uint64_t address) {
 int cuInit(unsigned flags) { return (void)flags, OK; }
 int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, ordinal >= 0 && ordinal < FAKE_DEVICES ? OK : INVALID; }
 int cuDeviceTotalMem_v2(size_t *total, int of) { return (void)of, *total = FAKE_TOTAL, OK; }
-int cuDeviceGetAttribute(int *value, int attribute, int of) { return (void)of, *value = attribute == VIRTUAL_SUPPORTED, OK; }
+int cuDeviceGetAttribute(int *value, int attribute, int of) {
+  (void)of;
+  *value = attribute == VIRTUAL_SUPPORTED || attribute == FILE_SUPPORTED || (attribute == FABRIC_SUPPORTED && fabric_known);
+  return OK;
+}
 int cuMemGetAllocationGranularity(size_t *granularity, const void *properties, int which) {
   return (void)properties, (void)which, *granularity = FAKE_GRANULE, OK;
 }
@@ -136,7 +146,7 @@ int cuCtxPopCurrent_v2(void **context) {
 
 int cuCtxSynchronize(void) {
   MAY_FAIL
-  STRICT(current() != NULL);
+  STRICT(current() != NULL && mode == RELAXED); /* or it would end captures */
   return done(OK);
 }
 
@@ -218,7 +228,11 @@ int cuMemAddressFree(uint64_t address, size_t n) {
 int cuMemCreate(unsigned long long *out, size_t n, const void *properties, unsigned long long flags) {
   (void)flags;
   MAY_FAIL
-  STRICT(n == FAKE_GRANULE && current() != NULL);
+  STRICT(n > 0 && n % FAKE_GRANULE == 0 && current() != NULL);
+  int requested;
+  memcpy(&requested, (const char *)properties + sizeof(int), sizeof requested);
+  if ((requested & TO_FABRIC) != 0 && !(fabric_known && fabric_permitted))
+    return done(NOT_PERMITTED);
   place location;
   memcpy(&location, (const char *)properties + 2 * sizeof(int), sizeof location);
   STRICT(location.id == current()->ordinal);
@@ -228,7 +242,9 @@ int cuMemCreate(unsigned long long *out, size_t n, const void *properties, unsig
   while (handles[i].references > 0)
     i++;
   STRICT(i < HANDLES);
-  handles[i] = (handle){.references = 1, .of = location.id};
+  handles[i] = (handle){.references = 1, .of = location.id, .exportable = requested, .size = n};
+  made++;
+  last_exportable = requested;
   current()->used += n;
   *out = (unsigned long long)i;
   return done(OK);
@@ -238,7 +254,7 @@ int cuMemCreate(unsigned long long *out, size_t n, const void *properties, unsig
 static void drop(int i) {
   STRICT(i > 0 && handles[i].references > 0);
   if (--handles[i].references == 0)
-    devices[handles[i].of].used -= FAKE_GRANULE;
+    devices[handles[i].of].used -= handles[i].size;
 }
 
 int cuMemRelease(unsigned long long i) {
@@ -251,12 +267,17 @@ int cuMemMap(uint64_t address, size_t n, size_t offset, unsigned long long i, un
   (void)flags;
   MAY_FAIL
   granule *g = at(address);
-  STRICT(n == FAKE_GRANULE && offset == 0 && handles[i].references > 0);
-  STRICT(g->taken);
-  if (g->backing != 0)
-    return done(INVALID);
-  g->backing = (int)i;
-  g->open = 0;
+  STRICT(offset == 0 && handles[i].references > 0 && n == handles[i].size);
+  for (uint64_t k = 0; k < n / FAKE_GRANULE; k++) {
+    STRICT(g[k].taken);
+    if (g[k].backing != 0)
+      return done(INVALID);
+  }
+  for (uint64_t k = 0; k < n / FAKE_GRANULE; k++) {
+    g[k].backing = (int)i;
+    g[k].open = 0;
+  }
+  g->mapped = (uint32_t)(n / FAKE_GRANULE);
   handles[i].references++;
   return done(OK);
 }
@@ -264,9 +285,11 @@ int cuMemMap(uint64_t address, size_t n, size_t offset, unsigned long long i, un
 int cuMemUnmap(uint64_t address, size_t n) {
   MAY_FAIL
   granule *g = at(address);
-  STRICT(n == FAKE_GRANULE && g->backing != 0);
+  STRICT(n > 0 && g->mapped == n / FAKE_GRANULE && g->backing != 0); /* what was mapped in one goes in one */
   drop(g->backing);
-  g->backing = 0;
+  for (uint64_t k = 0; k < g->mapped; k++)
+    g[k].backing = 0;
+  g->mapped = 0;
   return done(OK);
 }
 
@@ -348,9 +371,41 @@ int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *gra
 /* Functions that the runtime looks up, and the tests never call. */
 int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t address) { return (void)base, (void)size, (void)address, INVALID; }
 int cuIpcGetMemHandle(void *out, uint64_t address) { return (void)out, (void)address, INVALID; }
-int cuMemRetainAllocationHandle(unsigned long long *out, void *address) { return (void)out, (void)address, INVALID; }
+
+int cuMemRetainAllocationHandle(unsigned long long *out, void *address) {
+  MAY_FAIL
+  uint64_t granule = (uint64_t)(uintptr_t)address / FAKE_GRANULE * FAKE_GRANULE;
+  int i = at(granule)->backing;
+  if (i == 0)
+    return done(INVALID);
+  handles[i].references++;
+  *out = (unsigned long long)i;
+  return done(OK);
+}
+
 int cuMemExportToShareableHandle(void *out, unsigned long long i, int type, unsigned long long flags) {
-  return (void)out, (void)i, (void)type, (void)flags, INVALID;
+  (void)flags;
+  MAY_FAIL
+  STRICT(type == TO_FILE && handles[i].references > 0 && (handles[i].exportable & TO_FILE) != 0);
+  int file = open("/dev/null", O_RDONLY);
+  memcpy(out, &file, sizeof file);
+  return done(file < 0);
+}
+
+void fake_fabric(int known, int permitted) {
+  pthread_mutex_lock(&lock);
+  fabric_known = known;
+  fabric_permitted = permitted;
+  done(OK);
+}
+
+uint64_t fake_handles(int *exportable) {
+  pthread_mutex_lock(&lock);
+  uint64_t count = made;
+  *exportable = last_exportable;
+  made = 0;
+  done(OK);
+  return count;
 }
 
 void fake_fail(long n) {

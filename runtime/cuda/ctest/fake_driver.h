@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { FAKE_DEVICES = 2, FAKE_GRANULE = 2 << 20, FAKE_TOTAL = 256 << 20 };
+enum { FAKE_DEVICES = 2, FAKE_GRANULE = 2 << 20, FAKE_TOTAL = 1 << 30 };
 
 /* fake_fail has the n-th call from now on fail, counted from 1; 0: none. Only
  * calls count that the real driver may fail although nothing was wrong before. */
@@ -28,6 +28,14 @@ typedef struct {
   uint64_t memory, addresses, events, contexts, handles;
 } fake_rest;
 typedef fake_rest fake_left_function(void);
+
+/* fake_fabric says whether the devices know fabric handles, and whether this process may
+ * use them: with a device that knows them and a process that may not, cuMemCreate fails. */
+typedef void fake_fabric_function(int known, int permitted);
+
+/* fake_handles is how many handles were made since the last call, and whether the last of
+ * them can be exported as a file, 1, and to a fabric, 8. */
+typedef uint64_t fake_handles_function(int *exportable);
 
 /* fake_stream makes a stream of a device. */
 typedef uint64_t fake_stream_function(int device);

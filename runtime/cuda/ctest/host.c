@@ -128,10 +128,10 @@ static void nothing_of_the_whole_device_in_captures(void) {
   stplan_device *d = fresh(&prim);
   uint64_t p = stplan_malloc(d, 4 * MIB, 1, NULL, NULL);
   stplan_free(d, p, 1);
-  stplan_hold(d, 1);
+  stplan_hold(1);
   uint64_t q = stplan_malloc(d, 4 * MIB, 2, NULL, NULL);
   DEMAND(q != 0 && (q == p) == known_only);
-  stplan_hold(d, 0);
+  stplan_hold(0);
   DEMAND(known_only || stplan_malloc(d, 4 * MIB, 2, NULL, NULL) == p);
   stplan_close(d);
 }
@@ -189,11 +189,12 @@ static void idle_memory_moves(void) {
   /* While a graph is captured nothing leaves. */
   for (int i = 0; i < 2 * PIECES; i += 2)
     stplan_free(d, p[i], 1);
-  stplan_hold(d, 1);
+  stplan_hold(1);
   DEMAND(stplan_malloc(d, 2 * PIECES * PIECE, 1, NULL, NULL) != 0);
   uint64_t before = c.moved_bytes;
   stplan_read(d, &c);
   DEMAND(c.moved_bytes == before);
+  stplan_hold(0);
   stplan_close(d);
 }
 

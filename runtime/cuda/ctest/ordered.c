@@ -104,7 +104,7 @@ static void capture(int device, int stream) {
   pthread_rwlock_t *begins = &on[device].begins[stream - FIRST_CAPTURED];
   if (pthread_rwlock_trywrlock(begins) != 0)
     return;
-  stplan_hold(on[device].device, 1);
+  stplan_hold(1);
   model_hold(on[device].model, 1);
   model_capture(on[device].model, stream, 1);
   stplan_counters c;
@@ -112,7 +112,7 @@ static void capture(int device, int stream) {
     stplan_read(on[device].device, &c);
   model_capture(on[device].model, stream, 0);
   model_hold(on[device].model, 0);
-  stplan_hold(on[device].device, 0);
+  stplan_hold(0);
   pthread_rwlock_unlock(begins);
 }
 

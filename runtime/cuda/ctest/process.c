@@ -67,10 +67,11 @@ static void counters_are_in_files(void) {
 static int seen[2];
 static uint64_t seen_bytes[2];
 
-static void see(void *context, int taken, uint64_t address, uint64_t size) {
+static void see(void *context, stplan_event event, uint64_t address, uint64_t size) {
   DEMAND(context == seen && address != 0);
-  seen[taken]++;
-  seen_bytes[taken] += size;
+  DEMAND(event == STPLAN_MAPPED || event == STPLAN_UNMAPPED);
+  seen[event]++;
+  seen_bytes[event] += size;
 }
 
 static void memory_is_told(void) {
@@ -95,11 +96,11 @@ static void memory_is_told(void) {
   stplan_measure(d, &s);
   DEMAND(bytes == s.reserved.current && live == s.all.blocks.current && s.extents.current == 2);
   DEMAND(stplan_largest(d) >= MIB && stplan_largest(d) < 2 * MIB);
-  stplan_hold(d, 1);
+  stplan_hold(1);
   DEMAND(stplan_release(d, q, &r) == STPLAN_OK && r.size == 3 * MIB && r.requested == 3 * MIB);
   DEMAND(stplan_release(d, q, &r) == STPLAN_BAD_POINTER && stplan_release(d, 12345, NULL) == STPLAN_BAD_POINTER);
   DEMAND(stplan_empty_cache(d) == 0);
-  stplan_hold(d, 0);
+  stplan_hold(0);
   DEMAND(stplan_empty_cache(d) == 4 * MIB && seen[0] >= 1 && seen_bytes[0] == 4 * MIB);
   stplan_measure(d, &s);
   DEMAND(s.extents.current == 1 && s.extents.peak == 2 && s.reserved.current == 2 * MIB && s.reserved.removed == 4 * MIB);

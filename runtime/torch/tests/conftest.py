@@ -55,7 +55,7 @@ class Job:
     def run_environment(self, **settings: Any) -> Dict[str, str]:
         """The environment of a served job. Its allocator is a stand-in that prints its
         arguments (serving/sitecustomize.py)."""
-        asked = {"plan": None, "by_rank": False, "memory": "auto", "reports": str(self.reports)}
+        asked = {"plan": None, "by_rank": False, "memory": "auto", "move": "auto", "reports": str(self.reports)}
         asked.update(settings)
         return self._bare(FAKE_TORCH, FAKE_SERVING, STPLAN_RUN=json.dumps(asked))
 

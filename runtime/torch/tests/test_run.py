@@ -27,6 +27,11 @@ def test_a_process_is_served_and_reported(job: Job) -> None:
     assert (job.reports / "train-rank3.device0").stat().st_size > 0
 
 
+def test_moving_is_asked_for(job: Job) -> None:
+    done = job.finish(job.start(TRAINS, {**job.run_environment(move="off"), "RANK": "3"}))
+    assert (done.returncode, done.stderr) == (0, "asked 3: None auto, move off\n")
+
+
 def test_it_waits_for_cuda(job: Job) -> None:
     """The stand-in asserts that torch is imported and CUDA is not initialised."""
     done = job.run_served("import torch\nprint(torch.cuda.device_count())\n")
@@ -188,13 +193,14 @@ def test_the_job_runs_if_its_settings_are_bad(job: Job, settings: str) -> None:
         ({"by_rank": 1}, "by_rank: expected true or false, and false without a plan, found 1"),
         ({"plan": None, "by_rank": True}, "by_rank: expected true or false, and false without a plan, found True"),
         ({"memory": 5}, "memory: expected a name, found 5"),
+        ({"move": False}, "move: expected a name, found False"),
         ({"reports": None}, "reports: expected an existing folder, found None"),
     ],
 )
 def test_settings_are_checked(tmp_path: Path, settings: Any, problem: str) -> None:
-    good = {"plan": "plan.bin", "by_rank": False, "memory": "auto", "reports": str(tmp_path)}
+    good = {"plan": "plan.bin", "by_rank": False, "memory": "auto", "move": "off", "reports": str(tmp_path)}
     found = RunSettings.from_environment({RUN_ENVIRONMENT: json.dumps(good)})
-    assert found == RunSettings("plan.bin", False, "auto", str(tmp_path))
+    assert found == RunSettings("plan.bin", False, "auto", "off", str(tmp_path))
     with pytest.raises(SettingsError) as caught:
         RunSettings.from_environment({RUN_ENVIRONMENT: json.dumps({**good, **settings})})
     assert problem in str(caught.value)
@@ -202,12 +208,12 @@ def test_settings_are_checked(tmp_path: Path, settings: Any, problem: str) -> No
 
 def test_plans_by_rank(tmp_path: Path) -> None:
     (tmp_path / "train-rank1.bin").touch()
-    settings = RunSettings(str(tmp_path / "train-rank"), True, "auto", str(tmp_path))
+    settings = RunSettings(str(tmp_path / "train-rank"), True, "auto", "auto", str(tmp_path))
     assert choose(settings, "1") == (str(tmp_path / "train-rank1.bin"), "")
     assert choose(settings, "2") == (None, "no plan for its rank")
     assert choose(settings, None) == (None, "no rank to choose its plan by (RANK, LOCAL_RANK or torch.distributed)")
-    assert choose(RunSettings("plan.bin", False, "auto", ""), "7") == ("plan.bin", "")
-    assert choose(RunSettings(None, False, "auto", ""), "7") == (None, "")
+    assert choose(RunSettings("plan.bin", False, "auto", "auto", ""), "7") == ("plan.bin", "")
+    assert choose(RunSettings(None, False, "auto", "auto", ""), "7") == (None, "")
 
 
 @pytest.mark.parametrize(

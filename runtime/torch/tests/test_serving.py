@@ -50,7 +50,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 def test_the_shim_comes_first(ways: Ways) -> None:
     assert _serving.install("/a/plan.bin", "plain", "/c/counters") == "shim"
-    assert ways.asked == [("shim", ("/a/plan.bin", "plain", "/c/counters"))]
+    assert ways.asked == [("shim", ("/a/plan.bin", "plain", "/c/counters", "auto"))]
     with pytest.raises(stplan.ServingError, match="serves this process already"):
         _serving.install(None)
 
@@ -116,6 +116,8 @@ def test_a_torch_without_cuda_is_refused(ways: Ways) -> None:
 def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(stplan.ServingError, match="memory: expected one of auto, plain, virtual, found 'paged'"):
         _serving.install(None, "paged")
+    with pytest.raises(stplan.ServingError, match="move: expected one of auto, off, found 'on'"):
+        stplan.enable(move="on")
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(stplan.ServingError, match="torch is not imported"):
         _serving.install(None)
@@ -124,10 +126,10 @@ def test_arguments_are_checked(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_enable_makes_a_relative_path_absolute(ways: Ways, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    stplan.enable("plan.bin", memory="virtual")
+    stplan.enable("plan.bin", memory="virtual", move="off")
     with pytest.raises(stplan.ServingError, match="serves this process already"):
         stplan.enable(tmp_path / "plan.bin")
-    assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None))]
+    assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None, "off"))]
 
 
 def test_enable_has_no_effect_under_a_launcher(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +144,13 @@ class Served:
     def __init__(self) -> None:
         self.marks = 0
         self.exchanges: List[int] = []
+        self.pinned: List[Tuple[int, int]] = []
+
+    def pin(self, address: int, size: int, pinned: bool) -> bool:
+        if address >= 1 << 40 or not (pinned or (address, size) in self.pinned):
+            return False
+        (self.pinned.append if pinned else self.pinned.remove)((address, size))
+        return True
 
     def counters(self, device: int) -> Counters:
         return Counters(state=2, allocations=100 + device)
@@ -163,6 +172,31 @@ def test_stats_and_mark_in_a_served_process(monkeypatch: pytest.MonkeyPatch, way
     stplan.mark()
     stplan.exchange(3)
     assert (served.marks, served.exchanges) == (1, [3])
+
+
+def tensor_at(address: int, size: int) -> Any:
+    storage = SimpleNamespace(data_ptr=lambda: address, nbytes=lambda: size)
+    return SimpleNamespace(untyped_storage=lambda: storage)
+
+
+@pytest.mark.parametrize("way", [_shim, _pluggable])
+def test_storages_are_pinned(monkeypatch: pytest.MonkeyPatch, way: ModuleType) -> None:
+    served = Served()
+    monkeypatch.setattr(way, "_installed", served)
+    tensor = tensor_at(4096, 1000)
+    kept = stplan.pin(tensor)
+    assert stplan.pin(tensor) == kept and served.pinned == [(4096, 1000)] * 2
+    stplan.unpin(kept)  # the tensor may be gone
+    stplan.unpin(tensor)
+    with pytest.raises(ValueError, match="^pinned: expected what is pinned, found 1000 bytes at 0x1000$"):
+        stplan.unpin(tensor)
+    with pytest.raises(ValueError, match="^tensor: expected one that stplan serves, found one at 0x20000000000$"):
+        stplan.pin(tensor_at(1 << 41, 512))
+    assert served.pinned == []
+
+
+def test_pinning_has_no_effect_in_a_process_that_is_not_served() -> None:
+    stplan.unpin(stplan.pin(tensor_at(4096, 1000)))
 
 
 def test_stats_and_mark_in_a_process_that_is_not_served() -> None:

@@ -222,10 +222,10 @@ IN_TORCH = """
     if "LATE" in os.environ:
         torch.cuda.init()
         early = torch.empty(100, device="cuda")
-        stplan.enable(memory=os.environ["MEMORY"])
+        stplan.enable(memory=os.environ["MEMORY"], move=os.environ["MOVE"])
         del early
     else:
-        stplan.enable(memory=os.environ["MEMORY"])
+        stplan.enable(memory=os.environ["MEMORY"], move=os.environ["MOVE"])
     torch.cuda.memory._record_memory_history(context="all", stacks="python")
     ours = lambda address: 1 << 45 <= address < 1 << 46  # addresses of the fake driver
     first = torch.empty(1000, device="cuda")
@@ -274,10 +274,14 @@ def test_reuse_is_ordered_on_the_device(cache: Path, device: Dict[str, str], mem
 
 
 @needs_torch
-@pytest.mark.parametrize("memory, late", [("auto", {}), ("plain", {}), ("auto", {"LATE": "1"})])
-def test_torch_on_a_simulated_device(cache: Path, device: Dict[str, str], memory: str, late: Dict[str, str]) -> None:
-    done = job(IN_TORCH, XDG_CACHE_HOME=str(cache), MEMORY=memory, **late, **device)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    "memory, move, late", [("auto", "auto", {}), ("plain", "auto", {}), ("auto", "auto", {"LATE": "1"}), ("auto", "off", {})]
+)
+def test_torch_on_a_simulated_device(
+    cache: Path, device: Dict[str, str], memory: str, move: str, late: Dict[str, str]
+) -> None:
+    done = job(IN_TORCH, XDG_CACHE_HOME=str(cache), MEMORY=memory, MOVE=move, **late, **device)
+    assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     low = 0x200000000000 if memory == "auto" else 0x300000000000
     assert all(low <= address < low + (1 << 44) for address in told["addresses"])
@@ -285,16 +289,17 @@ def test_torch_on_a_simulated_device(cache: Path, device: Dict[str, str], memory
     assert told["segments"] == told["stats"]["reserved_bytes"] <= told["reserved"]
     said, times = told["out of memory"]
     assert said.startswith("CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of") and times == 1
-    taken = "segment_map" if memory == "auto" else "segment_alloc"
+    taken = "segment_map" if (memory, move) == ("auto", "auto") else "segment_alloc"
     assert told["actions"] == [taken, "alloc", taken, "alloc"] and told["names"] == "<module>"
     kind, length, offset, stable = told["handle"]
-    granules = 3  # of 2 MiB, for 5 MiB
+    # For 5 MiB: of 2 MiB, or one in which memory stays.
+    size, granules = (2 << 20, 3) if move == "auto" else (20 << 20, 1)
     version = kind[0]  # the version that torch's native allocator writes
     assert 1 <= version <= 3 and kind[1] == ord("e" if memory == "auto" else "c") and stable
     header = 24 if version < 3 else 32
     assert length == (2 + header + 4 * granules if memory == "auto" else 2 + 64) and offset == 0
     if memory == "auto":
-        assert told["header"] == [2 << 20, granules]
+        assert told["header"] == [size, granules]
     assert told["summary"] and told["stats"]["backend"] == "shim" and told["stats"]["failed_allocations"] == 2
 
 
@@ -338,6 +343,65 @@ def test_a_process_with_tensors_already_can_be_served(cache: Path, device: Dict[
     done = job(LATE, XDG_CACHE_HOME=str(cache), **device)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["4096", "8192", "4096", "4096"]
+
+
+REGISTERED = """
+    import os, torch, stplan
+    stplan.enable()
+    torch.cuda.memory._record_memory_history(context=None)
+    tensor = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+    pinned = stplan.pin(tensor)
+    del tensor
+    torch.cuda.empty_cache()
+    kept = stplan.stats("cuda")["reserved_bytes"]
+    stplan.unpin(pinned)
+    torch.cuda.empty_cache()
+    actions = [e["action"] for e in torch.cuda.memory._snapshot()["device_traces"][0] if "segment" in e["action"]]
+    print(kept >> 20, stplan.stats("cuda")["reserved_bytes"], *actions, flush=True)
+    os._exit(0)
+    """
+
+
+@needs_torch
+@pytest.mark.parametrize("hook, actions", [("1", "segment_alloc segment_free"), ("0", "segment_map segment_unmap")])
+def test_memory_that_is_registered_stays(cache: Path, device: Dict[str, str], hook: str, actions: str) -> None:
+    done = job(REGISTERED, XDG_CACHE_HOME=str(cache), TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK=hook, **device)
+    assert (done.returncode, done.stdout) == (0, f"30 0 {actions}\n"), done.stderr
+    said = "stplan: from now on memory does not move: TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK is set: NCCL registers it\n"
+    assert done.stderr == (said if hook == "1" else "")
+
+
+@needs_torch
+@pytest.mark.parametrize("compiler, ranks", [("", 1), ("", 2), ("none", 1), ("none", 2)])
+def test_a_capture_of_several_ranks_ends_moving(cache: Path, device: Dict[str, str], compiler: str, ranks: int) -> None:
+    """Torch says that a capture begins, and how many ranks there are, through the shim and
+    through the C interface."""
+    done = job(
+        """
+        import os, torch, stplan
+        stplan.enable()
+        torch.empty(1000, device="cuda")
+        class Group:
+            is_available = is_initialized = staticmethod(lambda: True)
+            get_world_size = staticmethod(lambda: int(os.environ["RANKS"]))
+        import sys
+        sys.modules["torch.distributed"] = Group
+        pool = torch.cuda.graph_pool_handle()
+        torch._C._cuda_beginAllocateCurrentThreadToPool(0, pool)
+        torch.cuda.empty_cache()
+        held = stplan.stats(0)["reserved_bytes"]
+        torch._C._cuda_endAllocateToPool(0, pool)
+        torch.cuda.empty_cache()
+        print(held > 0, stplan.stats(0)["reserved_bytes"], flush=True)
+        os._exit(0)
+        """,
+        XDG_CACHE_HOME=str(cache),
+        RANKS=str(ranks),
+        **({"CXX": compiler} if compiler else {}),
+        **device,
+    )
+    assert (done.returncode, done.stdout) == (0, "True 0\n"), done.stderr
+    assert done.stderr.count("memory does not move: one of several ranks captures a graph") == (ranks == 2)
 
 
 @needs_torch

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 
 from stplan._errors import ServingError
-from stplan._public import enable, exchange, mark, stats
+from stplan._public import enable, exchange, mark, pin, stats, unpin
 from stplan._recorder import arm
 from stplan._settings import STACKS, Settings, SettingsError
 
-__all__ = ["STACKS", "ServingError", "SettingsError", "enable", "exchange", "mark", "record", "stats"]
+__all__ = ["STACKS", "ServingError", "SettingsError", "enable", "exchange", "mark", "pin", "record", "stats", "unpin"]
 __version__ = "0.1.0"
 
 

@@ -18,14 +18,16 @@ from stplan._torchstats import memory_stats, segments
 _installed: Optional[Runtime] = None
 
 
-def install(torch: Any, plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> None:
+def install(
+    torch: Any, plan: Optional[str], memory: str = "auto", counters: Optional[str] = None, move: str = "auto"
+) -> None:
     """Serve this process from now on. torch is the module that the job imported, before
     it initialises CUDA. plan: a path, or None; memory: one of _runtime.MEMORY; counters:
-    as in stplan_settings.
+    as in stplan_settings; move: one of _runtime.MOVE.
 
     Raises BuildError if there is no library and none can be built, RuntimeFailure if
-    this torch or the plan cannot be served, ValueError for an unknown memory. torch is
-    then unchanged.
+    this torch or the plan cannot be served, ValueError for an unknown memory or move. torch
+    is then unchanged.
     """
     global _installed
     if torch.cuda.is_initialized():
@@ -37,7 +39,10 @@ def install(torch: Any, plan: Optional[str], memory: str = "auto", counters: Opt
     # given back.
     functions.set_record_stream_fn(runtime.address("record_stream"))
     functions.set_reset_fn(runtime.address("empty_cache"))
-    runtime.start(plan, memory, counters)
+    # Without these, the device would be waited for while a graph is captured.
+    functions.set_begin_allocate_to_pool(runtime.address("begin_pool"))
+    functions.set_end_allocate_to_pool_fn(runtime.address("end_pool"))
+    runtime.start(plan, memory, counters, move)
     torch.cuda.memory.change_current_allocator(allocator)
     _installed = runtime
     _Patches(torch, runtime).apply()

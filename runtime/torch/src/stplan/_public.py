@@ -1,4 +1,4 @@
-"""stplan.enable, stplan.stats, stplan.mark and stplan.exchange.
+"""stplan.enable, stplan.stats, stplan.mark, stplan.exchange, stplan.pin and stplan.unpin.
 
 Every Python process of a recorded or served job imports this module. So the modules that
 serve memory are imported only when they are needed."""
@@ -7,20 +7,31 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 from stplan._settings import RUN_ENVIRONMENT
 
 _STATES = ("no plan", "prologue", "body", "ended", "off", "declined")
 
 
-def enable(plan: Optional[Union[str, "os.PathLike[str]"]] = None, memory: str = "auto") -> None:
+class Pin(NamedTuple):
+    """Memory that stplan.pin has pinned."""
+
+    address: int
+    size: int
+
+
+def enable(
+    plan: Optional[Union[str, "os.PathLike[str]"]] = None, memory: str = "auto", move: str = "auto"
+) -> None:
     """Serve this process's CUDA memory by a plan, or from one pool without a plan.
 
     plan: path of a file that `stplan compile` wrote. Each rank passes its own plan.
     memory: how memory is taken from the device: "plain" (cudaMalloc), "virtual"
         (cuMemMap: grows in place, and idle parts move), or "auto": virtual if the device
         supports it, else plain.
+    move: whether idle memory may move to where it is needed: "auto", until something is seen
+        that registers memory by its address, or "off": never. docs/runtime.md says who does.
 
     Call it before the first CUDA tensor is made. Tensors that exist already stay with
     torch's own allocator, and a plan describes a process from its beginning. If there is
@@ -36,7 +47,7 @@ def enable(plan: Optional[Union[str, "os.PathLike[str]"]] = None, memory: str = 
     importlib.import_module("torch")
     from stplan import _serving
 
-    _serving.install(None if plan is None else os.path.abspath(plan), memory)
+    _serving.install(None if plan is None else os.path.abspath(plan), memory, move=move)
 
 
 def stats(device: Any = None) -> Dict[str, Any]:
@@ -64,9 +75,7 @@ def mark() -> None:
     """Mark the beginning of a step of the program. It is optional: with marks a run that
     has drifted finds its place in the plan sooner. It has no effect in a process that is
     not served."""
-    from stplan import _serving
-
-    served = _serving.served()
+    served = _served()
     if served is not None:
         served.mark()
 
@@ -74,8 +83,8 @@ def mark() -> None:
 def exchange(device: Any = None) -> None:
     """Tell the runtime that an exchange with another process (a receive, a collective) has
     been enqueued just now, and may wait for what other processes do. Until it is done, the
-    runtime does not make the host wait for work that was enqueued after it: other processes
-    may wait for this host meanwhile.
+    runtime makes neither a stream nor the host wait for work that was enqueued after it: other processes
+    may wait for this one meanwhile.
 
     device: an ordinal, or anything that torch.device takes; None is the current device.
 
@@ -84,11 +93,48 @@ def exchange(device: Any = None) -> None:
     Raises ValueError if device is not a CUDA device. Imports torch unless device is an
     ordinal.
     """
-    from stplan import _serving
-
-    served = _serving.served()
+    served = _served()
     if served is not None:
         served.exchange(_ordinal(device))
+
+
+def pin(tensor: Any) -> Pin:
+    """Keep the physical memory of a CUDA tensor's storage where it is until unpin, also after
+    the tensor is gone. It is for libraries that register memory by its address (UCX, RDMA,
+    cuFile, NVSHMEM). Once the tensor is gone the memory serves other tensors; it is not given
+    back and does not move. Pins are counted.
+
+    Returns what unpin takes if there is no tensor any more. It has no effect in a process
+    that is not served. Raises ValueError if the tensor's memory is not stplan's: memory of
+    graphs and MemPools is torch's own allocator's, and does not move either, but goes with
+    its pool.
+    """
+    storage = tensor.untyped_storage()
+    pinned = Pin(int(storage.data_ptr()), int(storage.nbytes()))
+    served = _served()
+    if served is not None and not served.pin(*pinned, True):
+        raise ValueError(f"tensor: expected one that stplan serves, found one at {pinned.address:#x}")
+    return pinned
+
+
+def unpin(pinned: Any) -> None:
+    """Undo one pin. pinned: the tensor, or what pin returned. Raises ValueError if it is not
+    pinned."""
+    if not isinstance(pinned, Pin):
+        storage = pinned.untyped_storage()
+        pinned = Pin(int(storage.data_ptr()), int(storage.nbytes()))
+    served = _served()
+    if served is not None and not served.pin(*pinned, False):
+        raise ValueError(f"pinned: expected what is pinned, found {pinned.size} bytes at {pinned.address:#x}")
+
+
+
+
+def _served() -> Any:
+    """The shim or the runtime that serves this process, or None."""
+    from stplan import _serving
+
+    return _serving.served()
 
 
 def _ordinal(device: Any) -> int:

@@ -64,7 +64,7 @@ def serve(settings: RunSettings) -> None:
     try:
         from stplan import _serving
 
-        facts["backend"] = _serving.install(plan, settings.memory, _counters(settings, report.name))
+        facts["backend"] = _serving.install(plan, settings.memory, _counters(settings, report.name), settings.move)
     except Exception as error:
         _refuse(error)
         report.write("failed", error=described(error), **facts)

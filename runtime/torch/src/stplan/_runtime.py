@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 MEMORY = {"plain": 0, "virtual": 1, "auto": 2}
 """How memory is taken from a device: the values of sp_cuda_memory in prim_cuda.h."""
+
+MOVE = {"auto": 0, "off": 1}
+"""Whether memory may move: the values of stplan_settings.still."""
 
 ALLOCATE, FREE = "stplan_pluggable_malloc", "stplan_pluggable_free"
 """Names of the functions that torch calls. stplan_pluggable_malloc throws C++ exceptions
@@ -19,8 +23,30 @@ class RuntimeFailure(RuntimeError):
     """The C runtime cannot start. The text gives the reason."""
 
 
+Ranks = ctypes.CFUNCTYPE(ctypes.c_int)
+"""stplan_ranks."""
+
+
+def _world_size() -> int:
+    """How many ranks the job has that this process belongs to, as far as torch.distributed
+    knows. The runtime calls it when a graph is captured."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 1
+    return int(distributed.get_world_size())
+
+
+ranks = Ranks(_world_size)
+
+
 class _Settings(ctypes.Structure):
-    _fields_ = [("plan", ctypes.c_char_p), ("counters", ctypes.c_char_p), ("memory", ctypes.c_int)]
+    _fields_ = [
+        ("plan", ctypes.c_char_p),
+        ("counters", ctypes.c_char_p),
+        ("memory", ctypes.c_int),
+        ("still", ctypes.c_int),
+        ("ranks", Ranks),
+    ]
 
 
 class Stat(ctypes.Structure):
@@ -128,16 +154,18 @@ class Runtime:
         self._reset_sums = _function(library, "reset_sums", None, [device])
         self._mark = _function(library, "mark", None, [])
         self._exchange = _function(library, "exchange", None, [device])
+        self._pin = _function(library, "pin", ctypes.c_int, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int])
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 
-    def start(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
+    def start(self, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto") -> None:
         """Start the runtime and read the plan. Raises RuntimeFailure, and ValueError if
-        memory is not in MEMORY."""
-        if memory not in MEMORY:
-            raise ValueError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
+        memory is not in MEMORY or move not in MOVE."""
+        for name, value, known in (("memory", memory, MEMORY), ("move", move, MOVE)):
+            if value not in known:
+                raise ValueError(f"{name}: expected one of {', '.join(sorted(known))}, found {value!r}")
         error = ctypes.create_string_buffer(512)
-        settings = _Settings(_path(plan), _path(counters), MEMORY[memory])
+        settings = _Settings(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks)
         if self._start(ctypes.byref(settings), error, len(error)) != 0:
             raise RuntimeFailure(error.value.decode("utf-8", "replace"))
 
@@ -163,6 +191,10 @@ class Runtime:
     def exchange(self, device: int) -> None:
         """Say that an exchange with another process has been enqueued on a device."""
         self._exchange(device)
+    def pin(self, address: int, size: int, pinned: bool) -> bool:
+        """Pin memory of a live block, or unpin it. False if the runtime has no such block,
+        or no such pin."""
+        return bool(self._pin(address, size, int(pinned)) == 0)
 
     def reset_peaks(self, device: int) -> None:
         self._reset_peaks(device)

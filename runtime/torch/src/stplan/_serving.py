@@ -9,23 +9,25 @@ from typing import Any, Optional, Union
 from stplan import _build, _exchanges, _pluggable, _shim
 from stplan._errors import ServingError as ServingError
 from stplan._process import described, say
-from stplan._runtime import MEMORY, Runtime
+from stplan._runtime import MEMORY, MOVE, Runtime
 
 
 _backend: Optional[str] = None
 
 
-def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] = None) -> str:
+def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] = None, move: str = "auto") -> str:
     """Serve this process from now on. torch has to be imported, and CUDA should not be
     initialised yet. plan: a path, or None for the pool alone; memory: one of MEMORY;
-    counters: a path; device N keeps its counters in the file with N appended to it.
+    counters: a path; device N keeps its counters in the file with N appended to it; move:
+    one of MOVE.
 
     Returns "shim". If the shim cannot be built it prints one line to standard error and
     returns "pluggable". Raises ServingError; torch is then unchanged.
     """
     global _backend
-    if memory not in MEMORY:
-        raise ServingError(f"memory: expected one of {', '.join(sorted(MEMORY))}, found {memory!r}")
+    for name, value, known in (("memory", memory, MEMORY), ("move", move, MOVE)):
+        if value not in known:
+            raise ServingError(f"{name}: expected one of {', '.join(sorted(known))}, found {value!r}")
     if _backend is not None:
         raise ServingError("stplan serves this process already")
     torch: Any = sys.modules.get("torch")
@@ -34,7 +36,7 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
     if torch.version.cuda is None:
         raise ServingError("this torch was built without CUDA")
     try:
-        _backend = _install(torch, plan, memory, counters)
+        _backend = _install(torch, plan, memory, counters, move)
     # RuntimeError and AttributeError may be torch's: a release may lack a function.
     except (RuntimeError, OSError, AttributeError) as error:
         raise ServingError(described(error)) from error
@@ -54,11 +56,11 @@ def backend() -> Optional[str]:
     return _backend
 
 
-def _install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> str:
+def _install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str) -> str:
     try:
-        _shim.install(torch, plan, memory, counters)
+        _shim.install(torch, plan, memory, counters, move)
         return "shim"
     except (_build.BuildError, OSError) as error:
         say(f"{error}; torch is served through its C interface, which lacks some functions (docs/runtime.md)")
-    _pluggable.install(torch, plan, memory, counters)
+    _pluggable.install(torch, plan, memory, counters, move)
     return "pluggable"

@@ -65,29 +65,31 @@ class Settings:
 class RunSettings:
     """Settings of a served run. plan is the path of one plan for every process, or None.
     With by_rank it is the common beginning of the plans' paths, to which a rank and
-    ".bin" are appended. memory is checked by the allocator. reports is as in Settings,
+    ".bin" are appended. memory and move are checked by the allocator. reports is as in Settings,
     and never None. within names the report of the nearest ancestor process that has a
     plan, or is None if there is none."""
 
     plan: Optional[str]
     by_rank: bool
     memory: str
+    move: str
     reports: str
     within: Optional[str] = None
 
     @classmethod
-    def checked(cls, plan: Any, by_rank: Any, memory: Any, reports: Any, within: Any = None) -> RunSettings:
+    def checked(cls, plan: Any, by_rank: Any, memory: Any, move: Any, reports: Any, within: Any = None) -> RunSettings:
         """Check types. Raises SettingsError."""
         if plan is not None and not isinstance(plan, str):
             raise SettingsError(f"plan: expected a path or null, found {plan!r}")
         if not isinstance(by_rank, bool) or (by_rank and plan is None):
             raise SettingsError(f"by_rank: expected true or false, and false without a plan, found {by_rank!r}")
-        if not isinstance(memory, str):
-            raise SettingsError(f"memory: expected a name, found {memory!r}")
+        for name, value in (("memory", memory), ("move", move)):
+            if not isinstance(value, str):
+                raise SettingsError(f"{name}: expected a name, found {value!r}")
         _demand_reports(reports)
         if within is not None and not isinstance(within, str):
             raise SettingsError(f"within: expected a name or null, found {within!r}")
-        return cls(plan, by_rank, memory, reports, within)
+        return cls(plan, by_rank, memory, move, reports, within)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[RunSettings]:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, List, Optional, Tuple
 
 from stplan import _build, _library
-from stplan._runtime import MEMORY, Counters, RuntimeFailure
+from stplan._runtime import MEMORY, MOVE, Counters, Ranks, RuntimeFailure, ranks
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 
@@ -37,7 +37,8 @@ class Shim:
         self._library = library = ctypes.CDLL(path)
         library.stplan_shim_unanswered.restype = ctypes.c_char_p
         library.stplan_shim_install.restype = ctypes.c_char_p
-        library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+        library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, Ranks]
+        library.stplan_shim_pin.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
         library.stplan_shim_exchange.restype = None
         library.stplan_shim_exchange.argtypes = [ctypes.c_int]
@@ -48,9 +49,9 @@ class Shim:
         name = self._library.stplan_shim_unanswered()
         return None if name is None else str(name.decode("utf-8", "replace"))
 
-    def install(self, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
-        """Raises RuntimeFailure, and KeyError if memory is not in MEMORY."""
-        problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory])
+    def install(self, plan: Optional[str], memory: str, counters: Optional[str], move: str) -> None:
+        """Raises RuntimeFailure, and KeyError if memory is not in MEMORY or move not in MOVE."""
+        problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks)
         if problem is not None:
             raise RuntimeFailure(problem.decode("utf-8", "replace"))
 
@@ -67,12 +68,16 @@ class Shim:
     def exchange(self, device: int) -> None:
         """Say that an exchange with another process has been enqueued on a device."""
         self._library.stplan_shim_exchange(device)
+    def pin(self, address: int, size: int, pinned: bool) -> bool:
+        """Pin memory of a live block, or unpin it. False if the runtime has no such block,
+        or no such pin."""
+        return bool(self._library.stplan_shim_pin(address, size, int(pinned)))
 
 
 _installed: Optional[Shim] = None
 
 
-def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str]) -> None:
+def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto") -> None:
     """Serve this process from now on; arguments as for _pluggable.install.
 
     Raises BuildError if the shim cannot be compiled or does not fit this torch, OSError
@@ -86,7 +91,7 @@ def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str
         raise _build.BuildError(
             f"the shim does not fit torch {torch.__version__}: it does not override {unknown} of torch's allocator"
         )
-    shim.install(plan, memory, counters)
+    shim.install(plan, memory, counters, move)
     _installed = shim
 
 

@@ -9,12 +9,13 @@ import os
 import sys
 
 
-def install(plan, memory="auto", counters=None):
+def install(plan, memory="auto", counters=None, move="auto"):
     assert not sys.modules["torch"].cuda.is_initialized()
     if os.environ.get("REFUSE"):
         raise _serving.ServingError(os.environ["REFUSE"])
     named = plan and os.path.relpath(plan)
-    sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}\n")
+    moves = "" if move == "auto" else f", move {move}"
+    sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}{moves}\n")
     for device, found in json.loads(os.environ.get("COUNTERS", "{}")).items():
         counted = Counters(**{"fields": ctypes.sizeof(Counters) // 8, **found})
         with open(f"{counters}{device}", "wb") as out:

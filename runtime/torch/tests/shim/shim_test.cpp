@@ -1,6 +1,7 @@
 // shim_test.cpp: tests the shim over the host primitives, with torch's native allocator
 // over fake_cuda.cpp, without a device. Exits with 1 at the first condition that does not
 // hold.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "all.cpp"
 #include "fake_cuda.h"
 extern "C" {
+#include "device_hold.h"
 #include "prim_host.h"
 }
 
@@ -36,9 +38,37 @@ constexpr size_t kCapacity = 256 * kMiB;
 
 static CUDAAllocator* native;
 
+static std::atomic<int> exports{0}, refused{0}; // files that were opened for other processes; give_backs to refuse
+
+// The host's memory has no files. Those of this device are of /dev/null.
+static int granule_at(void*, uint64_t address, uint64_t* base, uint64_t* size) {
+  *size = 2 * kMiB;
+  *base = address / *size * *size;
+  return 0;
+}
+
+static int export_granule(void*, uint64_t, int* file) {
+  exports++;
+  return (*file = open("/dev/null", O_RDONLY)) < 0;
+}
+
+static int (*host_give_back)(void*, uint64_t, uint64_t);
+
+static int give_back(void* self, uint64_t address, uint64_t size) {
+  if (refused > 0 && refused-- == 1)
+    return 1;
+  return host_give_back(self, address, size);
+}
+
 static int open_host(int, sp_cuda_memory, sp_prim* prim, char*, size_t) {
   const sp_host_options options = {uint64_t(1) << 40, kCapacity, 2 * kMiB, 1, 0};
-  return sp_host_open(&options, prim);
+  if (!sp_host_open(&options, prim))
+    return 0;
+  host_give_back = prim->give_back;
+  prim->give_back = give_back;
+  prim->granule_at = granule_at;
+  prim->export_granule = export_granule;
+  return 1;
 }
 
 static bool is_native(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) >> 40 != 1; }
@@ -255,6 +285,196 @@ static void memory_is_shared() {
   DEMAND(largest > 1);
 }
 
+static int open_files() {
+  int count = 0;
+  for (int file = 3; file < 512; file++)
+    count += fcntl(file, F_GETFD) >= 0;
+  return count;
+}
+
+// The files of a shared block are the same each time, and closed with the last block that
+// has bytes in their granules.
+static void shared_files_end_with_their_blocks() {
+  installed->emptyCache({0, 0});
+  const int before = open_files();
+  exports = 0;
+  DataPtr first = installed->allocate(5 * kMiB), second = installed->allocate(2 * kMiB);
+  const auto share = [](const DataPtr& data) { return installed->shareIpcHandle(data.get()).handle; };
+  const std::string handle = share(first);
+  DEMAND(exports == 3 && open_files() == before + 3 && share(first) == handle && exports == 3);
+  const std::string other = share(second); // its first granule is the last of the other
+  DEMAND(exports == 4 && std::memcmp(&other[other.size() - 8], &handle[handle.size() - 4], 4) == 0);
+  first.clear();
+  DEMAND(open_files() == before + 2);
+  second.clear();
+  DEMAND(open_files() == before);
+  DataPtr again = installed->allocate(5 * kMiB);
+  share(again);
+  DEMAND(exports == 7);
+  again.clear();
+  DEMAND(open_files() == before);
+}
+
+// What the device does not take back is not recorded as unmapped.
+static void a_failed_give_back_is_not_told() {
+  installed->emptyCache({0, 0});
+  installed->recordHistory(true, named, 100, RecordContext::ALL, false, {});
+  installed->allocate(30 * kMiB);
+  refused = 4;
+  installed->emptyCache({0, 0});
+  refused = 0;
+  size_t mapped = 0;
+  const cca::SnapshotInfo info = installed->snapshot({0, 0}, true);
+  for (const auto& entry : info.device_traces.at(0)) {
+    if (entry.addr_ >> 40 != 1)
+      continue;
+    mapped += entry.action_ == TraceEntry::SEGMENT_MAP ? entry.size_ : 0;
+    mapped -= entry.action_ == TraceEntry::SEGMENT_UNMAP ? entry.size_ : 0;
+  }
+  stplan_counters now;
+  DEMAND(installed->read(0, &now) && mapped == 24 * kMiB && mapped <= now.reserved_bytes);
+  installed->recordHistory(false, nullptr, 1, RecordContext::NEVER, false, {});
+  installed->emptyCache({0, 0});
+}
+
+// A capture on one device holds memory of all.
+static void captures_hold_the_process() {
+  const auto held = [] { return sp_hold_enter() ? (sp_hold_leave(), false) : true; };
+  DEMAND(!held());
+  installed->beginAllocateToPool(0, {0, 9}, [](cudaStream_t) { return false; });
+  DEMAND(held());
+  DataPtr data = installed->allocate(40 * kMiB);
+  data.clear();
+  stplan_counters before, after;
+  installed->read(0, &before);
+  installed->emptyCache({0, 0});
+  installed->read(0, &after);
+  DEMAND(before.reserved_bytes == after.reserved_bytes);
+  installed->endAllocateToPool(0, {0, 9});
+  DEMAND(!held());
+}
+
+// The hook of ProcessGroupNCCL.cpp: it registers segments by SEGMENT_ALLOC, and ends that by
+// SEGMENT_FREE, for which it has to know the segment.
+struct Registrar {
+  std::map<size_t, size_t> segments;
+  bool throws = false;
+  int thrown = 0;
+
+  void see(const TraceEntry& entry) {
+    if (entry.addr_ >> 40 != 1)
+      return;
+    if (throws && (entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_FREE)) {
+      thrown++;
+      TORCH_CHECK(false, "the hook fails");
+    }
+    DEMAND(entry.action_ != TraceEntry::SEGMENT_MAP && entry.action_ != TraceEntry::SEGMENT_UNMAP);
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC)
+      DEMAND(segments.emplace(entry.addr_, entry.size_).second);
+    if (entry.action_ == TraceEntry::SEGMENT_FREE)
+      DEMAND(segments.count(entry.addr_) && segments.at(entry.addr_) == entry.size_ && segments.erase(entry.addr_));
+  }
+
+  // attach registers the segments that there are, and those that come.
+  void attach() {
+    installed->attachAllocatorTraceTracker([this](const TraceEntry& entry) { see(entry); });
+    segments = listed();
+  }
+
+  static std::map<size_t, size_t> listed() {
+    std::map<size_t, size_t> found;
+    for (const auto& segment : installed->snapshot({0, 0}, false).segments)
+      if (segment.address >> 40 == 1) {
+        DEMAND(!segment.is_expandable);
+        found[segment.address] = segment.total_size;
+      }
+    return found;
+  }
+};
+
+static Registrar registrar;
+
+// With such a hook memory does not move: all of it is registered at all times, and nothing
+// that is not there.
+static void registered_memory_stays() {
+  std::vector<DataPtr> blocks;
+  stplan_counters before, after;
+  const auto scatter = [&] {
+    for (int i = 0; i < 12; i++)
+      blocks.push_back(installed->allocate((6 + i) * kMiB));
+    for (size_t i = 0; i < blocks.size(); i += 2)
+      blocks[i].clear();
+  };
+  scatter();
+  DEMAND(stplan_moves(stplan_at(0)));
+  registrar.attach();
+  DEMAND(!stplan_moves(stplan_at(0)) && !registrar.segments.empty());
+  installed->read(0, &before);
+  scatter();
+  blocks.push_back(installed->allocate(40 * kMiB));
+  installed->read(0, &after);
+  DEMAND(after.moved_bytes == before.moved_bytes && registrar.segments == Registrar::listed());
+  blocks.clear();
+  installed->emptyCache({0, 0});
+  DEMAND(registrar.segments == Registrar::listed());
+  stplan_counters now;
+  size_t registered = 0;
+  for (const auto& segment : registrar.segments)
+    registered += segment.second;
+  DEMAND(installed->read(0, &now) && registered == now.reserved_bytes);
+}
+
+// An exception of the hook reaches the caller, and leaves no lock and no block behind.
+static void trackers_may_throw() {
+  alarm(60); // a lock that is held for ever must end the test
+  installed->emptyCache({0, 0});
+  stplan_counters before, after;
+  installed->read(0, &before);
+  registrar.throws = true;
+  int caught = 0;
+  try {
+    installed->allocate(90 * kMiB);
+  } catch (const c10::Error& error) {
+    caught += std::string(error.what_without_backtrace()) == "the hook fails";
+  }
+  installed->read(0, &after);
+  DEMAND(caught == 1 && registrar.thrown == 1 && after.allocated_bytes == before.allocated_bytes);
+  try {
+    installed->emptyCache({0, 0});
+  } catch (const c10::Error&) {
+    caught++;
+  }
+  DEMAND(caught == 2 && registrar.thrown == 2);
+  registrar.throws = false;
+  registrar.segments = Registrar::listed();
+  DataPtr data;
+  std::thread([&] { data = installed->allocate(100 * kMiB); }).join(); // needs the lock, and new memory
+  DEMAND(data.get() != nullptr && !is_native(data.get()) && registrar.segments == Registrar::listed());
+  data.clear();
+  installed->emptyCache({0, 0});
+  alarm(0);
+}
+
+static void memory_is_pinned() {
+  DataPtr data = installed->allocate(30 * kMiB), theirs = in_pool(kMiB);
+  const auto address = reinterpret_cast<uintptr_t>(data.get());
+  DEMAND(installed->pin(address, 30 * kMiB, true) && !installed->pin(reinterpret_cast<uintptr_t>(theirs.get()), kMiB, true));
+  data.clear();
+  installed->emptyCache({0, 0});
+  const auto there = [&] {
+    bool found = false;
+    for (const auto& segment : Registrar::listed())
+      found = found || (segment.first <= address && address < segment.first + segment.second);
+    return found;
+  };
+  DEMAND(there());
+  DEMAND(installed->pin(address, 30 * kMiB, false) && !installed->pin(address, 30 * kMiB, false));
+  installed->emptyCache({0, 0});
+  DEMAND(!there());
+  theirs.clear();
+  drop_pool();
+}
+
 static void a_forked_child_frees_nothing() {
   DataPtr data = installed->allocate(kMiB);
   const pid_t child = fork();
@@ -368,9 +588,15 @@ int main() {
   history_is_recorded_in_order();
   a_forked_child_frees_nothing();
   memory_is_shared();
+  shared_files_end_with_their_blocks();
+  a_failed_give_back_is_not_told();
+  captures_hold_the_process();
+  measure();
+  registered_memory_stays(); // from here on memory does not move
+  trackers_may_throw();
+  memory_is_pinned();
   streams_of_other_devices_are_waited_for();
   the_native_allocator_may_call_back();
-  measure();
   many_streams_are_served(); // last: it leaves no stream unused
   std::printf("passed\n");
   return 0;

@@ -20,6 +20,13 @@
 namespace stplan {
 
 // Device is one device as the program sees it. It is never destroyed.
+// SharedFile is a file by which other processes map a granule. It is open as long as one of
+// the blocks lives that are shared and have bytes there.
+struct SharedFile {
+  int file = -1;
+  size_t blocks = 0;
+};
+
 struct Device {
   DeviceIndex index = 0;
   bool opened = false; // open has run; protected by Allocator::opening_
@@ -32,8 +39,10 @@ struct Device {
   std::atomic<size_t> allowed{0}; // bytes that the memory fraction allows; 0: no limit
   Routes routes;
   History history;
-  std::mutex sharing;
-  std::map<uint64_t, int> shared_files; // file descriptor by address of a shared granule
+  std::mutex sharing; // protects both
+  std::map<uint64_t, SharedFile> files; // by the granule's address
+  std::unordered_map<uint64_t, std::vector<uint64_t>> shared; // the granules of a block that is shared, by its address
+  std::atomic<size_t> shared_count{0}; // number of those blocks
 };
 
 class Allocator final : public Delegating {
@@ -103,7 +112,11 @@ class Allocator final : public Delegating {
   void after_fork();
 
   // saw is called when the runtime takes memory from the device or gives it back.
-  void saw(Device& device, bool taken, uint64_t address, uint64_t size);
+  void saw(Device& device, stplan_event event, uint64_t address, uint64_t size) noexcept;
+
+  // pin pins memory of a live block, or unpins it. It returns false if the runtime has no
+  // such block, or no such pin.
+  bool pin(uint64_t address, uint64_t size, bool pinned);
 
   // mark says that a step of the program begins.
   void mark();
@@ -136,6 +149,7 @@ class Allocator final : public Delegating {
   Device* owner(const void* pointer);
 
   void* serve(Device& device, size_t size, cudaStream_t stream);
+  void* watched(Device& device, uint64_t address, size_t size, cudaStream_t stream, const Context& context);
   void* serve_watched(Device& device, stplan_device* runtime, size_t size, cudaStream_t stream);
   void* failed(Device& device, size_t size, cudaStream_t stream, stplan_status status);
   void* exhausted(Device& device, size_t size, cudaStream_t stream);
@@ -151,8 +165,9 @@ class Allocator final : public Delegating {
   void note_native_if_served(DeviceIndex device);
   void own(DataPtr& data);
   char handle_version();
-  int shared_file(Device& device, uint64_t granule);
-  void unshare(Device& device, uint64_t address, uint64_t size);
+  std::vector<int> share(Device& device, uint64_t address, const std::vector<uint64_t>& granules);
+  void unshare(Device& device, uint64_t address);
+  static void close_unused(Device& device, const std::vector<uint64_t>& granules);
   void add_segments(Device& device, std::vector<SegmentInfo>& segments);
 
   // every visits all devices; each visits those that the runtime serves.

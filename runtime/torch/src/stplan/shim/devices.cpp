@@ -22,8 +22,8 @@ Device& Allocator::at(DeviceIndex device) {
 }
 
 // see is called by the runtime when it takes memory and when it gives memory back.
-static void see(void* device, int taken, uint64_t address, uint64_t size) {
-  installed->saw(*static_cast<Device*>(device), taken != 0, address, size);
+static void see(void* device, stplan_event event, uint64_t address, uint64_t size) {
+  installed->saw(*static_cast<Device*>(device), event, address, size);
 }
 
 stplan_device* Allocator::open(Device& device) {
@@ -36,8 +36,6 @@ stplan_device* Allocator::open(Device& device) {
     return nullptr;
   device.planned = stplan_planned(device.index) != 0;
   stplan_watch(runtime, see, &device);
-  for (size_t i = device.routes.count(); i > 0; i--)
-    stplan_hold(runtime, 1);
   device.runtime.store(runtime, std::memory_order_release);
   const double fraction = native_->getMemoryFraction(device.index); // PYTORCH_CUDA_ALLOC_CONF may set it
   if (fraction < 1)
@@ -76,6 +74,7 @@ void Allocator::emptyCache(MempoolId_t pool) {
       stplan_empty_cache(runtime);
     note_native(d);
   });
+  Raised::rethrow();
 }
 
 void Allocator::cacheInfo(DeviceIndex device, size_t* largest) {
@@ -104,6 +103,14 @@ void Allocator::exchange(DeviceIndex device) {
   stplan_device* runtime = there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
   if (runtime != nullptr)
     stplan_exchange(runtime);
+}
+
+bool Allocator::pin(uint64_t address, uint64_t size, bool pinned) {
+  bool done = false;
+  each([&](Device&, stplan_device* runtime) {
+    done = done || (pinned ? stplan_pin : stplan_unpin)(runtime, address, size) == STPLAN_OK;
+  });
+  return done;
 }
 
 void Allocator::mark() {

@@ -4,6 +4,23 @@
 
 namespace stplan {
 
+static thread_local std::exception_ptr raised;
+
+void Raised::keep() noexcept {
+  if (raised == nullptr)
+    raised = std::current_exception();
+}
+
+bool Raised::waits() { return raised != nullptr; }
+
+void Raised::rethrow() {
+  if (C10_LIKELY(raised == nullptr))
+    return;
+  const std::exception_ptr problem = std::move(raised);
+  raised = nullptr;
+  std::rethrow_exception(problem);
+}
+
 static thread_local const Context* calling = nullptr;
 
 Calling::Calling(const Context& context) { calling = &context; }
@@ -76,8 +93,13 @@ void History::annotate(c10::DeviceIndex device, size_t address, size_t size, voi
 #endif
 
 void History::keep(Entry entry) {
-  for (const auto& tracker : trackers_)
-    tracker(entry);
+  for (const auto& tracker : trackers_) {
+    try {
+      tracker(entry);
+    } catch (...) {
+      Raised::keep();
+    }
+  }
   if (!enabled_ || (skipped_ >> entry.action_ & 1) != 0)
     return;
   if (list_.size() == most_)

@@ -16,6 +16,18 @@ namespace stplan {
 
 using Context = std::shared_ptr<c10::GatheredContext>;
 
+// Raised keeps the exception of a tracker, which torch allows to throw. Events are told by
+// the C runtime while it holds a lock, and in the middle of calls: so the exception waits
+// until the call is complete, and is thrown then, on the same thread.
+class Raised {
+ public:
+  // keep keeps the exception that is being handled, unless an earlier one is waiting.
+  static void keep() noexcept;
+  static bool waits();
+  // rethrow throws the exception that is waiting, if there is one.
+  static void rethrow();
+};
+
 class History {
  public:
   using Entry = TraceEntry;
@@ -29,7 +41,7 @@ class History {
   // at this level. Making one may take any lock, so no lock of ours may be held.
   Context gather(RecordContext level);
 
-  // add records one event. The context of an allocation is kept until its block is freed.
+  // add records one event. An exception of a tracker is kept (Raised). The context of an allocation is kept until its block is freed.
   void add(Entry::Action action, c10::DeviceIndex device, size_t address, size_t size, void* stream, Context context);
 
 #if STPLAN_TORCH(14)

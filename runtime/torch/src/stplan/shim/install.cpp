@@ -54,11 +54,11 @@ const char* stplan_shim_unanswered(void) {
   return name.empty() ? nullptr : name.c_str();
 }
 
-// stplan_shim_install makes torch allocate from the runtime. plan and counters may be
-// NULL; memory is one of sp_cuda_memory. It returns NULL, or an error message.
-const char* stplan_shim_install(const char* plan, const char* counters, int memory) {
+// stplan_shim_install makes torch allocate from the runtime. The arguments are those of
+// stplan_settings. It returns NULL, or an error message.
+const char* stplan_shim_install(const char* plan, const char* counters, int memory, int still, stplan_ranks* ranks) {
   try {
-    return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory)});
+    return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory), still, ranks});
   } catch (const std::exception& problem) {
     static char error[512];
     std::snprintf(error, sizeof error, "%s", problem.what());
@@ -76,6 +76,12 @@ int stplan_shim_read(int device, stplan_counters* counters) {
 void stplan_shim_exchange(int device) {
   if (stplan::installed != nullptr)
     stplan::installed->exchange(static_cast<c10::DeviceIndex>(device));
+}
+
+// stplan_shim_pin pins memory of a live block, or unpins it. It returns 0 if the runtime has
+// no such block, or no such pin.
+int stplan_shim_pin(uint64_t address, uint64_t size, int pinned) {
+  return stplan::installed != nullptr && stplan::installed->pin(address, size, pinned != 0);
 }
 
 // stplan_shim_mark says that a step of the program begins.

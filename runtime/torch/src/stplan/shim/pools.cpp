@@ -5,21 +5,16 @@
 namespace stplan {
 
 void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
+  stplan_captures();
   native_->beginAllocateToPool(device, pool, filter);
-  Device& d = at(device);
-  std::lock_guard<std::mutex> lock(opening_);
-  d.routes.begin(pool, std::move(filter));
-  if (stplan_device* runtime = d.runtime.load())
-    stplan_hold(runtime, 1);
+  at(device).routes.begin(pool, std::move(filter));
+  stplan_hold(1);
 }
 
 void Allocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
   native_->endAllocateToPool(device, pool);
-  Device& d = at(device);
-  std::lock_guard<std::mutex> lock(opening_);
-  stplan_device* runtime = d.runtime.load();
-  if (d.routes.end(pool) && runtime != nullptr)
-    stplan_hold(runtime, 0);
+  if (at(device).routes.end(pool))
+    stplan_hold(0);
 }
 
 void Allocator::releasePool(DeviceIndex device, MempoolId_t pool) {

@@ -97,10 +97,23 @@ void* Allocator::serve_watched(Device& device, stplan_device* runtime, size_t si
   stplan_source source;
   stplan_status status;
   const uint64_t address = stplan_malloc(runtime, size, handle(stream), &source, &status);
-  if (address == 0)
+  if (address == 0) {
+    Raised::rethrow();
     return failed(device, size, stream, status);
+  }
   note_source(device, source);
+  return watched(device, address, size, stream, context);
+}
+
+// watched records a new block and returns its pointer. If a tracker has thrown, the block is
+// freed again.
+void* Allocator::watched(Device& device, uint64_t address, size_t size, cudaStream_t stream, const Context& context) {
   device.history.add(TraceEntry::ALLOC, device.index, address, size, stream, context);
+  if (Raised::waits()) {
+    record_free(device, address);
+    stplan_release(device.runtime.load(), address, nullptr);
+    Raised::rethrow();
+  }
   return handed_out(device, address, size);
 }
 
@@ -119,6 +132,7 @@ void* Allocator::delegate(Device& device, size_t size, cudaStream_t stream) {
   } catch (const c10::OutOfMemoryError&) {
     if (runtime == nullptr || stplan_empty_cache(runtime) == 0)
       throw;
+    Raised::rethrow();
     pointer = native_->raw_alloc_with_stream(size, stream);
   }
   if (runtime != nullptr)
@@ -142,7 +156,7 @@ void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
   if (address == 0)
     out_of_memory(device, size, stream);
   if (unusual_.load(std::memory_order_relaxed) & kWatched)
-    device.history.add(TraceEntry::ALLOC, device.index, address, size, stream, Calling::now());
+    return watched(device, address, size, stream, Calling::now());
   return handed_out(device, address, size);
 }
 
@@ -155,6 +169,7 @@ void Allocator::out_of_memory(Device& device, size_t size, cudaStream_t stream) 
   device.out_of_memory.fetch_add(1, std::memory_order_relaxed);
   if (unusual_.load(std::memory_order_relaxed) & kWatched)
     device.history.add(TraceEntry::OOM, device.index, available, rounded(size), stream, Calling::now());
+  Raised::rethrow();
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), ours.allocated_bytes, ours.reserved_bytes,
                                    c10::Device(c10::DeviceType::CUDA, device.index));
   std::vector<cca::OutOfMemoryObserver> observers;
@@ -203,11 +218,15 @@ bool Allocator::release(void* pointer) {
       continue;
     if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & kWatched))
       record_free(d, address);
+    if (C10_UNLIKELY(d.shared_count.load(std::memory_order_relaxed) != 0))
+      unshare(d, address);
     stplan_range block;
     if (stplan_release(runtime, address, &block) != STPLAN_OK)
       continue;
     trace_deallocation(pointer);
     report(d, pointer, -static_cast<int64_t>(block.size));
+    if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & kWatched))
+      Raised::rethrow();
     return true;
   }
   return false;

@@ -44,27 +44,57 @@ char Allocator::handle_version() {
   return handle[0];
 }
 
-// shared_file returns the file descriptor by which other processes map a granule. It
-// stays open and the same as long as the granule has memory: torch recognises memory that
-// it has mapped already by this number.
-int Allocator::shared_file(Device& device, uint64_t granule) {
+// share returns the file descriptors by which other processes map the granules of a block.
+// They stay open and the same as long as the block lives: torch recognises memory that it
+// has mapped already by these numbers. It keeps a block that it has sent until every receiver
+// has unmapped it (CudaIPCSentData), so with the block's free the sharing is over: nothing
+// need be pinned, and the numbers may become another granule's.
+std::vector<int> Allocator::share(Device& device, uint64_t address, const std::vector<uint64_t>& granules) {
   std::lock_guard<std::mutex> lock(device.sharing);
-  auto found = device.shared_files.find(granule);
-  if (found != device.shared_files.end())
-    return found->second;
-  int file = -1;
-  TORCH_CHECK(stplan_export_granule(device.runtime.load(), granule, &file) == STPLAN_OK,
-              "the driver cannot share this tensor between processes: stplan serves it from virtual memory, and ",
-              device.shared_files.size(), " file descriptors are open for sharing; run with memory=\"plain\" "
-              "(stplan run --memory plain)");
-  return device.shared_files[granule] = file;
+  std::vector<int> files;
+  for (uint64_t granule : granules) {
+    SharedFile& shared = device.files[granule];
+    if (shared.file < 0 && stplan_export_granule(device.runtime.load(), granule, &shared.file) != STPLAN_OK) {
+      shared.file = -1;
+      const size_t open = device.files.size() - 1;
+      close_unused(device, granules);
+      TORCH_CHECK(false, "the driver cannot share this tensor between processes: stplan serves it from virtual memory, and ",
+                  open, " file descriptors are open for sharing; run with memory=\"plain\" (stplan run --memory plain)");
+    }
+    files.push_back(shared.file);
+  }
+  if (device.shared.emplace(address, granules).second)
+    for (uint64_t granule : granules)
+      device.files[granule].blocks++;
+  device.shared_count.store(device.shared.size(), std::memory_order_relaxed);
+  return files;
 }
 
-void Allocator::unshare(Device& device, uint64_t address, uint64_t size) {
+// close_unused closes the files of those granules that no shared block uses. device.sharing
+// is held.
+void Allocator::close_unused(Device& device, const std::vector<uint64_t>& granules) {
+  for (uint64_t granule : granules) {
+    const auto found = device.files.find(granule);
+    if (found == device.files.end() || found->second.blocks != 0)
+      continue;
+    if (found->second.file >= 0)
+      close(found->second.file);
+    device.files.erase(found);
+  }
+}
+
+// unshare is called before a block is freed, so that the next block at its address is not
+// taken for it.
+void Allocator::unshare(Device& device, uint64_t address) {
   std::lock_guard<std::mutex> lock(device.sharing);
-  auto& files = device.shared_files;
-  for (auto it = files.lower_bound(address); it != files.end() && it->first < address + size; it = files.erase(it))
-    close(it->second);
+  const auto found = device.shared.find(address);
+  if (found == device.shared.end())
+    return;
+  for (uint64_t granule : found->second)
+    device.files[granule].blocks--;
+  close_unused(device, found->second);
+  device.shared.erase(found);
+  device.shared_count.store(device.shared.size(), std::memory_order_relaxed);
 }
 
 cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
@@ -73,9 +103,9 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
     return native_->shareIpcHandle(pointer);
   static const char version = handle_version();
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  const uint64_t granularity = stplan_granularity(d->runtime.load());
+  uint64_t begin = 0, granularity = 0;
   std::string handle(1, version);
-  if (granularity == 0) {
+  if (stplan_granule(d->runtime.load(), address, &begin, &granularity) != STPLAN_OK) {
     unsigned char plain[SP_HANDLE_BYTES];
     uint64_t offset = 0;
     TORCH_CHECK(stplan_export(d->runtime.load(), address, plain, &offset) == STPLAN_OK,
@@ -88,19 +118,21 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
               "processes; run with memory=\"plain\" (stplan run --memory plain)");
   stplan_range block;
   TORCH_CHECK(stplan_find(d->runtime.load(), address, &block) == STPLAN_OK, "invalid device pointer: ", pointer);
-  const uint64_t begin = address / granularity * granularity;
+  // Large blocks may take several granules. Where memory does not move these are large, but
+  // all of a block have one size.
+  std::vector<uint64_t> granules;
+  for (uint64_t at = begin; at < address + block.size; at += granularity)
+    granules.push_back(at);
   Granules header;
   std::memset(&header, 0, sizeof header);
   header.pid = getpid();
   header.size = granularity;
-  header.count = (address + block.size - begin + granularity - 1) / granularity;
+  header.count = granules.size();
   handle.push_back(kGranules);
   header.kind = kFiles;
   handle.append(reinterpret_cast<const char*>(&header), version < kKindVersion ? offsetof(Granules, kind) : sizeof header);
-  for (size_t i = 0; i < header.count; i++) {
-    const int file = shared_file(*d, begin + i * granularity);
+  for (int file : share(*d, address, granules))
     handle.append(reinterpret_cast<const char*>(&file), sizeof file);
-  }
   return {static_cast<ptrdiff_t>(address - begin), std::move(handle)};
 }
 

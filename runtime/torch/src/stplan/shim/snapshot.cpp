@@ -6,16 +6,27 @@
 
 namespace stplan {
 
-// Virtual memory is recorded with the actions that torch uses for expandable segments.
-void Allocator::saw(Device& device, bool taken, uint64_t address, uint64_t size) {
-  if (!taken)
-    unshare(device, address, size);
+// action_for is the action of an event. Memory that moves is recorded as torch records
+// expandable segments. Other memory comes and goes in whole segments: torch registers those
+// with NCCL, and understands no others.
+static TraceEntry::Action action_for(stplan_event event) {
+  switch (event) {
+  case STPLAN_MAPPED: return TraceEntry::SEGMENT_MAP;
+  case STPLAN_UNMAPPED: return TraceEntry::SEGMENT_UNMAP;
+  case STPLAN_PIECE_TAKEN: return TraceEntry::SEGMENT_ALLOC;
+  default: return TraceEntry::SEGMENT_FREE;
+  }
+}
+
+// saw is called by C code that holds a lock, so nothing may be thrown through it.
+void Allocator::saw(Device& device, stplan_event event, uint64_t address, uint64_t size) noexcept {
   if ((unusual_.load(std::memory_order_relaxed) & kWatched) == 0)
     return;
-  TraceEntry::Action action = taken ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
-  if (plain_)
-    action = taken ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE;
-  device.history.add(action, device.index, address, size, nullptr, Calling::now());
+  try {
+    device.history.add(action_for(event), device.index, address, size, nullptr, Calling::now());
+  } catch (...) {
+    Raised::keep();
+  }
 }
 
 // ranges_of lists a device's memory.
@@ -33,6 +44,7 @@ static std::vector<stplan_range> ranges_of(stplan_device* runtime) {
 // add_segments adds the runtime's extents as segments. An extent with a gap in its
 // addresses gives several segments.
 void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments) {
+  const bool expandable = stplan_moves(device.runtime.load()) != 0;
   for (const stplan_range& r : ranges_of(device.runtime.load())) {
     if (r.first) {
       segments.emplace_back();
@@ -40,7 +52,7 @@ void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments)
       s.device = device.index;
       s.address = r.address;
       s.is_large = true;
-      s.is_expandable = !plain_;
+      s.is_expandable = expandable;
     }
     SegmentInfo& s = segments.back();
     s.blocks.emplace_back();
@@ -96,7 +108,10 @@ void Allocator::recordHistory(bool enabled, CreateContextFn context, size_t most
   set_unusual(kWatched, recording_ || tracked_);
 }
 
+// Who follows segments is a library that registers them (ProcessGroupNCCL, torchcomms). The
+// segments that it finds in a snapshot are those that it is told of from now on.
 void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  stplan_still("a library follows the allocator's segments, as those do that register memory");
   native_->attachAllocatorTraceTracker(tracker);
   every([&](Device& d) { d.history.track(tracker); });
   tracked_ = true;
@@ -131,6 +146,7 @@ void Allocator::annotateMemory(const void* pointer, const std::string& metadata)
   stplan_range block;
   if (stplan_find(d->runtime.load(), address, &block) == STPLAN_OK)
     d->history.annotate(d->index, address, block.requested, reinterpret_cast<void*>(block.stream), metadata);
+  Raised::rethrow();
 }
 #endif
 
