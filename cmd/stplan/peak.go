@@ -19,6 +19,7 @@ type peakFlags struct {
 	top    int
 	folded string
 	marker string
+	stacks bool
 	json   bool
 }
 
@@ -69,7 +70,8 @@ for flamegraph.pl and speedscope. Sizes are bytes, rounded up to 512.`,
 	cmd.Flags().IntVar(&f.top, "top", defaultTop, "rows of each table")
 	cmd.Flags().StringVar(&f.folded, "folded", "", `write folded stacks to this file, "-" for standard output in place of the tables`)
 	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the same as JSON")
+	cmd.Flags().BoolVar(&f.stacks, "stacks", false, "print a whole stack for each line of code, the latest call last")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the same as JSON, with whole stacks")
 	return cmd
 }
 
@@ -112,7 +114,9 @@ func (a *app) runPeak(path string, f peakFlags, at, oneDevice bool) error {
 		if err != nil {
 			return err
 		}
-		result.Devices = append(result.Devices, peakedDevice(r, p, f.top))
+		one := peakedDevice(r, p, f.top)
+		one.ShowStacks = f.stacks
+		result.Devices = append(result.Devices, one)
 		folds = append(folds, func(w io.Writer) error { return r.WriteFolded(w, p) })
 	}
 	if f.folded != "" {

@@ -349,3 +349,27 @@ func checkRecipes(t *testing.T, name string, d Device, results [][][]any) {
 		}
 	}
 }
+
+// TestRowGroupsEndEarly: long stacks end a row group, and a stack counts once in it.
+func TestRowGroupsEndEarly(t *testing.T) {
+	const long = 1 << 20
+	tr := &trace.Trace{Stacks: trace.Stacks{Frames: []trace.Frame{{File: "f", Name: strings.Repeat("x", long)}}, Bounds: []int32{0}}}
+	for i := range int32(40) {
+		tr.Stacks.Index = append(tr.Stacks.Index, 0)
+		tr.Stacks.Bounds = append(tr.Stacks.Bounds, i+1)
+	}
+	d := &Device{Recording: &peak.Recording{Trace: tr}}
+	tab := table{seen: map[int32]bool{}}
+	for i := range int32(31) {
+		for range 3 {
+			tab.add(row{d, peak.Live{Stack: i}})
+		}
+	}
+	tab.add(row{d, peak.Live{Stack: trace.None}})
+	if tab.full() {
+		t.Errorf("full at %d B of text in %d rows", tab.text, len(tab.rows))
+	}
+	if tab.add(row{d, peak.Live{Stack: 31}}); !tab.full() {
+		t.Errorf("not full at %d B of text", tab.text)
+	}
+}

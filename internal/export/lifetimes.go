@@ -33,7 +33,8 @@ func columnsOf(planned bool) []column {
 			}
 			return int64(l.Buffer.Start)
 		}),
-		signed("end", "event at which the program freed it; the number of events if it did not", parquet.Plain, func(_ *Device, l *peak.Live) int64 { return int64(l.Buffer.RequestedEnd) }),
+		signed("end", "event at which the program freed it; the number of events if it did not", parquet.Plain,
+			func(_ *Device, l *peak.Live) int64 { return int64(l.Buffer.RequestedEnd) }),
 		signed("completed", "event at which the allocator could reuse it", parquet.Plain, func(_ *Device, l *peak.Live) int64 { return int64(l.Buffer.CompletedEnd) }),
 		signed("bytes", "bytes, rounded up to 512", parquet.Plain, func(_ *Device, l *peak.Live) int64 { return int64(l.Buffer.Size) }),
 		signed("requested", "bytes that the program asked for", parquet.Plain, func(_ *Device, l *peak.Live) int64 { return int64(l.Buffer.Requested) }),
@@ -42,8 +43,10 @@ func columnsOf(planned bool) []column {
 		words("freed", "yes if the recording has its free, else no", false, func(_ *Device, l *peak.Live) (string, bool) { return yesNo(!l.Buffer.Resident), true }),
 		words("category", "what it is for", false, func(_ *Device, l *peak.Live) (string, bool) { return categoryOf(l), true }),
 		words("sure", "yes if the recording shows the category, no if it is inferred", false, func(_ *Device, l *peak.Live) (string, bool) { return yesNo(l.Sure), true }),
-		signed("iteration", "in which it was allocated, from 1; 0 is the start-up, -1 before recording began", parquet.Plain, func(_ *Device, l *peak.Live) int64 { return int64(l.Phase.Iteration) }),
-		words("part", "of the iteration: forward, backward, optimizer step, ...; empty if not known", false, func(_ *Device, l *peak.Live) (string, bool) { return l.Phase.Part.String(), true }),
+		signed("iteration", "in which it was allocated, from 1; 0 is the start-up, -1 before recording began", parquet.Plain,
+			func(_ *Device, l *peak.Live) int64 { return int64(l.Phase.Iteration) }),
+		words("part", "of the iteration: forward, backward, optimizer step, ...; empty if not known", false,
+			func(_ *Device, l *peak.Live) (string, bool) { return l.Phase.Part.String(), true }),
 		words("line", "the line of code, or why there is none", false, byStack(func(d *Device, stack int32) (string, bool) { return d.Line(stack).Label, true })),
 		words("stack", "one line FILE:LINE:NAME per frame, innermost first; null if none was recorded", true, byStack(func(d *Device, stack int32) (string, bool) {
 			if stack == trace.None {
@@ -59,7 +62,7 @@ func columnsOf(planned bool) []column {
 	return out
 }
 
-// byStack makes the text of each stack once. A column is encoded by one goroutine at a
+// byStack makes the text of each stack of a row group once. A column is encoded by one goroutine at a
 // time, and all devices share their stacks.
 func byStack(text func(d *Device, stack int32) (string, bool)) func(d *Device, l *peak.Live) (string, bool) {
 	type known struct {
@@ -93,7 +96,7 @@ func WriteLifetimes(w io.Writer, devices []Device, progress func(done, total int
 		planned = planned || devices[i].Offsets != nil
 		total += int64(len(devices[i].Timeline.Buffers))
 	}
-	t := table{columns: columnsOf(planned)}
+	t := table{planned: planned, columns: columnsOf(planned), seen: map[int32]bool{}}
 	var err error
 	if t.out, err = parquet.NewWriter(w, "lifetimes", t.fields(), [][2]string{{"stplan.columns", t.docs()}}); err != nil {
 		return err
@@ -102,14 +105,15 @@ func WriteLifetimes(w io.Writer, devices []Device, progress func(done, total int
 	for i := range devices {
 		d := &devices[i]
 		for k := range d.Timeline.Buffers {
-			t.rows = append(t.rows, row{d, d.Buffer(k)})
-			if len(t.rows) < groupRows {
+			t.add(row{d, d.Buffer(k)})
+			if !t.full() {
 				continue
 			}
+			done += int64(len(t.rows))
 			if err := t.flush(); err != nil {
 				return err
 			}
-			if done += groupRows; progress != nil {
+			if progress != nil {
 				progress(done, total)
 			}
 		}
@@ -120,9 +124,12 @@ func WriteLifetimes(w io.Writer, devices []Device, progress func(done, total int
 	return t.out.Close()
 }
 
-// groupRows is the number of rows of a row group. A group's distinct text has to fit one
-// page, and stacks are a few KB each at most.
-const groupRows = 1 << 16
+// A row group has at most groupRows rows, and ends early at groupText of distinct stacks,
+// in bytes: it is held in memory while it is written, and has to fit a page.
+const (
+	groupRows = 1 << 16
+	groupText = 32 << 20
+)
 
 type row struct {
 	device *Device
@@ -130,10 +137,31 @@ type row struct {
 }
 
 type table struct {
+	planned bool
 	columns []column
 	out     *parquet.Writer
-	rows    []row
+
+	// Of the row group under way: its rows, their stacks, and about how long these are.
+	rows []row
+	seen map[int32]bool
+	text int
 }
+
+func (t *table) add(r row) {
+	t.rows = append(t.rows, r)
+	stack := r.live.Stack
+	if stack == trace.None || t.seen[stack] {
+		return
+	}
+	t.seen[stack] = true
+	stacks := &r.device.Trace.Stacks
+	for _, f := range stacks.At(stack) {
+		const numbers = 16 // bytes, of a line and the separators
+		t.text += len(stacks.Frames[f].File) + len(stacks.Frames[f].Name) + numbers
+	}
+}
+
+func (t *table) full() bool { return len(t.rows) >= groupRows || t.text >= groupText }
 
 func (t *table) fields() []parquet.Field {
 	out := make([]parquet.Field, len(t.columns))
@@ -168,7 +196,9 @@ func (t *table) flush() error {
 		}
 		return w.Ints(numbers)
 	})
-	t.rows = t.rows[:0]
+	t.rows, t.text = t.rows[:0], 0
+	clear(t.seen)
+	t.columns = columnsOf(t.planned) // without the texts that they remember
 	return err
 }
 

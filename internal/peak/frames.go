@@ -29,7 +29,8 @@ var (
 	torchPackages = regexp.MustCompile(`^(?:torch|functorch|torchgen|triton)/`)
 	// torchSources are files of a torch that runs from its sources, and the code that
 	// its compiler writes.
-	torchSources = regexp.MustCompile(`/torch/(?:_[a-z]\w*|amp|autograd|cuda|distributed|fx|jit|nn|optim|utils)(?:/|\.py)|/torch/(?:functional|overrides|serialization)\.py$|/torchinductor_[^/]*/`)
+	torchSources = regexp.MustCompile(`/torch/(?:_[a-z]\w*|amp|autograd|cuda|distributed|fx|jit|nn|optim|utils)(?:/|\.py)` +
+		`|/torch/(?:functional|overrides|serialization)\.py$|/torchinductor_[^/]*/`)
 	// stepping are the functions of torch.optim that run in a step.
 	stepping = regexp.MustCompile(`^(?:step$|_single_tensor|_multi_tensor|_fused)`)
 	// standardLibrary is Python's own library.

@@ -38,6 +38,9 @@ type PeakedDevice struct {
 
 	HasStacks bool `json:"has_stacks"`
 	Marked    bool `json:"has_optimizer_steps"`
+
+	// ShowStacks makes Write print whole stacks.
+	ShowStacks bool `json:"-"`
 }
 
 // PeakedPhase is when something happened: Iteration is counted from 1, 0 is what came

@@ -75,6 +75,17 @@ func (d *PeakedDevice) head(out *bufio.Writer, name string) {
 	}
 	if d.Failed != nil {
 		wrapped(out, "  why   ", d.Failed.why(d.Memory.free()))
+		d.stack(out, d.Failed.Stack)
+	}
+}
+
+// stack prints a stack as Python does, the latest call last, if stacks are asked for.
+func (d *PeakedDevice) stack(out *bufio.Writer, frames []string) {
+	if !d.ShowStacks {
+		return
+	}
+	for _, f := range frames {
+		fmt.Fprintln(out, labelled{"      ", f}.fit(lineWidth))
 	}
 }
 
@@ -101,9 +112,11 @@ func (q *PeakedRequest) why(free int64) string {
 	case "fragmented":
 		return fmt.Sprintf("fragmentation: %s was reserved and free, and %s free on the device. In one piece it would have been enough", Bytes(free), Bytes(q.DriverFree))
 	case "fragmented by a limit":
-		return fmt.Sprintf("fragmentation under a limit: %s was reserved and free. In one piece it would have been enough. The device had memory, so a limit held the process back (set_per_process_memory_fraction)", Bytes(free))
+		return fmt.Sprintf("fragmentation under a limit: %s was reserved and free. In one piece it would have been enough. "+
+			"The device had memory, so a limit held the process back (set_per_process_memory_fraction)", Bytes(free))
 	}
-	return fmt.Sprintf("a limit: the device had memory, and something held the process back (set_per_process_memory_fraction). %s was reserved and free, %s too little", Bytes(free), Bytes(q.Missing))
+	return fmt.Sprintf("a limit: the device had memory, and something held the process back (set_per_process_memory_fraction). "+
+		"%s was reserved and free, %s too little", Bytes(free), Bytes(q.Missing))
 }
 
 func (m *PeakedMemory) free() int64 {
@@ -127,6 +140,12 @@ func (d *PeakedDevice) tableOfLines(out *bufio.Writer) {
 		rows = append(rows, peakRow{l.PeakedShare, l.Category, text})
 	}
 	writeRows(out, rows)
+	for i := range d.Lines {
+		if l := &d.Lines[i]; d.ShowStacks && len(l.Stack) > 0 {
+			fmt.Fprintf(out, "\n  stack of the largest buffer, %s, of\n  %s\n", Bytes(l.Largest), labelled{"", l.Line}.fit(lineWidth-2))
+			d.stack(out, l.Stack)
+		}
+	}
 }
 
 func (d *PeakedDevice) tableOfModules(out *bufio.Writer) {
