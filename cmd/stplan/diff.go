@@ -218,6 +218,11 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	// recorded pass is in neither, so the program's own peak may still be higher.
 	strays := compile.OffPlan(pd, tl)
 	plan := report.Account{PeakReserved: max(int64(pd.ArenaBytes)+strays, account.PeakAllocated), PeakAllocated: account.PeakAllocated}
+	if tl.Failed() != nil {
+		if plan.PeakReserved, err = servedBeyond(planName, pd, tl, plan.PeakReserved); err != nil {
+			return none, err
+		}
+	}
 	served := plan
 	instead, err := a.servedInstead(planName, pd, tl, account.PeakAllocated)
 	if err != nil {
@@ -255,6 +260,25 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	cmp.Plan = planRow(planName, pd, plan, strays, cmp.Simulated)
 	cmp.Plan.Instead = instead
 	return cmp, nil
+}
+
+// servedBeyond is what the runtime reserves to serve a recording that ends in an
+// out-of-memory by its plan, with the unfinished iteration and the request that failed:
+// a periodic plan has no places for these. Without the runtime it is at least what the
+// plan takes.
+func servedBeyond(name string, pd *planfile.Device, tl *lifespan.Timeline, atLeast int64) (int64, error) {
+	if !simdevice.Built || pd.Advice != planfile.AdviceNone {
+		return atLeast, nil
+	}
+	data, err := planfile.Encode(&planfile.Plan{Producer: producer, Devices: []planfile.Device{*pd}})
+	if err != nil {
+		return 0, &bug{err}
+	}
+	cost, err := simdevice.Serve(replay.NewProgram(tl), data, int(pd.Ordinal))
+	if err != nil {
+		return 0, &bug{fmt.Errorf("%s: device %d: %w", name, pd.Ordinal, err)}
+	}
+	return max(atLeast, cost.Reserved), nil
 }
 
 // servedInstead is what a run reserves if the plan advises against itself: the

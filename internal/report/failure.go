@@ -107,6 +107,6 @@ func (f *WouldFit) write(w io.Writer) error {
 	}
 	row("native", f.Native)
 	row("expandable segments", f.Expandable)
-	row("plan", f.Plan)
+	row("stplan run", f.Plan)
 	return t.Write(w)
 }
