@@ -4,6 +4,7 @@ go 1.24.0
 
 require (
 	github.com/apache/arrow/go/v17 v17.0.0
+	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
 	github.com/klauspost/compress v1.18.0
 	github.com/rogpeppe/go-internal v1.14.1
 	github.com/schollz/progressbar/v3 v3.18.0

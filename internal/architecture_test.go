@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"internal/baseline":      {"internal/trace", "internal/splitmix"},
 	"internal/replay":        {"internal/trace", "internal/lifespan"},
 	"internal/report":        {"internal/planfile", "internal/verify"},
+	"internal/peak":          {"internal/trace", "internal/lifespan"},
+	"internal/export":        {"internal/trace", "internal/trace/parquet", "internal/lifespan", "internal/peak", "internal/planfile"},
 	"internal/compile": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify",
 		"internal/baseline", "internal/replay", "internal/report",
@@ -39,14 +41,14 @@ var mayImport = map[string][]string{
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
-		"internal/replay", "internal/report", "internal/compile", "internal/simdevice", "runtime/cuda", "runtime/torch",
+		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/simdevice", "runtime/cuda", "runtime/torch",
 	},
 }
 
 // testsMayImport is what the tests of a package may import besides. The C runtime
 // reads the format by itself, and its tests write plans; benchmarks of the packer
-// read recordings; the pipeline's tests serve what it makes; the JSON's test knows the
-// allocators that a comparison has.
+// read recordings; the pipeline's tests serve what it makes; exports are tested with plans
+// that it makes; the JSON's test knows the allocators that a comparison has.
 var testsMayImport = map[string][]string{
 	"runtime/cuda":       {"internal/planfile"},
 	"internal/fusion":    {"internal/synth"},
@@ -54,6 +56,7 @@ var testsMayImport = map[string][]string{
 	"internal/compile":   {"internal/simdevice", "runtime/cuda"},
 	"internal/simdevice": {"internal/synth"},
 	"internal/report":    {"internal/baseline"},
+	"internal/export":    {"internal/compile"},
 	"cmd/stplan":         {"internal/synth"},
 }
 

@@ -55,6 +55,11 @@ that the script set. If the job ran into such a limit, pass it with
 An allocator that runs out of memory in the simulation says so in its row. Its
 efficiency, fragmentation, waste and plan_reduction are then null in --json.
 
+If the recording ends in an out-of-memory, every row but the recorded one counts
+the request that failed: it is served, and freed at once. Below the table is
+what that takes, and whether it would have fitted into what the process had and
+could get. What the program would have done then is not in the recording.
+
 A periodic plan has places for what comes before the steady state, in which
 iterations repeat, and for one such iteration. A tensor that outlives its
 iteration and is not replaced in the next, such as a loss kept in a list, has no
@@ -202,15 +207,22 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
 	}
 	rec := baseline.FromRecording(d)
-	account := report.Account{PeakReserved: int64(rec.PeakReserved), PeakAllocated: int64(rec.PeakAllocated)}
 	tl, err := lifespan.Build(d)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", t.Name, err)
 	}
+	// The request that a recording ends in counts, for every allocator.
+	account := report.Account{PeakReserved: int64(rec.PeakReserved), PeakAllocated: int64(tl.PeakAllocated.Bytes)}
+	program = program.Granted()
 	// What a periodic plan has no place for is added to it. What follows the last
 	// recorded pass is in neither, so the program's own peak may still be higher.
 	strays := compile.OffPlan(pd, tl)
 	plan := report.Account{PeakReserved: max(int64(pd.ArenaBytes)+strays, account.PeakAllocated), PeakAllocated: account.PeakAllocated}
+	if tl.Failed() != nil {
+		if plan.PeakReserved, err = servedBeyond(planName, pd, tl, plan.PeakReserved); err != nil {
+			return none, err
+		}
+	}
 	served := plan
 	instead, err := a.servedInstead(planName, pd, tl, account.PeakAllocated)
 	if err != nil {
@@ -223,8 +235,14 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		return report.NewRow(key, title, peakReserved, account, int64(rec.PeakActive), served)
 	}
 
-	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check)}
+	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: selfCheck(check), Failure: compile.FailureOf(d)}
 	cmp.Recorded = row("recorded", recorded.Kind(), account.PeakReserved)
+	if f := cmp.Failure; f != nil && f.Fatal {
+		cmp.Recorded.RanOut(report.OutOfMemory{Event: f.Event, Requested: f.Requested, Reserved: int64(baseline.ReservedAt(d, trace.Time(f.Event)))})
+	}
+	if cmp.WouldFit, err = compile.WouldFit(d, recorded, served.PeakReserved); err != nil {
+		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
+	}
 	for _, al := range allocators {
 		bar := a.progress("simulating " + al.Title)
 		res, err := baseline.Simulate(program, al, bar.update)
@@ -242,6 +260,25 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	cmp.Plan = planRow(planName, pd, plan, strays, cmp.Simulated)
 	cmp.Plan.Instead = instead
 	return cmp, nil
+}
+
+// servedBeyond is what the runtime reserves to serve a recording that ends in an
+// out-of-memory by its plan, with the unfinished iteration and the request that failed:
+// a periodic plan has no places for these. Without the runtime it is at least what the
+// plan takes.
+func servedBeyond(name string, pd *planfile.Device, tl *lifespan.Timeline, atLeast int64) (int64, error) {
+	if !simdevice.Built || pd.Advice != planfile.AdviceNone {
+		return atLeast, nil
+	}
+	data, err := planfile.Encode(&planfile.Plan{Producer: producer, Devices: []planfile.Device{*pd}})
+	if err != nil {
+		return 0, &bug{err}
+	}
+	cost, err := simdevice.Serve(replay.NewProgram(tl), data, int(pd.Ordinal))
+	if err != nil {
+		return 0, &bug{fmt.Errorf("%s: device %d: %w", name, pd.Ordinal, err)}
+	}
+	return max(atLeast, cost.Reserved), nil
 }
 
 // servedInstead is what a run reserves if the plan advises against itself: the
@@ -284,10 +321,17 @@ func planRow(name string, pd *planfile.Device, plan report.Account, strays int64
 }
 
 func (a *app) printCompared(all []report.Compared, asJSON bool) error {
+	var failures []report.DeviceFailure
+	for i := range all {
+		failures = append(failures, report.DeviceFailure{Device: all[i].Device, Failure: all[i].Failure})
+	}
 	if asJSON {
 		first := all[0]
 		first.Others = all[1:]
 		return report.WriteJSON(a.stdout, first)
+	}
+	if err := report.WriteFailures(a.stdout, all[0].Trace, failures); err != nil {
+		return err
 	}
 	for i := range all {
 		if i > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -119,6 +120,13 @@ func (a *app) printImported(output string, t *trace.Trace, written int64, asJSON
 	if asJSON {
 		return report.WriteJSON(w, sum)
 	}
+	var failures []report.DeviceFailure
+	for _, d := range sum.DeviceList {
+		failures = append(failures, report.DeviceFailure{Device: d.Device, Failure: d.Failure})
+	}
+	if err := report.WriteFailures(w, t.Name, failures); err != nil {
+		return err
+	}
 	for _, d := range sum.DeviceList {
 		fmt.Fprintf(w, "device %d: %s events, %s allocations", d.Device, report.Count(d.Events), report.Count(d.Allocations))
 		if d.InitialBlocks > 0 {
@@ -141,7 +149,7 @@ func summarise(output string, t *trace.Trace, written int64) report.Imported {
 	}
 	for i := range t.Devices {
 		d := &t.Devices[i]
-		row := report.ImportedDevice{Device: d.Ordinal, Events: len(d.Events), InitialInferred: d.InitialInferred}
+		row := report.ImportedDevice{Device: d.Ordinal, Events: len(d.Events), InitialInferred: d.InitialInferred, Failure: compile.FailureOf(d)}
 		for k := range d.Events {
 			if d.Events[k].Action == trace.ActionAlloc {
 				row.Allocations++

@@ -143,7 +143,7 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	if err != nil {
 		return err
 	}
-	out := &report.Replayed{Trace: t.Name, Device: d.Ordinal}
+	out := &report.Replayed{Trace: t.Name, Device: d.Ordinal, Failure: compile.FailureOf(d)}
 	if p != nil {
 		name := inputName(args[0])
 		out.Plan = &name

@@ -36,7 +36,7 @@ func Compile(ctx context.Context, t *trace.Trace, opt Options) (*planfile.Plan, 
 	p := &planfile.Plan{Producer: opt.Producer}
 	sum := report.Compiled{Trace: t.Name, Notes: t.Notes, Devices: []report.CompiledDevice{}}
 	for i := range t.Devices {
-		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i]}
+		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i], settings: t.Settings}
 		if !HasAllocations(c.device) {
 			c.note("no allocations, and so no part in the plan")
 			continue
@@ -83,6 +83,10 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	dev := c.write(d, best)
 	row := c.summary(dev, best)
 	if row.Judged, err = c.advise(dev); err != nil {
+		return nil, none, err
+	}
+	row.Failure = FailureOf(c.device)
+	if row.WouldFit, err = c.wouldFit(row.PlanBytes+OffPlan(dev, c.timeline), row.Judged); err != nil {
 		return nil, none, err
 	}
 	if row.TimeLimitHit = c.limited; c.limited {

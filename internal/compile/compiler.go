@@ -62,6 +62,8 @@ type compiler struct {
 	ctx    context.Context
 	trace  string // its name
 	device *trace.Device
+	// settings are those that the recording ran under.
+	settings trace.Settings
 
 	timeline   *lifespan.Timeline
 	iterations lifespan.Iterations

@@ -90,6 +90,9 @@ func cutsOf(d *trace.Device) [][2]int {
 		}
 	}
 	n := len(d.Events)
+	if len(marks) == 0 { // it ran out of memory before its first step
+		return [][2]int{{n / 3, n}, {0, n / 2}}
+	}
 	var cuts [][2]int
 	for i, at := range marks {
 		cuts = append(cuts, [2]int{at, n}, [2]int{0, at})

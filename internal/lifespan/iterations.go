@@ -29,6 +29,9 @@ type Iterations struct {
 	Source string
 }
 
+// SourcePeriodicity is the source of iterations that were found by repetition alone.
+const SourcePeriodicity = "periodicity"
+
 // FindIterations looks for iterations in three places and takes the first that has
 // any: the annotations that marker matches, the annotations that torch.optim leaves,
 // and the sequence of allocations itself. tl is the timeline of d.

@@ -42,7 +42,7 @@ func fromPeriod(tl *Timeline, s *sequence) Iterations {
 		return Iterations{}
 	}
 	at := newBoundarySearch(tl, s, loop).best()
-	it := newIterations(s.times(tl, s.cuts(at)), "periodicity")
+	it := newIterations(s.times(tl, s.cuts(at)), SourcePeriodicity)
 	if s.meanLikeness(tl, it.Starts) < minLikeness {
 		return Iterations{}
 	}

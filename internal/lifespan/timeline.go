@@ -17,6 +17,9 @@
 //   - A block that was live before recording began starts at 0 and is Initial. An end
 //     of 0 becomes 1, so that no live range is empty. If its free was already pending,
 //     its requested end is 1.
+//   - If the recording ends in an out-of-memory (trace.Failures), the request that failed
+//     is a buffer too: it lives for the one event at which it failed, beside everything
+//     that was live then. docs/peak.md says why.
 //
 // An address has at most one buffer at a time, until the buffer's completed end.
 package lifespan
@@ -39,7 +42,8 @@ const (
 )
 
 // Buffer is one allocation: a size and a live range. Sizes are bytes. Start is the
-// index of its alloc event, so it identifies a buffer that is not Initial.
+// index of its alloc event, or of the oom event of the one that failed, so it identifies
+// a buffer that is not Initial.
 type Buffer struct {
 	Start        trace.Time
 	RequestedEnd trace.Time
@@ -50,6 +54,7 @@ type Buffer struct {
 	Addr         uint64 // its address in the recording
 	Initial      bool   // live before recording began
 	Resident     bool   // never freed in the recording
+	Failed       bool   // the request that ran out of memory; it has no address
 }
 
 // Timeline is the recording of one device as buffers.
@@ -60,6 +65,15 @@ type Timeline struct {
 	Buffers       []Buffer
 	PeakAllocated Peak // with buffers living until their requested end
 	PeakActive    Peak // with buffers living until their completed end
+}
+
+// Failed is the request that ran out of memory and ended the recording, nil if there is
+// none. It begins at the last allocation, so it is the last buffer.
+func (tl *Timeline) Failed() *Buffer {
+	if n := len(tl.Buffers); n > 0 && tl.Buffers[n-1].Failed {
+		return &tl.Buffers[n-1]
+	}
+	return nil
 }
 
 // Build finds the buffers of a device. Its errors are *trace.InputError without a file
@@ -89,13 +103,16 @@ type builder struct {
 	// removed at its last recorded end.
 	live map[uint64]int
 	held trace.Bytes // sum of the sizes of the buffers in live
+	// fatal is the time of the out-of-memory that the recording ends in, or unknown.
+	fatal trace.Time
 }
 
 // unknown is an end that no event has given yet.
 const unknown trace.Time = -1
 
 func newBuilder(d *trace.Device) *builder {
-	b := &builder{device: d.Ordinal, events: trace.Time(len(d.Events)), live: map[uint64]int{}}
+	failures := d.Failures()
+	b := &builder{device: d.Ordinal, events: trace.Time(len(d.Events)), live: map[uint64]int{}, fatal: failures.FatalAt()}
 	count := 0
 	for i := range d.Initial {
 		count += len(d.Initial[i].Blocks)
@@ -107,6 +124,9 @@ func newBuilder(d *trace.Device) *builder {
 		case trace.ActionFreeCompleted:
 			b.hasCompleted = true
 		}
+	}
+	if b.fatal != unknown {
+		count++
 	}
 	b.buffers = make([]Buffer, 0, count)
 	return b
@@ -141,7 +161,7 @@ func (b *builder) initial(segments []trace.Segment) error {
 
 // open starts a buffer. It checks the size and rounds it up.
 func (b *builder) open(where string, buf Buffer) error {
-	if i, ok := b.live[buf.Addr]; ok {
+	if i, ok := b.live[buf.Addr]; ok && !buf.Failed {
 		return b.fault(where, "buffer at 0x%x, but one is live there since %s", buf.Addr, b.since(i))
 	}
 	if buf.Requested < 0 || buf.Requested > maxSize {
@@ -150,6 +170,11 @@ func (b *builder) open(where string, buf Buffer) error {
 	buf.Size = trace.RoundUp(buf.Requested)
 	if buf.Size > maxLoad-b.held {
 		return b.fault(where, "more than %d bytes live at once", maxLoad)
+	}
+	if buf.Failed {
+		buf.RequestedEnd, buf.CompletedEnd = buf.Start+1, buf.Start+1
+		b.buffers = append(b.buffers, buf)
+		return nil
 	}
 	b.held += buf.Size
 	buf.CompletedEnd = unknown
@@ -170,6 +195,10 @@ func (b *builder) event(at trace.Time, e *trace.Event) error {
 		return b.open(entry(at), Buffer{Start: at, Addr: e.Addr, Requested: e.Size, Stream: e.Stream, RequestedEnd: unknown})
 	case trace.ActionFreeRequested, trace.ActionFreeCompleted:
 		return b.free(at, e)
+	case trace.ActionOOM:
+		if at == b.fatal {
+			return b.open(entry(at), Buffer{Start: at, Requested: e.Size, Stream: e.Stream, Failed: true})
+		}
 	}
 	return nil
 }

@@ -41,6 +41,11 @@ type CompiledDevice struct {
 	TimeLimitHit   bool    `json:"time_limit_hit"`
 	Seconds        float64 `json:"seconds"`
 
+	// Failure is the last request that ran out of memory, and WouldFit what would have
+	// served it, if the recording ends in it.
+	Failure  *Failure  `json:"out_of_memory"`
+	WouldFit *WouldFit `json:"would_fit,omitempty"`
+
 	Judged *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
 	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
 }
@@ -72,6 +77,13 @@ func (s *Judged) line() string {
 
 // Write prints the summary for people.
 func (c *Compiled) Write(w io.Writer) error {
+	var failures []DeviceFailure
+	for i := range c.Devices {
+		failures = append(failures, DeviceFailure{c.Devices[i].Device, c.Devices[i].Failure})
+	}
+	if err := WriteFailures(w, c.Trace, failures); err != nil {
+		return err
+	}
 	if _, err := fmt.Fprintf(w, "%s -> %s\n", c.Trace, c.Plan); err != nil {
 		return err
 	}
@@ -93,10 +105,10 @@ func (d *CompiledDevice) write(w io.Writer) error {
 	if d.RecordedPeakReserved > 0 {
 		size("recorded peak reserved", d.RecordedPeakReserved, "")
 	}
-	size("peak allocated", d.PeakAllocated, "")
+	size("peak allocated", d.PeakAllocated, d.counted())
 	size("plan", d.PlanBytes, "")
 	size("lower bound", d.LowerBound, "")
-	if d.RecordedPeakReserved > 0 {
+	if d.RecordedPeakReserved > 0 && d.WouldFit == nil {
 		size("saved", d.RecordedPeakReserved-d.PlanBytes, Percent(d.saving()))
 	}
 	if d.Cost != nil {
@@ -110,12 +122,26 @@ func (d *CompiledDevice) write(w io.Writer) error {
 			return err
 		}
 	}
+	if d.WouldFit != nil {
+		if err := d.WouldFit.write(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintf(w, "  gap to the lower bound: %s\n", Gap(d.PlanBytes, d.LowerBound))
 	err := writeWrapped(w, "  stream-ordered waits: ", d.Waits.Line())
 	if err == nil && d.Judged != nil && !d.Judged.Pays {
 		err = writeWrapped(w, "  ", d.Judged.line())
 	}
 	return err
+}
+
+// counted says that the peak allocated counts the request that failed.
+func (d *CompiledDevice) counted() string {
+	if d.WouldFit == nil {
+		return ""
+	}
+	return "with that request"
 }
 
 func (d *CompiledDevice) iterations() string {

@@ -15,6 +15,10 @@ type Compared struct {
 	Simulated Simulated   `json:"simulated"`
 	Plan      PlanRow     `json:"plan"`
 	SelfCheck SelfCheck   `json:"self_check"`
+	// Failure is the last request that ran out of memory in the recording, and WouldFit
+	// what would have served it, if the recording ends in it.
+	Failure  *Failure  `json:"out_of_memory"`
+	WouldFit *WouldFit `json:"would_fit,omitempty"`
 	// Others are the plan's other devices, if it has several and none was
 	// chosen.
 	Others []Compared `json:"other_devices,omitempty"`

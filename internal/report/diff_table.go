@@ -24,6 +24,9 @@ func (c *Compared) Write(w io.Writer) error {
 	if p.Instead != nil {
 		fmt.Fprintf(out, "the plan does not pay, so a run is served from the %s alone (compile says why)\n", p.Instead.By)
 	}
+	if c.WouldFit != nil {
+		_ = c.WouldFit.write(out) // Flush returns the error
+	}
 	return out.Flush()
 }
 

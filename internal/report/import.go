@@ -18,4 +18,6 @@ type ImportedDevice struct {
 	Allocations     int  `json:"allocations"`
 	InitialBlocks   int  `json:"initial_blocks"`
 	InitialInferred bool `json:"initial_inferred"`
+	// Failure is the last request that ran out of memory.
+	Failure *Failure `json:"out_of_memory"`
 }

@@ -20,6 +20,7 @@ var jsonOf = []struct {
 	{"import", Imported{}},
 	{"inspect", Inspected{}},
 	{"pack", Packed{}},
+	{"peak", Peaked{}},
 	{"replay", Replayed{}},
 	{"run", Served{}},
 	{"verify", Verified{}},

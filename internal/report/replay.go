@@ -28,6 +28,10 @@ type Replayed struct {
 	Moved              uint64  `json:"moved_bytes"`
 	Overlaps           int     `json:"overlaps"`
 
+	// Failure is the last request that ran out of memory in the recording. If the
+	// recording ends in it, it is served like the others.
+	Failure *Failure `json:"out_of_memory"`
+
 	Repeated *Repeated `json:"repeated"` // null without --repeat
 }
 
@@ -44,6 +48,9 @@ type Repeated struct {
 // Write prints the result for people.
 func (r *Replayed) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
+	if err := WriteFailures(out, r.Trace, []DeviceFailure{{r.Device, r.Failure}}); err != nil {
+		return err
+	}
 	how := "without a plan"
 	if r.Plan != nil {
 		how = "with " + *r.Plan

@@ -96,6 +96,18 @@ func quoteShort(s string) string {
 	return strconv.Quote(s)
 }
 
+// Text is the text of stack i.
+func (s *Stacks) Text(i int32) string {
+	var b strings.Builder
+	for k, f := range s.At(i) {
+		if k > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(s.Frames[f].line())
+	}
+	return b.String()
+}
+
 // stackRenderer renders the stacks of a table.
 type stackRenderer struct {
 	stacks *Stacks

@@ -12,3 +12,16 @@ func TestRoundUp(t *testing.T) {
 		}
 	}
 }
+
+// TestSegmentFor has the worked examples of PyTorch's rules.
+func TestSegmentFor(t *testing.T) {
+	const mib = 1 << 20
+	for request, want := range map[Bytes]Bytes{
+		1: 2 * mib, 203: 2 * mib, mib: 2 * mib, mib + 512: 20 * mib, 10*mib - 512: 20 * mib, 10 * mib: 10 * mib,
+		10*mib + 512: 12 * mib, 30*mib + 512: 32 * mib, 31 * mib: 32 * mib,
+	} {
+		if got := SegmentFor(request); got != want {
+			t.Errorf("a segment of %d B for %d B, expected %d", got, request, want)
+		}
+	}
+}

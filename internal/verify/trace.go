@@ -9,8 +9,9 @@ import (
 )
 
 // AgainstTrace checks that a plan belongs to a recording and serves each of its
-// buffers: it is of the same events, and has a slot for every allocation and for every
-// block that was live before, with its live range, request and stream.
+// buffers: it is of the same events, and has a slot for every allocation, for every
+// block that was live before and for the request that the recording ends in if that ran
+// out of memory, with its live range, request and stream.
 //
 // Of a periodic plan it checks that for the prologue. For every pass it checks that each
 // allocation is one of the slots that the pass had, that no slot is smaller or shorter

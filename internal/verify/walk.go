@@ -73,6 +73,8 @@ func (w *walk) all() (problem string) {
 			problem = w.alloc(int64(i), e)
 		case trace.ActionFreeRequested, trace.ActionFreeCompleted:
 			problem = w.free(int64(i), e)
+		case trace.ActionOOM:
+			w.refused(int64(i), e)
 		}
 		if problem != "" {
 			return problem
@@ -114,6 +116,16 @@ func (w *walk) alloc(at int64, e *trace.Event) (problem string) {
 	w.buffers = append(w.buffers, buffer{start: at, requestedEnd: unseen, completedEnd: unseen,
 		requested: e.Size, stream: e.Stream, addr: e.Addr})
 	return ""
+}
+
+// refused adds the request that ran out of memory if nothing was allocated after it: the
+// plan has to hold it beside what was live then, at that one event.
+func (w *walk) refused(at int64, e *trace.Event) {
+	later := func(e trace.Event) bool { return e.Action == trace.ActionAlloc || e.Action == trace.ActionOOM }
+	if slices.ContainsFunc(w.d.Events[at+1:], later) {
+		return
+	}
+	w.buffers = append(w.buffers, buffer{start: at, requestedEnd: at + 1, completedEnd: at + 1, requested: e.Size, stream: e.Stream})
 }
 
 func (w *walk) free(at int64, e *trace.Event) (problem string) {
