@@ -112,15 +112,29 @@ static uint64_t in_handles(const stplan_device *d, uint64_t bytes) {
   return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, d->prim.granularity)) : bytes;
 }
 
-/* grow_fresh takes an extent of its own. If memory is virtual and does not move, that is a
- * handle of the least size at least, if there is as much. Locked; lets go of the lock.
- * Growth lock held. */
-static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
-  uint64_t bytes = in_handles(d, sp_round_up(need, d->prim.granularity)), taken = bytes;
-  if (d->prim.partial && d->still && bytes < SP_HANDLE_LEAST && extend(d, 0, SP_HANDLE_LEAST, SP_HANDLE_LEAST, addr))
-    taken = SP_HANDLE_LEAST;
-  else if (!extend(d, 0, bytes, bytes, addr))
+/* Memory that is virtual and does not move comes in pieces of at least 1/PIECE_SHARE of what
+ * is reserved, from SP_HANDLE_LEAST to SP_HANDLE_MOST. Pieces of what is asked for are cut
+ * up by smaller requests, and hold no large one any more. Over the recordings this reserves
+ * at most 4 % more than native; SP_HANDLE_LEAST alone, 9 %. Of 16, 32 and 64, tried on six
+ * of them, none is the best for all. */
+enum { PIECE_SHARE = 32 };
+
+/* least_piece is the least size of a piece, if there is as much; 0 if memory moves. */
+static uint64_t least_piece(const stplan_device *d) {
+  if (!d->prim.partial || !d->still)
     return 0;
+  uint64_t share = sp_round_up(d->counters.reserved_bytes / PIECE_SHARE, d->prim.granularity);
+  return share < SP_HANDLE_LEAST ? SP_HANDLE_LEAST : sp_least(share, SP_HANDLE_MOST);
+}
+
+/* grow_fresh takes an extent of its own. Locked; lets go of the lock. Growth lock held. */
+static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
+  uint64_t bytes = in_handles(d, sp_round_up(need, d->prim.granularity)), taken = least_piece(d);
+  if (taken <= bytes || !extend(d, 0, taken, taken, addr)) {
+    taken = bytes;
+    if (!extend(d, 0, bytes, bytes, addr))
+      return 0;
+  }
   sp_arena_add(&d->arena, *addr, taken, zone, 0, SP_FREE);
   return 1;
 }
