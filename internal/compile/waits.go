@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 )
@@ -11,19 +13,80 @@ import (
 // order lists the reuses that the device has to order. In a periodic plan it
 // first moves slots to where fewer are needed, unless each stream has its own
 // memory: then only frees that are pending need a wait, and a move could mix the
-// streams.
-func (c *compiler) order(d *draft, l *line, pl packing.Placement) error {
+// streams. It returns the placement that the offsets come from, pl or another one.
+func (c *compiler) order(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
 	if !d.periodic() {
 		for _, w := range packing.Waits(&l.problem, l.uses, pl) {
 			d.waits = append(d.waits, wait{w.Later, w.Earlier, waitKind(w)}) // buffer i is slot i
 		}
-		return nil
+		return pl, nil
 	}
 	d.waits = periodicWaits(d)
 	if c.NoCrossStream {
-		return nil
+		return pl, nil
 	}
-	return c.fewerWaits(d)
+	pl, err := c.leastPeriodicWaits(d, l, pl)
+	pl.Makespan = d.top()
+	return pl, err
+}
+
+// leastPeriodicWaits moves slots to where fewer reuses need a wait. If memory then
+// still goes from one stream to another, it does the same from other placements that
+// are no larger, and keeps the first with the least cost.
+func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
+	start := d.clone()
+	if err := c.fewerWaits(d); err != nil || costOf(d.waits).cross == 0 || c.limited {
+		return pl, err
+	}
+	all, err := packing.Alternatives(c.ctx, &l.problem, l.streams(), pl, packing.Options{})
+	if err != nil {
+		return pl, err
+	}
+	tries, err := c.fewerWaitsFrom(start, all[1:])
+	for i, t := range tries {
+		if costOf(t.waits).less(costOf(d.waits)) {
+			*d, pl = *t, all[1+i]
+		}
+	}
+	return pl, err
+}
+
+// fewerWaitsFrom is fewerWaits from each of several placements of the line, side by side.
+func (c *compiler) fewerWaitsFrom(start *draft, from []packing.Placement) ([]*draft, error) {
+	tries, own := make([]*draft, len(from)), make([]compiler, len(from))
+	var group errgroup.Group
+	for i, pl := range from {
+		tries[i], own[i] = start.clone(), *c
+		group.Go(func() error {
+			tries[i].settle(pl)
+			tries[i].waits = periodicWaits(tries[i])
+			return own[i].fewerWaits(tries[i])
+		})
+	}
+	err := group.Wait()
+	for i := range own {
+		c.limited = c.limited || own[i].limited
+	}
+	return tries, err
+}
+
+// waitCost is what counts of the waits of a periodic plan.
+type waitCost struct{ cross, count int }
+
+// less compares the waits between two streams first, as packing.FewerWaits does: each
+// of them is for the whole device.
+func (c waitCost) less(o waitCost) bool {
+	return cmp.Or(cmp.Compare(c.cross, o.cross), cmp.Compare(c.count, o.count)) < 0
+}
+
+func costOf(waits []wait) waitCost {
+	sum := waitCost{count: len(waits)}
+	for _, w := range waits {
+		if w.kind&planfile.WaitCrossStream != 0 {
+			sum.cross++
+		}
+	}
+	return sum
 }
 
 func waitKind(w packing.Wait) (kind planfile.WaitKind) {
@@ -66,13 +129,13 @@ const periodicRounds = 2
 // share.
 func (c *compiler) fewerWaits(d *draft) error {
 	for range periodicRounds {
-		before := len(d.waits)
+		before := costOf(d.waits)
 		for x := range d.phases {
 			if err := c.fewerWaitsIn(d, x); err != nil {
 				return err
 			}
 		}
-		if len(d.waits) == before {
+		if costOf(d.waits) == before {
 			break
 		}
 	}
@@ -96,14 +159,13 @@ func (c *compiler) fewerWaitsIn(d *draft, x int) error {
 	if err != nil {
 		return err
 	}
-	moved := *d
-	moved.slots = slices.Clone(d.slots)
+	moved := d.clone()
 	for i, slot := range u.slots {
 		if !u.uses[i].Pinned {
 			moved.slots[slot].offset = pl.Offsets[i]
 		}
 	}
-	if moved.waits = periodicWaits(&moved); len(moved.waits) < len(d.waits) {
+	if moved.waits = periodicWaits(moved); costOf(moved.waits).less(costOf(d.waits)) {
 		d.slots, d.waits = moved.slots, moved.waits
 	}
 	return nil

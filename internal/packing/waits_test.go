@@ -51,6 +51,7 @@ func costOfWaits(p *Problem, waits []Wait) waitCost {
 		slack := int64(p.Buffers[w.Later].Start - p.Buffers[w.Earlier].End)
 		sum.slack += slack
 		if w.CrossStream {
+			sum.cross++
 			sum.crossUnits += int64(w.Bytes / p.Alignment)
 			sum.crossSlack += slack
 		}
