@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 )
@@ -32,7 +30,10 @@ func (c *compiler) order(d *draft, l *line, pl packing.Placement) (packing.Place
 
 // leastPeriodicWaits moves slots to where fewer reuses need a wait. If memory then
 // still goes from one stream to another, it does the same from other placements that
-// are no larger, and keeps the first with the least cost.
+// are no larger, and takes the first that comes to less. The first of these keeps the
+// streams at the two ends of the arena. It is not always the one with the fewest waits,
+// but the runtime makes fewer with it: free ranges merge, and where ranges of two
+// streams are neighbours, it waits for both (docs/results/waits.md).
 func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
 	start := d.clone()
 	if err := c.fewerWaits(d); err != nil || costOf(d.waits).cross == 0 || c.limited {
@@ -42,32 +43,19 @@ func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (
 	if err != nil {
 		return pl, err
 	}
-	tries, err := c.fewerWaitsFrom(start, all[1:])
-	for i, t := range tries {
-		if costOf(t.waits).less(costOf(d.waits)) {
-			*d, pl = *t, all[1+i]
+	for _, other := range all[1:] {
+		try := start.clone()
+		try.settle(other)
+		try.waits = periodicWaits(try)
+		if err := c.fewerWaits(try); err != nil {
+			return pl, err
+		}
+		if costOf(try.waits).less(costOf(d.waits)) {
+			*d = *try
+			return other, nil
 		}
 	}
-	return pl, err
-}
-
-// fewerWaitsFrom is fewerWaits from each of several placements of the line, side by side.
-func (c *compiler) fewerWaitsFrom(start *draft, from []packing.Placement) ([]*draft, error) {
-	tries, own := make([]*draft, len(from)), make([]compiler, len(from))
-	var group errgroup.Group
-	for i, pl := range from {
-		tries[i], own[i] = start.clone(), *c
-		group.Go(func() error {
-			tries[i].settle(pl)
-			tries[i].waits = periodicWaits(tries[i])
-			return own[i].fewerWaits(tries[i])
-		})
-	}
-	err := group.Wait()
-	for i := range own {
-		c.limited = c.limited || own[i].limited
-	}
-	return tries, err
+	return pl, nil
 }
 
 // waitCost is what counts of the waits of a periodic plan.

@@ -13,7 +13,7 @@ import (
 
 // Alternatives are pl, a valid placement of p, and the different placements that a few
 // rules find with no larger makespan: how few waits a search reaches depends on where it
-// starts. streams has the stream of each buffer. The bounds of all are those of pl. Of
+// starts. If the one with the streams at the two ends is among them, it comes second. streams has the stream of each buffer. The bounds of all are those of pl. Of
 // opt it uses Workers. The errors are those of Pack.
 func Alternatives(ctx context.Context, p *Problem, streams []int32, pl Placement, opt Options) ([]Placement, error) {
 	if len(streams) != len(p.Buffers) {
@@ -49,7 +49,7 @@ type waitStart struct {
 
 // waitStarts are the rules that a search for fewer waits starts from, beside the given
 // placement. They are not used if there are more than waitStartBuffers.
-var waitStarts = []waitStart{{bySize, false}, {residentsFirst(bySizeStart), false}, {byCrestSize, false}, {byCrestLast, true}}
+var waitStarts = []waitStart{{byCrestLast, true}, {bySize, false}, {residentsFirst(bySizeStart), false}, {byCrestSize, false}}
 
 // waitStartBuffers is the largest instance, in buffers, that is searched from
 // waitStarts too. Each start takes as long as the search from the given placement.
