@@ -62,15 +62,20 @@ them takes more than PyTorch reserved, the plan is of the recorded process
 alone.
 
 Memory is reused from the moment the program frees it. If another stream was
-still using it (the free was pending), or the next owner runs on another stream,
-the plan lists a stream-ordered wait: the GPU makes the new owner's stream wait,
-and the host does not. Among plans of equal size compile looks for the one with
-the fewest waits. It prints how many are left, how much memory changes hands
-with one, and their slack: the events between the free and the next allocation
-there. A wait with much slack costs nothing. --no-reuse-pending reuses memory
-only after the recorded completion of its free. --no-cross-stream gives each
-stream its own part of the arena. Both usually take more memory: "cost" is what
-the plan takes above the lower bound that holds without them.
+still using it (the free was pending), or the next owner runs on another stream
+(a cross-stream reuse), the plan lists a stream-ordered wait: the GPU makes the
+new owner's stream wait, and the host does not. A cross-stream reuse waits for
+all that any stream of the device had been given by the free, as PyTorch's own
+allocator orders it. If the free was recent, streams may lose overlap. Among
+plans of equal size compile looks for the one with the fewest cross-stream
+reuses, and of these the one with the fewest waits. It prints how many are left,
+how much memory changes hands with one, and their slack: the events between the
+free and the next allocation there. A wait with much slack costs nothing.
+
+--no-reuse-pending reuses memory only after the recorded completion of its free.
+--no-cross-stream gives each stream its own part of the arena. Both usually take
+more memory: "cost" is what the plan takes above the lower bound that holds
+without them.
 
 Then compile tries the plan: it serves the recording with the runtime on a
 simulated device, once by the plan and once from the pool alone (the free memory

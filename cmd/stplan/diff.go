@@ -310,11 +310,12 @@ func traceDevice(t *trace.Trace, ordinal int) *trace.Device {
 
 func planRow(name string, pd *planfile.Device, plan report.Account, strays int64, others report.Simulated) report.PlanRow {
 	size, bound := int64(pd.ArenaBytes), int64(pd.Certificate.LowerBound)
+	waits := report.WaitsOf(pd)
 	return report.PlanRow{
 		File: name, Mode: pd.Mode.String(), PlanBytes: size, OffPlan: strays, PeakReserved: plan.PeakReserved,
 		LowerBound: bound, Gap: report.GapShare(size, bound), PeakAllocated: plan.PeakAllocated,
 		Efficiency: plan.Efficiency(), FragmentationRatio: plan.FragmentationRatio(), Waste: plan.Waste(),
-		Waits:           len(pd.Waits),
+		Waits: waits.Count, CrossWaits: waits.CrossStream,
 		ReductionNative: others.Row(baseline.KeyNative).PlanReduction,
 		ReductionExpand: others.Row(baseline.KeyExpandable).PlanReduction,
 	}

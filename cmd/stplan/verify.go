@@ -78,7 +78,8 @@ func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {
 	res.Devices = len(p.Devices)
 	for i := range p.Devices {
 		res.Buffers += p.Devices[i].Allocations()
-		res.Waits += len(p.Devices[i].Waits)
+		waits := report.WaitsOf(&p.Devices[i])
+		res.Waits, res.CrossWaits = res.Waits+waits.Count, res.CrossWaits+waits.CrossStream
 		if advice := p.Devices[i].Advice.String(); advice != "" {
 			res.Advice = append(res.Advice, fmt.Sprintf("device %d: %s", p.Devices[i].Ordinal, advice))
 		}
@@ -92,7 +93,7 @@ func (a *app) printVerified(res report.Verified, asJSON bool) error {
 			return err
 		}
 	} else if res.Verified {
-		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s waits; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.Count(res.Waits))
+		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
 		if res.TraceMatch != nil {
 			fmt.Fprint(a.stdout, "; it is the plan of this trace")
 		}

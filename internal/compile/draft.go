@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"slices"
+
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
@@ -73,6 +75,22 @@ func newDraft(tl *lifespan.Timeline, per *lifespan.Periodic, end lifespan.End) *
 		d.body(&per.Bodies[i])
 	}
 	return d
+}
+
+// clone is a draft of its own, as far as offsets and waits go.
+func (d *draft) clone() *draft {
+	c := *d
+	c.slots = slices.Clone(d.slots)
+	return &c
+}
+
+// top is the largest offset + size of a slot.
+func (d *draft) top() packing.Bytes {
+	var top packing.Bytes
+	for i := range d.slots {
+		top = max(top, d.slots[i].offset+d.slots[i].size)
+	}
+	return top
 }
 
 // until is the end of a slot's live range. It is later than the phase if the

@@ -7,7 +7,7 @@ import (
 )
 
 // place gives every slot an offset and lists the waits that are left. It returns
-// the placement of the line.
+// the placement of the line, with the makespan that the slots have in the end.
 func (c *compiler) place(d *draft) (packing.Placement, error) {
 	l := newLine(d)
 	pl, err := c.pack(l)
@@ -15,7 +15,7 @@ func (c *compiler) place(d *draft) (packing.Placement, error) {
 		return pl, err
 	}
 	d.settle(pl)
-	return pl, c.order(d, l, pl)
+	return c.order(d, l, pl)
 }
 
 // pack packs the line, or each stream by itself if memory must not go from one

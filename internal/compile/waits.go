@@ -11,19 +11,70 @@ import (
 // order lists the reuses that the device has to order. In a periodic plan it
 // first moves slots to where fewer are needed, unless each stream has its own
 // memory: then only frees that are pending need a wait, and a move could mix the
-// streams.
-func (c *compiler) order(d *draft, l *line, pl packing.Placement) error {
+// streams. It returns the placement that the offsets come from, pl or another one.
+func (c *compiler) order(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
 	if !d.periodic() {
 		for _, w := range packing.Waits(&l.problem, l.uses, pl) {
 			d.waits = append(d.waits, wait{w.Later, w.Earlier, waitKind(w)}) // buffer i is slot i
 		}
-		return nil
+		return pl, nil
 	}
 	d.waits = periodicWaits(d)
 	if c.NoCrossStream {
-		return nil
+		return pl, nil
 	}
-	return c.fewerWaits(d)
+	pl, err := c.leastPeriodicWaits(d, l, pl)
+	pl.Makespan = d.top()
+	return pl, err
+}
+
+// leastPeriodicWaits moves slots to where fewer reuses need a wait. If memory then
+// still goes from one stream to another, it does the same from other placements that
+// are no larger, and takes the first that comes to less. The first of these keeps the
+// streams at the two ends of the arena. It is not always the one with the fewest waits,
+// but the runtime makes fewer with it: free ranges merge, and where ranges of two
+// streams are neighbours, it waits for both (docs/results/waits.md).
+func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
+	start := d.clone()
+	if err := c.fewerWaits(d); err != nil || costOf(d.waits).cross == 0 || c.limited {
+		return pl, err
+	}
+	all, err := packing.Alternatives(c.ctx, &l.problem, l.streams(), pl, packing.Options{})
+	if err != nil {
+		return pl, err
+	}
+	for _, other := range all[1:] {
+		try := start.clone()
+		try.settle(other)
+		try.waits = periodicWaits(try)
+		if err := c.fewerWaits(try); err != nil {
+			return pl, err
+		}
+		if costOf(try.waits).less(costOf(d.waits)) {
+			*d = *try
+			return other, nil
+		}
+	}
+	return pl, nil
+}
+
+// waitCost is what counts of the waits of a periodic plan.
+type waitCost struct{ cross, count int }
+
+// less compares the waits between two streams first, as packing.FewerWaits does: each
+// of them is for the whole device.
+func (c waitCost) less(o waitCost) bool {
+	return cmp.Or(cmp.Compare(c.cross, o.cross), cmp.Compare(c.count, o.count)) < 0
+}
+
+func costOf(waits []wait) waitCost {
+	sum := waitCost{count: len(waits)}
+	for _, w := range waits {
+		if w.kind&planfile.WaitCrossStream != 0 {
+			sum.cross++
+		}
+	}
+	return sum
 }
 
 func waitKind(w packing.Wait) (kind planfile.WaitKind) {
@@ -66,13 +117,13 @@ const periodicRounds = 2
 // share.
 func (c *compiler) fewerWaits(d *draft) error {
 	for range periodicRounds {
-		before := len(d.waits)
+		before := costOf(d.waits)
 		for x := range d.phases {
 			if err := c.fewerWaitsIn(d, x); err != nil {
 				return err
 			}
 		}
-		if len(d.waits) == before {
+		if costOf(d.waits) == before {
 			break
 		}
 	}
@@ -96,14 +147,13 @@ func (c *compiler) fewerWaitsIn(d *draft, x int) error {
 	if err != nil {
 		return err
 	}
-	moved := *d
-	moved.slots = slices.Clone(d.slots)
+	moved := d.clone()
 	for i, slot := range u.slots {
 		if !u.uses[i].Pinned {
 			moved.slots[slot].offset = pl.Offsets[i]
 		}
 	}
-	if moved.waits = periodicWaits(&moved); len(moved.waits) < len(d.waits) {
+	if moved.waits = periodicWaits(moved); costOf(moved.waits).less(costOf(d.waits)) {
 		d.slots, d.waits = moved.slots, moved.waits
 	}
 	return nil

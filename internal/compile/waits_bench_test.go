@@ -2,6 +2,7 @@ package compile
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +41,42 @@ func BenchmarkFewerWaits(b *testing.B) {
 			reportWaits(b, p, packing.Waits(p, uses, calm), "after")
 			b.ReportMetric(float64(forcedWaits(p, uses, packed.Makespan)), "forced")
 		})
+	}
+}
+
+// BenchmarkWaitsForMemory is how many waits between streams are left if a plan of the
+// recorded process may take more memory than it has to. None are left only if each stream
+// has memory of its own, which takes apart-% more.
+func BenchmarkWaitsForMemory(b *testing.B) {
+	files, err := filepath.Glob("../../../shared/traces/*fsdp*.pickle.gz")
+	if err != nil || len(files) == 0 {
+		b.Skip("no recordings in ../shared/traces")
+	}
+	for _, file := range files {
+		p, uses := problemOf(b, file)
+		packed, err := packing.Pack(context.Background(), p, packing.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		apart, err := packing.ApartLoad(p, (&line{uses: uses}).streams())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, perMille := range []packing.Bytes{0, 1, 5, 10} {
+			name := strings.TrimSuffix(filepath.Base(file), ".pickle.gz")
+			b.Run(fmt.Sprintf("%s/more=%.1f%%", name, float64(perMille)/10), func(b *testing.B) {
+				larger := packed
+				larger.Makespan += packed.Makespan / 1000 * perMille / p.Alignment * p.Alignment
+				var calm packing.Placement
+				for b.Loop() {
+					if calm, err = packing.FewerWaits(context.Background(), p, uses, larger, packing.Options{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				reportWaits(b, p, packing.Waits(p, uses, calm), "after")
+				b.ReportMetric(100*float64(apart-packed.LowerBound)/float64(packed.LowerBound), "apart-%")
+			})
+		}
 	}
 }
 

@@ -4,21 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Use is how the device uses a buffer: on which stream, and until when.
 type Use struct {
 	// Stream is the stream on which the buffer was allocated. A buffer of another
-	// stream that takes over its bytes has to wait for this stream.
+	// stream that takes over its bytes has to wait for all that any stream had been
+	// given when the buffer ended.
 	Stream int32
 	// Settled is when the last use of the buffer had ended in the recording. A buffer
-	// that takes over its bytes before then has to wait for that use. A value at or
-	// before End has no effect.
+	// of the same stream that takes over its bytes before then has to wait for that use.
+	// A value at or before End has no effect.
 	Settled Time
 	// Pinned keeps the buffer at its offset.
 	Pinned bool
@@ -49,12 +47,11 @@ func Waits(p *Problem, uses []Use, pl Placement) []Wait {
 }
 
 // FewerWaits looks for a placement with fewer waits than pl, a valid placement of
-// p, and no larger makespan. It counts the waits first, then the bytes that are
-// taken over with one (fewer are better), then the instants between the end of the
-// earlier buffer and the start of the later one (more are better). It returns pl
-// itself if it finds nothing better.
+// p, and no larger makespan. It counts the waits between streams first, then all waits.
+// Of equals, waitCost.less says which is better. It returns pl itself if it finds
+// nothing better.
 //
-// It is a local search (mover) from pl and from the layouts of a few rules. Its work is
+// It is a local search (mover) from pl and from the layouts of Alternatives. Its work is
 // bounded by counting: without a time limit the result depends on p, uses and pl alone,
 // and with one, TimeLimitHit says whether it ended the search. Of opt it uses Workers
 // and TimeLimit. It refuses gaps, since the owner of a byte during a gap is not known.
@@ -82,12 +79,9 @@ func FewerWaits(ctx context.Context, p *Problem, uses []Use, pl Placement, opt O
 	if err := ctx.Err(); err != nil {
 		return Placement{}, err
 	}
-	out := pl
+	out, moved := pl, in.placement(best)
+	out.Offsets, out.Makespan = moved.Offsets, moved.Makespan
 	out.TimeLimitHit = pl.TimeLimitHit || limited.Err() != nil
-	out.Offsets, out.Makespan = make([]Bytes, in.buffers), Bytes(best.makespan)*in.unit
-	for i, o := range in.origin {
-		out.Offsets[o] = Bytes(best.off[i]) * in.unit
-	}
 	if err := Validate(p, out); err != nil {
 		return Placement{}, &BugError{Heuristic: "waits", Err: err}
 	}
@@ -104,6 +98,14 @@ func (in *instance) usesOf(uses []Use) []Use {
 	return own
 }
 
+func streamsOf(uses []Use) []int32 {
+	streams := make([]int32, len(uses))
+	for i, u := range uses {
+		streams[i] = u.Stream
+	}
+	return streams
+}
+
 // layoutOf is pl in the instance's numbering and units.
 func (in *instance) layoutOf(pl Placement) layout {
 	l := layout{off: make([]int64, in.n), makespan: int64(pl.Makespan / in.unit), heuristic: pl.Heuristic}
@@ -113,20 +115,14 @@ func (in *instance) layoutOf(pl Placement) layout {
 	return l
 }
 
-// waitStarts are the orders of first fit from which the search starts too, beside the
-// given placement: how few waits it reaches depends on the start. They are not used if
-// a buffer is pinned or there are more than waitStartBuffers.
-var waitStarts = []order{bySize, residentsFirst(bySizeStart), byCrestSize}
-
-// waitStartBuffers is the largest instance, in buffers, that is searched from
-// waitStarts too. Each start takes as long as the search from the given placement.
-const waitStartBuffers = 60_000
-
-// leastWaits searches from every start side by side, and then goes on with the layout
-// of the least cost, the first among equals. When ctx ends, it returns early, with a
+// leastWaits searches from every start side by side, unless a buffer is pinned, and then
+// goes on with the layout of the least cost, the first among equals. When ctx ends, it returns early, with a
 // valid layout that costs no more than the known one.
 func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt Options) layout {
-	starts := startsUnder(ctx, in, uses, known, opt)
+	starts := []layout{known}
+	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Pinned }) {
+		starts = startsUnder(ctx, in, streamsOf(uses), known, opt)
+	}
 	movers := make([]*mover, len(starts))
 	var noWait atomic.Int64 // lowest start that has no wait left: those after it cannot win
 	noWait.Store(math.MaxInt64)
@@ -148,51 +144,4 @@ func leastWaits(ctx context.Context, in *instance, uses []Use, known layout, opt
 	}
 	best.retryCrossFirst(ctx)
 	return best.layout()
-}
-
-// startsUnder is the known layout, and those of waitStarts with no larger makespan,
-// each once.
-func startsUnder(ctx context.Context, in *instance, uses []Use, known layout, opt Options) []layout {
-	if in.n > waitStartBuffers || slices.ContainsFunc(uses, func(u Use) bool { return u.Pinned }) {
-		return []layout{known}
-	}
-	fits := make([]layout, len(waitStarts))
-	each(opt, len(waitStarts), func(i int) {
-		if l, ok := fitUnder(ctx, in, waitStarts[i], known.makespan); ok {
-			fits[i] = l
-		}
-	})
-	starts := []layout{known}
-	for _, l := range fits {
-		if l.off != nil && !slices.ContainsFunc(starts, func(o layout) bool { return slices.Equal(o.off, l.off) }) {
-			starts = append(starts, l)
-		}
-	}
-	return starts
-}
-
-// each calls do for 0 to n-1, opt.Workers of them at a time.
-func each(opt Options, n int, do func(i int)) {
-	var group errgroup.Group
-	workers := opt.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	group.SetLimit(workers)
-	for i := range n {
-		group.Go(func() error {
-			do(i)
-			return nil
-		})
-	}
-	_ = group.Wait() // do returns no error
-}
-
-// fitUnder is the layout of first fit in the given order; ok is false if its makespan
-// is above limit.
-func fitUnder(ctx context.Context, in *instance, o order, limit int64) (layout, bool) {
-	j := &job{in: in, ctx: ctx, accepted: new(atomic.Int64), limit: new(atomic.Int64)}
-	j.accepted.Store(math.MaxInt64)
-	j.limit.Store(limit)
-	return firstFit(j, o.sorted(in))
 }

@@ -5,22 +5,27 @@ import (
 	"slices"
 )
 
-// waitCost is the cost of the waits of a layout. units is the memory that changes hands
-// with a wait. slack is the sum over the waits of the instants between the end of the
-// earlier buffer and the start of the later one. crossUnits and crossSlack are the
-// parts of these that belong to waits between two streams.
+// waitCost is the cost of the waits of a layout. count is how many there are. units is
+// the memory that changes hands with a wait. slack is the sum over the waits of the
+// instants between the end of the earlier buffer and the start of the later one. cross,
+// crossUnits and crossSlack are the parts of these that belong to waits between two
+// streams.
 type waitCost struct {
-	count, units, slack    int64
-	crossUnits, crossSlack int64
+	count, units, slack           int64
+	cross, crossUnits, crossSlack int64
 }
 
-// less orders costs: fewer waits, then less memory, then more slack.
+// less orders costs: fewer waits between streams, then fewer waits, then less memory,
+// then more slack. A wait between streams is for all that the device has been given up
+// to the end of the earlier buffer. One within a stream is only for the other streams
+// that still used the memory.
 func (c waitCost) less(o waitCost) bool {
-	return cmp.Or(cmp.Compare(c.count, o.count), cmp.Compare(c.units, o.units), cmp.Compare(o.slack, c.slack)) < 0
+	return cmp.Or(cmp.Compare(c.cross, o.cross), cmp.Compare(c.count, o.count), cmp.Compare(c.units, o.units),
+		cmp.Compare(o.slack, c.slack)) < 0
 }
 
-// lessCrossFirst orders costs by waits between streams first: less of their memory,
-// then more of their slack, then less.
+// lessCrossFirst orders costs by what waits between streams are for first: less memory,
+// then more slack, then less.
 func (c waitCost) lessCrossFirst(o waitCost) bool {
 	if cross := cmp.Or(cmp.Compare(c.crossUnits, o.crossUnits), cmp.Compare(o.crossSlack, c.crossSlack)); cross != 0 {
 		return cross < 0
@@ -29,22 +34,20 @@ func (c waitCost) lessCrossFirst(o waitCost) bool {
 }
 
 func (c waitCost) minus(o waitCost) waitCost {
-	return waitCost{c.count - o.count, c.units - o.units, c.slack - o.slack, c.crossUnits - o.crossUnits, c.crossSlack - o.crossSlack}
+	return waitCost{c.count - o.count, c.units - o.units, c.slack - o.slack,
+		c.cross - o.cross, c.crossUnits - o.crossUnits, c.crossSlack - o.crossSlack}
 }
 
 // charge adds to c that b takes over n units of a with a wait, and the wait itself if
 // it is new.
 func (m *mover) charge(c *waitCost, a, b int32, n int64, isNew bool) {
-	slack := int64(0)
+	waits, slack := int64(0), int64(0)
 	if isNew {
-		slack = int64(m.in.start[b] - m.in.end[a])
-		c.count++
+		waits, slack = 1, int64(m.in.start[b]-m.in.end[a])
 	}
-	c.units += n
-	c.slack += slack
+	c.count, c.units, c.slack = c.count+waits, c.units+n, c.slack+slack
 	if m.uses[a].Stream != m.uses[b].Stream {
-		c.crossUnits += n
-		c.crossSlack += slack
+		c.cross, c.crossUnits, c.crossSlack = c.cross+waits, c.crossUnits+n, c.crossSlack+slack
 	}
 }
 

@@ -75,7 +75,7 @@ func (m *mover) minimize(ctx context.Context) {
 // several buffers that were there before. So some passes compare the memory of waits
 // between streams first, and the number of waits last.
 func (m *mover) retryCrossFirst(ctx context.Context) {
-	if m.cost.crossUnits == 0 {
+	if m.cost.cross == 0 {
 		return
 	}
 	known, least := slices.Clone(m.off), m.cost

@@ -51,6 +51,7 @@ func costOfWaits(p *Problem, waits []Wait) waitCost {
 		slack := int64(p.Buffers[w.Later].Start - p.Buffers[w.Earlier].End)
 		sum.slack += slack
 		if w.CrossStream {
+			sum.cross++
 			sum.crossUnits += int64(w.Bytes / p.Alignment)
 			sum.crossSlack += slack
 		}
@@ -152,7 +153,7 @@ func TestFewerWaitsOnlyImproves(t *testing.T) {
 			t.Fatalf("expected at most %d bytes, found %d: %v", pl.Makespan, got.Makespan, err)
 		}
 		old, now := costOfWaits(p, waitsByByte(p, uses, pl)), costOfWaits(p, waitsByByte(p, uses, got))
-		if old.less(now) {
+		if now.cross > old.cross || old.less(now) {
 			t.Fatalf("expected a cost of at most %v, found %v", old, now)
 		}
 		before.count += old.count
@@ -226,6 +227,132 @@ func TestFewerWaitsGetsUnderLongLives(t *testing.T) {
 	got := fewerWaits(t, p, uses, pl, 1)
 	if waits := Waits(p, uses, got); len(waits) != 0 {
 		t.Errorf("expected no wait, found %v at %v", waits, got.Offsets)
+	}
+}
+
+// TestFewerWaitsPrefersItsOwnStream: the last buffer can take over from one buffer of the
+// other stream, with one wait, or from two of its own that have not settled, with two.
+func TestFewerWaitsPrefersItsOwnStream(t *testing.T) {
+	p := &Problem{Alignment: 1, Buffers: []Buffer{{Start: 0, End: 1, Size: 1}, {Start: 0, End: 1, Size: 1}, {Start: 0, End: 1, Size: 2},
+		{Start: 2, End: 3, Size: 2}}}
+	uses := []Use{{Stream: 0, Settled: 9, Pinned: true}, {Stream: 0, Settled: 9, Pinned: true}, {Stream: 1, Pinned: true}, {Stream: 0}}
+	for _, at := range []Bytes{0, 2} {
+		got := fewerWaits(t, p, uses, Placement{Offsets: []Bytes{0, 1, 2, at}, Makespan: 4}, 1)
+		if want := []Bytes{0, 1, 2, 0}; !slices.Equal(got.Offsets, want) {
+			t.Errorf("from offset %d: expected offsets %v with two waits for the same stream, found %v", at, want, got.Offsets)
+		}
+	}
+}
+
+// TestFewerWaitsAgainstAllPlacements compares the search on tiny problems with every
+// placement of that size: it never beats the best, and mostly reaches it.
+func TestFewerWaitsAgainstAllPlacements(t *testing.T) {
+	rng := rand.New(rand.NewPCG(26, 1))
+	const problems = 300
+	equal, sameCross, withCross := 0, 0, 0
+	for range problems {
+		p := randomProblem(rng, 5, 12, 2)
+		p.Alignment = 1
+		uses := randomUses(rng, p, 4)
+		pl := mustPack(t, p, Options{Workers: 1})
+		pl.Makespan += Bytes(rng.IntN(2))
+		best := leastOfAll(p, uses, pl.Makespan)
+		got := costOfWaits(p, waitsByByte(p, uses, fewerWaits(t, p, uses, pl, 1)))
+		if got.less(best) {
+			t.Fatalf("expected a cost of at least %v, found %v", best, got)
+		}
+		if got.cross == best.cross {
+			sameCross++
+		}
+		if got == best {
+			equal++
+		}
+		if best.cross > 0 {
+			withCross++
+		}
+	}
+	t.Logf("of %d: %d with the least cost, %d with the fewest waits between streams, %d cannot be without", problems, equal, sameCross, withCross)
+	if sameCross*20 < problems*19 || equal*10 < problems*8 || withCross < problems/20 {
+		t.Errorf("expected the fewest waits between streams in 95 %% of %d, the least cost in 80 %%, found %d and %d", problems, sameCross, equal)
+	}
+}
+
+// leastOfAll is the least cost of any placement with at most that makespan.
+func leastOfAll(p *Problem, uses []Use, makespan Bytes) waitCost {
+	best := waitCost{cross: 1 << 40}
+	pl := Placement{Offsets: make([]Bytes, len(p.Buffers)), Makespan: makespan}
+	var place func(b int)
+	place = func(b int) {
+		if b == len(p.Buffers) {
+			if c := costOfWaits(p, waitsByByte(p, uses, pl)); c.less(best) {
+				best = c
+			}
+			return
+		}
+		for x := Bytes(0); x+p.Buffers[b].Size <= makespan; x++ {
+			pl.Offsets[b] = x
+			if !clashesBefore(p, pl, b) {
+				place(b + 1)
+			}
+		}
+	}
+	place(0)
+	return best
+}
+
+// clashesBefore says whether buffer b shares time and bytes with one before it.
+func clashesBefore(p *Problem, pl Placement, b int) bool {
+	x, l := pl.Offsets[b], p.Buffers[b]
+	for i, e := range p.Buffers[:b] {
+		y := pl.Offsets[i]
+		if e.Start < l.End && l.Start < e.End && y < x+l.Size && x < y+e.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// TestAlternatives: all are valid and no larger, all differ, and the given placement is
+// the first. One keeps the main stream low and the others high, so that less memory
+// changes streams.
+func TestAlternatives(t *testing.T) {
+	rng := rand.New(rand.NewPCG(27, 1))
+	others, apart, fewer := 0, 0, 0
+	for range 100 {
+		p, pl := busyProblem(t, rng, 60)
+		pl.Makespan += pl.Makespan / 5 / p.Alignment * p.Alignment
+		uses := randomUses(rng, p, 1)
+		all, err := Alternatives(context.Background(), p, streamsOf(uses), pl, Options{Workers: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(all[0], pl) {
+			t.Fatalf("expected the given placement first, found %v", all[0])
+		}
+		before := costOfWaits(p, waitsByByte(p, uses, pl))
+		for i, a := range all[1:] {
+			if err := Validate(p, a); err != nil || a.Makespan > pl.Makespan {
+				t.Fatalf("%s: expected at most %d, found %d: %v", a.Heuristic, pl.Makespan, a.Makespan, err)
+			}
+			if slices.ContainsFunc(all[:1+i], func(o Placement) bool { return slices.Equal(o.Offsets, a.Offsets) }) {
+				t.Fatalf("%s: expected another placement than those before", a.Heuristic)
+			}
+			others++
+			if a.Heuristic == "TLast-ends" {
+				apart++
+				if costOfWaits(p, waitsByByte(p, uses, a)).cross < before.cross {
+					fewer++
+				}
+			}
+		}
+	}
+	if others < 100 || apart < 50 || fewer*10 < apart*8 {
+		t.Errorf("expected other placements, mostly one with the streams at the two ends and fewer waits between them, found %d, %d and %d",
+			others, apart, fewer)
+	}
+	p, pl := busyProblem(t, rng, 10)
+	if _, err := Alternatives(context.Background(), p, nil, pl, Options{}); err == nil || err.Error() != "streams: expected 10, one per buffer, found 0" {
+		t.Errorf("expected an error about the length of streams, found %v", err)
 	}
 }
 

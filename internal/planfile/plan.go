@@ -113,10 +113,11 @@ const NoCell = math.MaxUint32
 // WaitKind says why a reuse has to be ordered on the device.
 type WaitKind uint32
 
-// WaitCrossStream: the earlier slot was allocated on another stream. WaitPending: its
-// free had not completed when the later slot began. WaitSeam is not a reason. It says
-// that the earlier slot belongs to the phase before: to the prologue, or to the pass of
-// the same body before this one.
+// WaitCrossStream: the earlier slot was allocated on another stream, and the wait is for
+// all that any stream had been given by its free. WaitPending: its free had not completed
+// when the later slot began, and the wait is for what it was waiting for. WaitSeam is not a
+// reason. It says that the earlier slot belongs to the phase before: to the prologue, or to
+// the pass of the same body before this one.
 const (
 	WaitCrossStream WaitKind = 1 << iota
 	WaitPending

@@ -130,6 +130,9 @@ func (d *CompiledDevice) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "  gap to the lower bound: %s\n", Gap(d.PlanBytes, d.LowerBound))
 	err := writeWrapped(w, "  stream-ordered waits: ", d.Waits.Line())
+	if cross := d.Waits.CrossLine(); err == nil && cross != "" {
+		err = writeWrapped(w, "  cross-stream reuses: ", cross)
+	}
 	if err == nil && d.Judged != nil && !d.Judged.Pays {
 		err = writeWrapped(w, "  ", d.Judged.line())
 	}

@@ -121,6 +121,7 @@ type PlanRow struct {
 	FragmentationRatio float64  `json:"fragmentation_ratio"`
 	Waste              int64    `json:"waste_bytes"`
 	Waits              int      `json:"waits"`
+	CrossWaits         int      `json:"waits_cross_stream"`
 	ReductionNative    *float64 `json:"reduction_against_native"`
 	ReductionExpand    *float64 `json:"reduction_against_expandable"`
 	// Instead is what serves a run if the plan advises against itself. The

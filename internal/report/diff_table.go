@@ -20,7 +20,9 @@ func (c *Compared) Write(w io.Writer) error {
 	}
 	writeLines(out, c.lines())
 	p := &c.Plan
-	fmt.Fprintf(out, "\nplan: gap to the lower bound %s; %s stream-ordered waits\n", Gap(p.PlanBytes, p.LowerBound), Count(p.Waits))
+	fmt.Fprintln(out)
+	_ = writeWrapped(out, "plan: ", fmt.Sprintf("gap to the lower bound %s; %s", Gap(p.PlanBytes, p.LowerBound),
+		CountWaits(p.Waits, p.CrossWaits))) // out keeps its error
 	if p.Instead != nil {
 		fmt.Fprintf(out, "the plan does not pay, so a run is served from the %s alone (compile says why)\n", p.Instead.By)
 	}

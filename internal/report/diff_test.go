@@ -133,7 +133,7 @@ max_split_size_mb:40,garbage_collection_threshold:0.8,
                                    900 B     88.89 %  100 B      50.00 %
 plan (periodic)                    850 B     94.12 %   50 B
 
-plan: gap to the lower bound 6.250 %; 0 stream-ordered waits
+plan: gap to the lower bound 6.250 %; 0 waits
 `
 	if got := comparedText(t, c); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -166,6 +166,7 @@ func TestComparedWidth(t *testing.T) {
 	c := compared()
 	c.Recorded = NewRow("recorded", "expandable segments", 1<<30-1, Account{PeakAllocated: 5 << 10}, 0, Account{PeakReserved: 1<<40 - 1})
 	c.SelfCheck = SelfCheck{Matched: 123_456_789, Total: 123_456_790}
+	c.Plan.Waits, c.Plan.CrossWaits = math.MaxInt32, math.MaxInt32
 	for _, title := range []string{
 		"expandable segments", "max_split_size_mb:512", strings.Repeat("x", 200), strings.Repeat("ключ:значение,", 20), strings.Repeat(", ", 100),
 		"garbage_collection_threshold:0.8,per_process_memory_fraction:0.05,device_memory:150110011392,max_split_size_mb:512",

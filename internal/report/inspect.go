@@ -129,6 +129,9 @@ func (d *InspectedDevice) write(w io.Writer) {
 	row("live before the recording", Count(d.Initial))
 	row("streams", Count(len(d.Streams)))
 	row("waits", d.Waits.Line())
+	if cross := d.Waits.CrossLine(); cross != "" {
+		row("cross-stream reuses", cross)
+	}
 	row("fingerprint", d.Fingerprint[:16]+"…")
 	d.writePhases(w, row)
 }

@@ -9,6 +9,7 @@ type Verified struct {
 	Devices    int                `json:"devices"`
 	Buffers    int                `json:"buffers"`
 	Waits      int                `json:"waits"`
+	CrossWaits int                `json:"waits_cross_stream"`
 	TraceMatch *bool              `json:"trace_match"`
 	Advice     []string           `json:"advice,omitempty"` // of devices that have one
 	Violations []verify.Violation `json:"violations"`

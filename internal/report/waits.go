@@ -12,15 +12,20 @@ import (
 // earlier slot is of the phase before. Bytes are those that the two slots of each
 // wait share. Slack is how many events, in a steady body allocations, lie between
 // the end of the earlier slot and the start of the later one, null without waits:
-// the larger it is, the likelier that a wait costs nothing.
+// the larger it is, the likelier that a wait costs nothing. Cross-stream waits have
+// bytes and slack of their own, because each is for all that the device had been
+// given by the free.
 type Waits struct {
-	Count       int    `json:"waits"`
-	CrossStream int    `json:"waits_cross_stream"`
-	Pending     int    `json:"waits_pending"`
-	OverSeam    int    `json:"waits_over_seam"`
-	Bytes       int64  `json:"wait_bytes"`
-	SlackMin    *int64 `json:"wait_slack_events_min"`
-	SlackMedian *int64 `json:"wait_slack_events_median"`
+	Count            int    `json:"waits"`
+	CrossStream      int    `json:"waits_cross_stream"`
+	Pending          int    `json:"waits_pending"`
+	OverSeam         int    `json:"waits_over_seam"`
+	Bytes            int64  `json:"wait_bytes"`
+	SlackMin         *int64 `json:"wait_slack_events_min"`
+	SlackMedian      *int64 `json:"wait_slack_events_median"`
+	CrossBytes       int64  `json:"cross_stream_bytes"`
+	CrossSlackMin    *int64 `json:"cross_stream_slack_events_min"`
+	CrossSlackMedian *int64 `json:"cross_stream_slack_events_median"`
 }
 
 // Line is the account on one line.
@@ -28,19 +33,46 @@ func (w Waits) Line() string {
 	if w.Count == 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%s (%s cross-stream, %s pending) for %s, slack %s events at least, %s in the median", Count(w.Count),
-		Count(w.CrossStream), Count(w.Pending), Bytes(w.Bytes), Count(*w.SlackMin), Count(*w.SlackMedian))
+	return fmt.Sprintf("%s (%s cross-stream, %s pending) for %s, %s", Count(w.Count),
+		Count(w.CrossStream), Count(w.Pending), Bytes(w.Bytes), slackText(w.SlackMin, w.SlackMedian))
+}
+
+// CrossLine is the account of the cross-stream waits, and what they may cost, on one
+// line. It is empty if there are none.
+func (w Waits) CrossLine() string {
+	if w.CrossStream == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s for %s, %s: behind all that the device had been given by the free, so one with little slack may cost overlap",
+		Count(w.CrossStream), Bytes(w.CrossBytes), slackText(w.CrossSlackMin, w.CrossSlackMedian))
+}
+
+func slackText(least, median *int64) string {
+	return fmt.Sprintf("slack %s events at least, %s in the median", Count(*least), Count(*median))
+}
+
+// CountWaits is a number of waits, and how many of them are cross-stream, for a line
+// that says more than that.
+func CountWaits(count, cross int) string {
+	if count == 0 {
+		return "0 waits"
+	}
+	return fmt.Sprintf("%s waits (%s cross-stream)", Count(count), Count(cross))
 }
 
 // WaitsOf sums up a plan's waits. The plan need not be verified.
 func WaitsOf(d *planfile.Device) Waits {
 	sum := Waits{Count: len(d.Waits)}
-	slack := make([]int64, len(d.Waits))
+	var slack, cross []int64
 	clock := newWaitClock(d)
-	for i, w := range d.Waits {
+	for _, w := range d.Waits {
 		earlier, later := &d.Slots[w.Earlier], &d.Slots[w.Later]
+		shared := int64(min(earlier.Offset+earlier.Size, later.Offset+later.Size)) - int64(max(earlier.Offset, later.Offset))
+		shared = max(0, shared)
+		events := clock.slack(w)
+		sum.Bytes, slack = sum.Bytes+shared, append(slack, events)
 		if w.Kind&planfile.WaitCrossStream != 0 {
-			sum.CrossStream++
+			sum.CrossBytes, cross = sum.CrossBytes+shared, append(cross, events)
 		}
 		if w.Kind&planfile.WaitPending != 0 {
 			sum.Pending++
@@ -48,15 +80,20 @@ func WaitsOf(d *planfile.Device) Waits {
 		if w.Kind&planfile.WaitSeam != 0 {
 			sum.OverSeam++
 		}
-		shared := int64(min(earlier.Offset+earlier.Size, later.Offset+later.Size)) - int64(max(earlier.Offset, later.Offset))
-		sum.Bytes += max(0, shared)
-		slack[i] = clock.slack(w)
 	}
-	if len(slack) > 0 {
-		slices.Sort(slack)
-		sum.SlackMin, sum.SlackMedian = &slack[0], &slack[len(slack)/2]
-	}
+	sum.CrossStream = len(cross)
+	sum.SlackMin, sum.SlackMedian = leastAndMedian(slack)
+	sum.CrossSlackMin, sum.CrossSlackMedian = leastAndMedian(cross)
 	return sum
+}
+
+// leastAndMedian sorts all; both are nil if there are none.
+func leastAndMedian(all []int64) (least, median *int64) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	slices.Sort(all)
+	return &all[0], &all[len(all)/2]
 }
 
 // waitClock tells the slack of waits, over the seam as well.
