@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress lint bench fuzz golden clean
+.PHONY: build test python race stress foreign lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -28,6 +28,11 @@ race:
 # many requests were served.
 stress:
 	go test -v -run TestStress -timeout 2h ./runtime/cuda/ -args -stress $(STRESS)
+
+# Every recording served by the plan of every other job, beside no plan; prints the worst
+# pairs (docs/results/foreign.md). Needs the larger recordings, and some ten minutes.
+foreign:
+	STPLAN_TRACES=$(CURDIR)/../shared/traces:$(CURDIR)/../shared/traces-third-party:$(CURDIR)/examples/evaluation go test -v -run TestForeignPlans -timeout 2h ./internal/compile/ -count=1
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \
