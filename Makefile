@@ -2,9 +2,10 @@
 # unless the target says so.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 20s
+STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress lint bench fuzz golden clean
+.PHONY: build test python race stress foreign lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -22,9 +23,16 @@ race:
 	go test -race -short ./internal/trace/ ./internal/trace/parquet/ ./internal/compile/ ./cmd/stplan/
 	go test -race -run 'TimeLimit|Progress' ./internal/packing/
 
-# The C runtime under many threads, under each sanitizer: millions of operations.
+# The C runtime under many threads, under each sanitizer: STRESS operations of each thread.
+# -stress is a flag of the test's own, so it has to come behind the package. -v prints how
+# many requests were served.
 stress:
-	go test -run TestStress -stress 1000000 -timeout 2h ./runtime/cuda/
+	go test -v -run TestStress -timeout 2h ./runtime/cuda/ -args -stress $(STRESS)
+
+# Every recording served by the plan of every other job, beside no plan; prints the worst
+# pairs (docs/results/foreign.md). Needs the larger recordings, and some ten minutes.
+foreign:
+	STPLAN_TRACES=$(CURDIR)/../shared/traces:$(CURDIR)/../shared/traces-third-party:$(CURDIR)/examples/evaluation go test -v -run TestForeignPlans -timeout 2h ./internal/compile/ -count=1
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \

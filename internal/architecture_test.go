@@ -47,13 +47,13 @@ var mayImport = map[string][]string{
 
 // testsMayImport is what the tests of a package may import besides. The C runtime
 // reads the format by itself, and its tests write plans; benchmarks of the packer
-// read recordings; the pipeline's tests serve what it makes; exports are tested with plans
-// that it makes; the JSON's test knows the allocators that a comparison has.
+// read recordings; the pipeline's tests serve what it makes, to made-up jobs too; exports are
+// tested with plans that it makes; the JSON's test knows the allocators that a comparison has.
 var testsMayImport = map[string][]string{
 	"runtime/cuda":       {"internal/planfile"},
 	"internal/fusion":    {"internal/synth"},
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
-	"internal/compile":   {"internal/simdevice", "runtime/cuda"},
+	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
 	"internal/simdevice": {"internal/synth"},
 	"internal/report":    {"internal/baseline"},
 	"internal/export":    {"internal/compile"},

@@ -13,6 +13,11 @@ enum { PEAK_SHARE = 2 };
  * memory moves before more is added. */
 enum { IDLE_TIMES = 32 };
 
+/* The same for a run that a plan has left: the pool goes on among the plan's
+ * blocks, which lie where it would not have put them. With 32 some such runs
+ * came to reserve 2 % more than without a plan. */
+enum { LEFT_TIMES = 64 };
+
 /* One byte is repaid for this many that are allocated. With 2,000, and the
  * first part alone, one job came to reserve 9 % more than it allocates; with
  * 500 some that would settle went on moving. */
@@ -23,9 +28,12 @@ int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes) {
   uint64_t idle = total > now->peak_allocated_bytes ? total - now->peak_allocated_bytes : 0;
   debt->owed -= repaid < debt->owed ? repaid : debt->owed;
   debt->repaid_at = now->allocation_bytes;
-  return debt->owed <= now->peak_reserved_bytes / PEAK_SHARE + idle * IDLE_TIMES;
+  return debt->owed <= now->peak_reserved_bytes / PEAK_SHARE + idle * (debt->left ? LEFT_TIMES : IDLE_TIMES);
 }
 
 void sp_debt_add(sp_debt *debt, uint64_t bytes) { debt->owed += bytes; }
 
-void sp_debt_forgive(sp_debt *debt) { debt->owed = 0; }
+void sp_debt_leave(sp_debt *debt) {
+  debt->owed = 0;
+  debt->left = 1;
+}

@@ -12,13 +12,15 @@
 typedef struct {
   uint64_t owed;      /* bytes that moved and are not repaid yet */
   uint64_t repaid_at; /* allocation_bytes when that was last reckoned */
+  int left;           /* a plan has left blocks behind */
 } sp_debt;
 
 /* sp_debt_allows says whether more may move, rather than `bytes` more be reserved. */
 int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes);
 
-/* sp_debt_add notes bytes that moved. sp_debt_forgive forgets all that is owed. */
+/* sp_debt_add notes bytes that moved. sp_debt_leave is told that a plan leaves
+ * its blocks to the pool: it forgets all that is owed, and more may move from now on. */
 void sp_debt_add(sp_debt *debt, uint64_t bytes);
-void sp_debt_forgive(sp_debt *debt);
+void sp_debt_leave(sp_debt *debt);
 
 #endif

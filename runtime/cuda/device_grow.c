@@ -1,7 +1,6 @@
 #include "device_grow.h"
 
 #include "device_move.h"
-#include "device_plan.h"
 #include "device_trim.h"
 
 /* extend asks the device for memory, without the lock: at address `at`, or, if
@@ -220,7 +219,7 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uin
   return done;
 }
 
-void sp_device_begin(stplan_device *d) {
+void sp_device_begin(stplan_device *d, sp_place *place) {
   sp_device_lock_growth(d);
   if (sp_device_plan_needs_memory(d) && sp_device_nodes(d)) {
     uint64_t bytes = sp_device_plan_bytes(d), base = 0;
@@ -236,6 +235,8 @@ void sp_device_begin(stplan_device *d) {
     }
     sp_device_plan_begin(d, base);
   }
+  place->address += sp_device_plan_base(d);
+  place->planned = sp_device_plan_base(d) != 0;
   sp_device_unlock_growth(d);
 }
 

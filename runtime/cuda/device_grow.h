@@ -2,11 +2,13 @@
 #ifndef STPLAN_DEVICE_GROW_H
 #define STPLAN_DEVICE_GROW_H
 
-#include "device.h"
+#include "device_plan.h"
 
 /* sp_device_begin takes the plan's memory, if it has not been asked for: all of
- * it, or, if memory moves, its addresses and the first granule. There is a plan. Locked; lets go of the lock. */
-void sp_device_begin(stplan_device *d);
+ * it, or, if memory moves, its addresses and the first granule. It is for a
+ * request with a place in the plan: *place then has its address, or is not
+ * planned any more. Locked; lets go of the lock. */
+void sp_device_begin(stplan_device *d, sp_place *place);
 
 /* sp_device_grow takes memory so that `need` bytes fit into the zone, or finds
  * that they fit by now. With `fresh` it takes all of them, as an extent of its

@@ -191,9 +191,9 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
     q.need = sp_aligned(size);
     q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
     if (d->plan != NULL) {
-      if (sp_device_plan_needs_memory(d))
-        sp_device_begin(d);
       sp_device_plan_next(d, q.need, size, stream, &q.place);
+      if (q.place.planned && sp_device_plan_needs_memory(d))
+        sp_device_begin(d, &q.place);
     }
     r = find(d, &q);
     if (r == NULL)

@@ -7,8 +7,18 @@
 /* Requests after which it is judged again how well the plan fits. The counts
  * are halved each time, so about the last 4,096 requests decide. Fewer would
  * suspend a plan for one odd stretch of a run; with more, a plan that does not
- * fit would cost memory for longer. */
+ * fit would cost memory for longer. Before the first WATCH requests are over a
+ * plan is on trial: it is judged after 1, 2, 4, 8, ... requests. The pool serves
+ * worse among the blocks of a plan that has left, and best if there are none. */
 enum { WATCH = 2048 };
+
+/* Per cent of the bytes asked for that were served at their places. A plan on
+ * trial is suspended below it. Runs of the plan's job have more than 99. */
+enum { ON_TRIAL = 50 };
+
+/* Requests. A suspended plan is not resumed for fewer: two or three in a row fit
+ * plans of other jobs too. */
+enum { SURE = 16 };
 
 /* Per cent of the bytes lately asked for that could be served at their places.
  * Below SUSPENDED a plan is suspended: the blocks that it displaces then cost
@@ -22,10 +32,15 @@ enum { RESUMED = 90 };
 /* Per cent, likewise: from FITTING on the plan is taken to be of this run. */
 enum { FITTING = 75 };
 
-/* 1/N of what has been allocated: a plan that fits is given up above this
- * instead of SP_EXCESS_ENDS. By that, one burst of odd requests ended plans for
- * good, although the pool costs more in the long run. */
+/* 1/N of what has been allocated: a plan that fits, and never was suspended, is
+ * given up above this instead of SP_EXCESS_ENDS. By that, one burst of odd
+ * requests ended plans for good, although the pool costs more in the long run. */
 enum { EXCESS_FITS = 33 };
+
+/* 1/N, likewise, for a plan that has been suspended and that the run does not follow:
+ * it is of another job. The pool may reserve hardly more than has been allocated, and
+ * in leaving, the plan costs something besides. */
+enum { EXCESS_DOUBTED = 150 };
 
 /* 1/N of what the run has allocated: a run that lacks no more than this has
  * allocated as much as the recording. */
@@ -43,14 +58,16 @@ struct sp_device_plan {
   const sp_plan_device *plan;
   sp_matcher *matcher;
   stplan_state state;         /* as at the last request */
-  int begun;                  /* its memory has been asked for */
+  int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
+  int doubted;                /* it has been suspended before */
   uint64_t base;              /* address of its memory, 0 if it has none */
 
   /* How well it fits lately: requests, their bytes, and the bytes of those that
    * were served at their places, or could have been. The bytes are halved now
-   * and then (WATCH). */
-  uint64_t watched, wanted_bytes, placed_bytes;
+   * and then (WATCH). They begin anew when the plan is suspended or resumed,
+   * after `since` requests. */
+  uint64_t watched, since, wanted_bytes, placed_bytes;
 
   /* The most that the recording had allocated at the steps that the run has had
    * (match_load.h). */
@@ -114,11 +131,16 @@ static void set_zone(stplan_device *d, sp_zone zone) {
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
- * leaves behind, and owes nothing. */
+ * leaves behind, and owes nothing. If the plan leaves nothing, the pool goes on
+ * as if there were none. */
 static void suspend(stplan_device *d, int suspended) {
-  d->plan->suspended = suspended;
-  if (suspended)
-    sp_debt_forgive(&d->debt);
+  sp_device_plan *p = d->plan;
+  p->suspended = suspended;
+  p->doubted = 1;
+  p->since = p->watched;
+  p->wanted_bytes = p->placed_bytes = 0;
+  if (suspended && p->base != 0)
+    sp_debt_leave(&d->debt);
   set_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
 }
 
@@ -129,40 +151,48 @@ void sp_device_plan_give_up(stplan_device *d) {
 
 int sp_device_plan_served(const stplan_device *d) {
   const sp_device_plan *p = d->plan;
-  return p != NULL && !p->suspended && p->state != STPLAN_ENDED;
+  return p != NULL && p->base != 0 && !p->suspended && p->state != STPLAN_ENDED;
 }
 
 /* could_serve says whether a place is free, be it without memory at present. */
 static int could_serve(const stplan_device *d, const sp_place *place, uint64_t need) {
-  return place->planned && (sp_arena_at(&d->arena, place->address, need) != NULL || sp_arena_absent(&d->arena, place->address, need) != NULL);
+  if (!place->planned || d->plan->base == 0)
+    return place->planned; /* of a plan without memory every place is free */
+  return sp_arena_at(&d->arena, place->address, need) != NULL || sp_arena_absent(&d->arena, place->address, need) != NULL;
+}
+
+/* least is the share of the bytes, in per cent, below which the plan is not served. */
+static int least(const sp_device_plan *p) {
+  if (p->suspended)
+    return RESUMED;
+  return p->watched < WATCH ? ON_TRIAL : SUSPENDED;
 }
 
 /* judge suspends or resumes the plan, by how well it fitted lately. It is rare,
  * and inlined it would cost every request the saving of registers. */
 __attribute__((noinline)) static void judge(stplan_device *d) {
   sp_device_plan *p = d->plan;
-  int suspended = p->placed_bytes < p->wanted_bytes / 100 * (p->suspended ? RESUMED : SUSPENDED);
-  if (suspended != p->suspended)
+  int suspended = p->placed_bytes < p->wanted_bytes / 100 * (uint64_t)least(p);
+  if (suspended != p->suspended && (suspended || p->watched - p->since >= SURE))
     suspend(d, suspended);
+  if (p->watched % WATCH != 0)
+    return;
   p->wanted_bytes /= 2;
   p->placed_bytes /= 2;
 }
 
-/* watch counts a request. While the plan is served, requests at their places are
- * counted as they are served (sp_device_plan_done); while it is suspended, those
- * that could be. */
-static void watch(stplan_device *d, const sp_place *place, uint64_t need) {
+/* watch counts a request that has been served. */
+static void watch(stplan_device *d, uint64_t need) {
   sp_device_plan *p = d->plan;
+  uint64_t n = ++p->watched;
   p->wanted_bytes += need;
-  if (p->suspended && could_serve(d, place, need))
-    p->placed_bytes += need;
-  if (++p->watched % WATCH == 0)
+  if (!p->given_up && (n % WATCH == 0 || (n & (n - 1)) == 0))
     judge(d);
 }
 
 void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
   sp_device_plan *p = d->plan;
-  if (p->base == 0 || p->state == STPLAN_ENDED)
+  if ((p->begun && p->base == 0) || p->state == STPLAN_ENDED)
     return;
   if (p->given_up) {
     set_state(d, STPLAN_OFF);
@@ -178,7 +208,8 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
   place->recorded = m.allocated;
   place->planned = m.placed && need <= m.size;
   place->stray = m.stray;
-  watch(d, place, need);
+  if (p->suspended && could_serve(d, place, need))
+    p->placed_bytes += need;
   if (p->suspended)
     place->planned = 0;
   if (m.ended)
@@ -194,6 +225,7 @@ void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need,
   }
   if (place->recorded > p->recorded_bytes)
     p->recorded_bytes = place->recorded;
+  watch(d, need);
 }
 
 void sp_device_plan_freed(stplan_device *d, uint64_t step) { sp_matcher_freed(d->plan->matcher, step); }
@@ -219,9 +251,7 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
 }
 
 /* fits says whether the plan is of this run, as far as is known. */
-static int fits(const sp_device_plan *p) {
-  return p->watched < WATCH || p->placed_bytes >= p->wanted_bytes / 100 * FITTING;
-}
+static int fits(const sp_device_plan *p) { return p->placed_bytes >= p->wanted_bytes / 100 * FITTING; }
 
 /* follows says whether the run has allocated as much as the recording had at
  * the same step. If not, the plan is of a job that needs more memory. */
@@ -242,15 +272,18 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   const sp_device_plan *p = d->plan;
   const stplan_counters *c = &d->counters;
   uint64_t most = 0, share = excess;
+  int same = follows(d), fitting = fits(p);
   if (!sp_device_moves(d))
     most = p->plan->arena_bytes; /* which came in one piece */
-  else if (follows(d) && (fits(p) || excess == SP_EXCESS_ENDS))
+  else if (same && (fitting || excess == SP_EXCESS_ENDS))
     most = expected(p->plan);
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)
     most = c->allocated_bytes + more;
-  if (excess == SP_EXCESS_ENDS && fits(p))
+  if (excess == SP_EXCESS_ENDS && p->doubted && !same)
+    share = EXCESS_DOUBTED;
+  else if (excess == SP_EXCESS_ENDS && !p->doubted && fitting)
     share = EXCESS_FITS;
   return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
 }

@@ -25,7 +25,8 @@ void sp_device_plan_close(stplan_device *d);
 
 /* These may be asked without a plan too.
  *
- * served says whether the plan is served: neither suspended nor over. holds says whether
+ * served says whether the plan is served: it has memory, and is neither suspended nor
+ * over. Until it has memory everything goes as without a plan. holds says whether
  * an address lies in the plan's memory, and base where that begins; 0 if it has none. */
 int sp_device_plan_served(const stplan_device *d);
 int sp_device_plan_holds(const stplan_device *d, uint64_t addr);
@@ -52,14 +53,15 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
  *
  * needs_memory says whether the plan's memory has not been asked for, and bytes
  * how many bytes of addresses that takes. begin is told where it lies; 0 if the
- * device has none for it. */
+ * device has none for it. It is asked for when the first place is needed: a plan
+ * without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
 uint64_t sp_device_plan_bytes(const stplan_device *d);
 void sp_device_plan_begin(stplan_device *d, uint64_t base);
 
 /* What the plan says of a request. All zero: nothing. */
 typedef struct {
-  uint64_t address;  /* of its place, if planned */
+  uint64_t address;  /* of its place, if planned; from the beginning of the plan while it needs memory */
   uint64_t step;     /* of the plan, if planned */
   uint64_t recorded; /* bytes that the recording had allocated here; 0 if unknown */
   int planned;       /* the plan has a place for it */

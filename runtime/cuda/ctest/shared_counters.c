@@ -15,6 +15,9 @@
 
 enum { STEPS = 12000, LIVE = 40, STREAMS = 3, MIB = 1 << 20, TWINS = 2, SHARING = 1 };
 
+/* Requests as planned, at first: the plan is on trial (device_plan.c). */
+enum { TRIAL = 2048 };
+
 #define CAPACITY (UINT64_C(1) << 30)
 
 static uint64_t draw(uint64_t *seed, uint64_t below) {
@@ -30,12 +33,12 @@ static void spoil(volatile uint64_t *words, uint64_t *seed) {
   words[1] = draw(seed, STPLAN_DECLINED + 2); /* state */
 }
 
-/* next_size is mostly that of the plan; sometimes one for which memory has to move. */
+/* next_size is mostly that of the plan; later sometimes one for which memory has to move. */
 static uint64_t next_size(uint64_t *seed, size_t *at) {
   static const uint64_t planned[] = {4096, 65536, MIB, 300000, 4096, 2 * MIB, 512, 131072};
-  if (draw(seed, 100) == 0)
+  if (*at >= TRIAL && draw(seed, 100) == 0)
     return (20 + draw(seed, 40)) * MIB;
-  if (draw(seed, 20) == 0)
+  if (*at >= TRIAL && draw(seed, 20) == 0)
     return 1 + draw(seed, 4 * MIB);
   return planned[(*at)++ % (sizeof planned / sizeof *planned)];
 }
