@@ -62,6 +62,7 @@ type compiler struct {
 	ctx    context.Context
 	trace  string // its name
 	device *trace.Device
+	joined *joinedDevice // nil if the device is of one recording
 
 	timeline   *lifespan.Timeline
 	iterations lifespan.Iterations
