@@ -48,7 +48,7 @@ func Join(parts []Part) (*Joined, error) {
 	j := newJoiner(first)
 	for i := range parts[1:] {
 		p := &parts[i+1]
-		if err := first.fits(p); err != nil {
+		if err := p.fits(first); err != nil {
 			return nil, err
 		}
 		j.append(p)
@@ -57,7 +57,7 @@ func Join(parts []Part) (*Joined, error) {
 }
 
 // fits says why p does not fit to the first part.
-func (first *Part) fits(p *Part) error {
+func (p *Part) fits(first *Part) error {
 	bad := func(what string, expected, found any) error {
 		return fmt.Errorf("%s: device %d: does not fit to %s: %s: expected %v, found %v", p.Name, p.Device.Ordinal, first.Name, what, expected, found)
 	}
