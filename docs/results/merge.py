@@ -5,7 +5,7 @@
 
 For each group it compiles every recording by itself and all of them with --merge, proves
 the merged plan with `verify`, and serves every recording of the group from the pool alone
-and by each of the plans. A cell has reserved / peak allocated, the share of the bytes that
+and by each of the plans. A group that is refused has no rows. A cell has reserved / peak allocated, the share of the bytes that
 were served on plan, and the bytes moved / reserved. With a --compiler that was built
 without cgo the plans carry no advice, so that those that do not pay are served as well.
 The exit code is 1 if a plan does not verify or blocks overlap.
@@ -79,7 +79,10 @@ def main():
     overlaps = 0
     for names in args.group or GROUPS:
         with tempfile.TemporaryDirectory() as plans:
-            overlaps += group(args.stplan, args.compiler or args.stplan, args.folder, names.split("+"), pathlib.Path(plans))
+            try:
+                overlaps += group(args.stplan, args.compiler or args.stplan, args.folder, names.split("+"), pathlib.Path(plans))
+            except RuntimeError as refused:
+                print(f"{names}: {refused}", file=sys.stderr)
     return 1 if overlaps else 0
 
 

@@ -29,17 +29,17 @@ def cut(source, target):
     """Write the first half of a recording; return the number of steps kept and in all."""
     with gzip.open(source) as f:
         snapshot = Plain(f).load()
-    ends = sorted(
-        a["time_us"] for a in snapshot["external_annotations"]
-        if a["stage"] == "END" and a["name"].startswith("Optimizer.step#"))
-    keep = len(ends) // 2
+    steps = [a for a in snapshot["external_annotations"] if a["name"].startswith("Optimizer.step#")]
+    ends = sorted(a["time_us"] for a in steps if a["stage"] == "END")
+    count = sum(a["stage"] == "START" for a in steps)  # the end of the last may be missing
+    keep = count // 2
     limit = ends[keep - 1]
     snapshot["device_traces"] = [[e for e in t if e["time_us"] <= limit] for t in snapshot["device_traces"]]
     snapshot["external_annotations"] = [a for a in snapshot["external_annotations"] if a["time_us"] <= limit]
     snapshot["segments"] = []  # they are those of the end of the whole recording
     with gzip.open(target, "wb", compresslevel=1) as f:
         pickle.dump(snapshot, f, protocol=4)
-    return keep, len(ends)
+    return keep, count
 
 
 def run(binary, *args):
