@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 var testsMayImport = map[string][]string{
 	"runtime/cuda":       {"internal/planfile"},
 	"internal/fusion":    {"internal/synth"},
+	"internal/lifespan":  {"internal/synth"},
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
 	"internal/simdevice": {"internal/synth"},

@@ -26,6 +26,7 @@ type compileFlags struct {
 	noReusePending bool
 	noCrossStream  bool
 	timeLimit      time.Duration
+	merge          bool
 	json           bool
 }
 
@@ -88,6 +89,17 @@ reserve more at all, and a plan made without the last iteration has to pay too. 
 --no-reuse-pending or --no-cross-stream, because the pool makes the waits that
 these forbid, nor by a stplan that was built without its C runtime.
 
+With --merge several recordings of the same program make one plan: of other seeds,
+other lengths, or more steps. What comes before the steady iterations is the
+first recording's. The steady iterations of all of them are passes of the same
+bodies: a slot is as large as the largest recorded iteration needs, and optional
+if some lack it. Recordings are refused, with the reason, if they do not fit to
+the first: if they have another number of devices or of streams; if iterations
+are found in another way or none are steady; if what is live between two
+iterations differs by more than 1/16; if fewer than half of the steady
+allocations of one have a slot in common with the others; or if one plan for
+all would take more than PyTorch reserved.
+
 The same recording and options give the same bytes on any machine. Only
 --time-limit can change that; the output says so if it did. It bounds the search
 for a smaller plan and for fewer waits. Reading the recording, a first plan and
@@ -95,6 +107,7 @@ trying it come on top.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
   stplan compile rank*.pickle.gz -o plans/           # one plan each
+  stplan compile seed1.pickle seed2.pickle --merge -o plan.bin   # one plan of both
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -116,6 +129,7 @@ trying it come on top.`,
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving a device's plan after this long, e.g. 30s (default: none)")
+	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
 }
@@ -150,6 +164,9 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 		opt.Serve = simdevice.Serve
 	} else {
 		a.note("this stplan was built without its C runtime (cgo was off): it does not try the plan and gives no advice; a build with it may write other bytes")
+	}
+	if f.merge {
+		return a.compileMerged(ctx, paths, f, opt)
 	}
 	var all []report.Compiled
 	for i, path := range paths {
@@ -195,6 +212,9 @@ func (a *app) printAllCompiled(all []report.Compiled, asJSON bool) error {
 
 // compileOutputs names each trace's plan, and refuses names that collide.
 func compileOutputs(paths []string, f compileFlags) ([]string, error) {
+	if f.merge {
+		return mergedOutput(paths, f)
+	}
 	if len(paths) == 1 && f.output != "" && !isDir(f.output) {
 		if f.output == "-" && f.json {
 			return nil, twoWriters("-o")
@@ -238,9 +258,16 @@ func (a *app) compileOne(ctx context.Context, path, output string, opt compile.O
 	if err != nil {
 		return report.Compiled{}, err
 	}
+	return a.writePlan(output, opt, func(opt compile.Options) (*planfile.Plan, report.Compiled, error) {
+		return compile.Compile(ctx, t, opt)
+	})
+}
+
+// writePlan makes a plan and writes it.
+func (a *app) writePlan(output string, opt compile.Options, make func(compile.Options) (*planfile.Plan, report.Compiled, error)) (report.Compiled, error) {
 	stages := a.stages()
 	opt.Progress = stages.update
-	p, sum, err := compile.Compile(ctx, t, opt)
+	p, sum, err := make(opt)
 	stages.done()
 	if err != nil {
 		return report.Compiled{}, err

@@ -8,43 +8,47 @@ import (
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
-	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
 )
 
 type verifyFlags struct {
-	trace string
-	json  bool
+	traces []string
+	json   bool
 }
 
 func (a *app) verifyCommand() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
-		Use:   "verify PLAN.bin [--trace TRACE]",
+		Use:   "verify PLAN.bin [--trace TRACE]...",
 		Short: "Prove that a plan is whole and right",
 		Long: `verify proves a plan without the code that made it: the file is whole; no two
 buffers overlap in address while both are live; every reuse that needs a
 stream-ordered wait is listed as one; alignment and bounds hold; the lower bound
 really is one, and the gap to it is the one claimed. With --trace it also proves
-that the plan belongs to this recording and serves each of its allocations.
+that the plan belongs to this recording and serves each of its allocations. A
+plan of several recordings (compile --merge) takes all of them, in the order in
+which they were merged.
 
 If a rule does not hold, the exit code is 1, and the first violation is printed
 with both buffers.`,
 		Example: `  stplan verify run.bin
-  stplan verify run.bin --trace run.pickle.gz`,
+  stplan verify run.bin --trace run.pickle.gz
+  stplan verify plan.bin --trace seed1.pickle --trace seed2.pickle   # of compile --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.runVerify(args[0], f) },
 	}
-	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan should belong to")
+	cmd.Flags().StringArrayVar(&f.traces, "trace", nil, "the recording that the plan should belong to; of several recordings, once for each")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
 func (a *app) runVerify(path string, f verifyFlags) error {
-	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
-		return err
+	for _, t := range f.traces {
+		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
+			return err
+		}
 	}
-	if err := a.demandInputs(path, f.trace); err != nil {
+	if err := a.demandInputs(append([]string{path}, f.traces...)...); err != nil {
 		return err
 	}
 	res := report.Verified{Plan: inputName(path), Violations: []verify.Violation{}}
@@ -58,8 +62,8 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 		return err
 	}
 	a.checkPlan(p, &res)
-	if f.trace != "" {
-		t, err := a.readTrace(f.trace, trace.Options{})
+	if len(f.traces) > 0 {
+		t, err := a.readJoined(f.traces)
 		if err != nil {
 			return err
 		}

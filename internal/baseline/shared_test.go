@@ -70,19 +70,25 @@ type manifestEntry struct {
 	PeakActive    trace.Bytes `json:"peak_active_bytes"`
 }
 
+// thirdParty is the folder, beside the one of sharedTraces, with recordings of programs
+// that were not written to be recorded.
+const thirdParty = "../traces-third-party"
+
 func manifest(t testing.TB) map[string]manifestEntry {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(sharedTraces(t), "MANIFEST.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []manifestEntry
-	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
-	}
 	m := make(map[string]manifestEntry)
-	for _, e := range list {
-		m[e.File] = e
+	for _, folder := range []string{".", thirdParty} {
+		raw, err := os.ReadFile(filepath.Join(sharedTraces(t), folder, "MANIFEST.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []manifestEntry
+		if err := json.Unmarshal(raw, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			m[e.File] = e
+		}
 	}
 	return m
 }
@@ -104,7 +110,7 @@ func TestSharedRecordings(t *testing.T) {
 	dir := sharedTraces(t)
 	expected := manifest(t)
 	var files []string
-	for _, pattern := range []string{"*.pickle.gz", "sim/*.pickle*"} {
+	for _, pattern := range []string{"*.pickle.gz", "sim/*.pickle*", thirdParty + "/*.pickle.gz"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)

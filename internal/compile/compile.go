@@ -33,10 +33,19 @@ import (
 // something early; the summary says so then. Errors are those of the packages
 // that it calls, with the trace's name in front, and a *BugError.
 func Compile(ctx context.Context, t *trace.Trace, opt Options) (*planfile.Plan, report.Compiled, error) {
+	return compileJoined(ctx, t, nil, opt)
+}
+
+// compileJoined compiles a trace. If it is of several recordings, joined has its devices as
+// they were joined.
+func compileJoined(ctx context.Context, t *trace.Trace, joined []joinedDevice, opt Options) (*planfile.Plan, report.Compiled, error) {
 	p := &planfile.Plan{Producer: opt.Producer}
 	sum := report.Compiled{Trace: t.Name, Notes: t.Notes, Devices: []report.CompiledDevice{}}
 	for i := range t.Devices {
 		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i], settings: t.Settings}
+		if joined != nil {
+			c.joined = &joined[i]
+		}
 		if !HasAllocations(c.device) {
 			c.note("no allocations, and so no part in the plan")
 			continue
@@ -100,10 +109,13 @@ func (c *compiler) analyse() (err error) {
 	if c.timeline, err = lifespan.Build(c.device); err != nil {
 		return fmt.Errorf("%s: %w", c.trace, err)
 	}
+	c.reserved = baseline.FromRecording(c.device).PeakReserved
+	if c.joined != nil {
+		return c.analyseJoined()
+	}
 	if c.iterations, err = lifespan.FindIterations(c.device, c.timeline, c.Marker); err != nil {
 		return c.fault(err)
 	}
-	c.reserved = baseline.FromRecording(c.device).PeakReserved
 	c.periodic, err = c.steadyState()
 	return err
 }

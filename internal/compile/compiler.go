@@ -64,6 +64,7 @@ type compiler struct {
 	device *trace.Device
 	// settings are those that the recording ran under.
 	settings trace.Settings
+	joined   *joinedDevice // nil if the device is of one recording
 
 	timeline   *lifespan.Timeline
 	iterations lifespan.Iterations

@@ -26,8 +26,6 @@ type boundarySearch struct {
 	// lag is the distance, in allocations, that mend last moved the first position
 	// (false) and the last one (true) by. The next boundary mostly needs the same.
 	lag map[bool]int32
-	// budget is the number of positions that mend may still look at.
-	budget int
 }
 
 const (
@@ -35,9 +33,6 @@ const (
 	// 1/1024 of the peak count as equal, as keptShare does. A smaller grain would let
 	// a few small tensors decide between two places.
 	grains = 1024
-	// mendBudget bounds all searches of mend together, in positions looked at per gram
-	// of the recording, so that their time stays linear in the recording.
-	mendBudget = 64
 	// sampled is about the number of beats of the loop that one beat is compared with. To
 	// compare all with all would be quadratic. With 8, or with all, as many iterations
 	// are found in the shared recordings.
@@ -59,7 +54,7 @@ func newBoundarySearch(tl *Timeline, s *sequence, loop []beat) *boundarySearch {
 		tl: tl, s: s, loop: loop, load: tl.Load(EndRequested),
 		n:     int32(len(s.grams) + s.gram - 1),
 		grain: tl.PeakAllocated.Bytes/grains + 1,
-		lag:   map[bool]int32{}, budget: mendBudget * len(s.grams),
+		lag:   map[bool]int32{},
 	}
 }
 
@@ -163,8 +158,7 @@ func (f *boundarySearch) positions(c boundary) []int32 {
 // mend looks for the nearest position, at most half a period away, that fits. It first
 // looks in the direction in which the boundary was moved, because the first iteration
 // allocates more than others, and then in the opposite one. The position stays as it
-// is if none fits, if the budget is spent, or if no gram begins there because the
-// recording ends.
+// is if none fits, or if no gram begins there because the recording ends.
 func (f *boundarySearch) mend(c boundary, i int) int32 {
 	p := min(max(c.beat.at[i]+c.moved, 0), f.n)
 	if int(p) >= len(f.s.grams) || f.fits(c, i, p) {
@@ -173,16 +167,36 @@ func (f *boundarySearch) mend(c boundary, i int) int32 {
 	if q := p + f.lag[i > 0]; f.fits(c, i, q) {
 		return q
 	}
+	places := f.s.places(f.gramAt(c.beat.at[1] + c.moved))
 	for _, step := range [2]int32{c.step, -c.step} {
-		for q := p; max(q-p, p-q) <= c.beat.period/2 && f.budget > 0; q += step {
-			f.budget--
+		for k := nextPlace(places, p, step); k >= 0 && k < len(places); k += int(step) {
+			q := places[k]
+			if max(q-p, p-q) > c.beat.period/2 {
+				break
+			}
 			if f.fits(c, i, q) {
 				f.lag[i > 0] = q - p
 				return q
 			}
+			if i == 0 && step > 0 || i > 0 && step < 0 {
+				break // the next ones are even nearer to the neighbouring position
+			}
 		}
 	}
 	return p
+}
+
+// nextPlace is the index of the first of places beyond p in a direction. It is one before
+// the first or after the last if there is none.
+func nextPlace(places []int32, p, step int32) int {
+	k, found := slices.BinarySearch(places, p)
+	switch {
+	case step < 0:
+		return k - 1
+	case found:
+		return k + 1
+	}
+	return k
 }
 
 // fits says whether position i of a boundary, the first or the last, can be q: the gram
@@ -190,11 +204,11 @@ func (f *boundarySearch) mend(c boundary, i int) int32 {
 // neighbouring position. The distance matters because the gram may also begin within an
 // iteration, for example with every micro-batch.
 func (f *boundarySearch) fits(c boundary, i int, q int32) bool {
-	distance := c.beat.at[1] + c.moved - q
+	from, to := q, c.beat.at[1]+c.moved
 	if i > 0 {
-		distance = q - c.beat.at[i-1] - c.moved
+		from, to = c.beat.at[i-1]+c.moved, q
 	}
-	return f.gramAt(q) == f.gramAt(c.beat.at[1]+c.moved) && float64(distance)*spread >= float64(c.beat.period)
+	return f.gramAt(q) == f.gramAt(c.beat.at[1]+c.moved) && f.s.newsBetween(from, to)*spread >= c.beat.news
 }
 
 // typical says whether b alternates with at least three quarters of a sample of the

@@ -2,7 +2,9 @@ package lifespan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"sort"
 
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -11,6 +13,7 @@ import (
 type beat struct {
 	at     []int32 // positions in the sequence, ascending
 	period int32   // the median distance between neighbours, in allocations
+	news   float64 // the median distance between neighbours, in news (see sequence)
 }
 
 // What counts as a period.
@@ -37,16 +40,11 @@ const (
 // accumulation of a gradient) recur once an iteration. So the beats are sorted by period,
 // and the longest period that enough of them share is that of the iterations.
 func fromPeriod(tl *Timeline, s *sequence) Iterations {
-	loop := sameCount(outermost(s.beats(), s.gram))
-	if len(loop) == 0 {
+	l := chooseLoop(tl, s)
+	if l == nil || l.likeness < minLikeness {
 		return Iterations{}
 	}
-	at := newBoundarySearch(tl, s, loop).best()
-	it := newIterations(s.times(tl, s.cuts(at)), SourcePeriodicity)
-	if s.meanLikeness(tl, it.Starts) < minLikeness {
-		return Iterations{}
-	}
-	return it
+	return l.iterations
 }
 
 // times are the times of the allocations at the given positions. For a position past the
@@ -67,19 +65,23 @@ func (s *sequence) times(tl *Timeline, positions []int32) []trace.Time {
 func (s *sequence) beats() []beat {
 	var out []beat
 	var distances []int32
+	var news []float64
+	before := s.news
 	s.occurrences(func(at []int32) {
 		if len(at) < minOccurrences {
 			return
 		}
-		distances = distances[:0]
+		distances, news = distances[:0], news[:0]
 		for i := range at[1:] {
 			distances = append(distances, at[i+1]-at[i])
+			news = append(news, before[at[i+1]]-before[at[i]])
 		}
 		slices.Sort(distances)
-		period := distances[(len(distances)-1)/2]
-		covered := float64(at[len(at)-1]-at[0]) + float64(period)
-		if period >= int32(s.gram) && even(distances) && covered >= minCover*float64(len(s.grams)) {
-			out = append(out, beat{at: at, period: period})
+		slices.Sort(news)
+		b := beat{at: at, period: distances[(len(distances)-1)/2], news: news[(len(news)-1)/2]}
+		covered := before[at[len(at)-1]] - before[at[0]] + b.news
+		if b.period >= int32(s.gram) && even(news) && covered >= minCover*before[len(before)-1] {
+			out = append(out, b)
 		}
 	})
 	return out
@@ -88,36 +90,38 @@ func (s *sequence) beats() []beat {
 // even says whether sorted distances are within a factor of 2 of each other. A distance
 // of twice another means that a repetition was missed. The longest fifth of the distances
 // may be any length, because an evaluation or a checkpoint comes between some iterations.
-func even(distances []int32) bool {
+func even(distances []float64) bool {
 	return distances[len(distances)-1-len(distances)/5] < 2*distances[0]
 }
 
-// outermost picks the beats of the longest period that enough beats share. All grams of
-// an inner loop recur with its period, but only those near the boundary recur with the
-// period of the outer loop, so the outer loop has fewer beats. A stretch that recurs by
-// chance is hardly longer than a gram and makes only one beat for each allocation more.
-// So enough is twice the length of a gram, or half of the beats of the loop with the most
-// if that is less.
-func outermost(beats []beat, gram int) []beat {
+// loopsOf sorts beats into loops, the outermost first: those of the longest period that
+// enough beats share, and so on. All grams of an inner loop recur with its period, but only
+// those near the boundary recur with the period of the outer loop, so the outer loop has
+// fewer beats. A stretch that recurs by chance is hardly longer than a gram and makes only
+// one beat for each allocation more. So enough is twice the length of a gram, or half of
+// the beats of the loop with the most if that is less.
+func loopsOf(beats []beat, gram int) [][]beat {
 	slices.SortFunc(beats, func(x, y beat) int {
-		return cmp.Or(cmp.Compare(x.period, y.period), cmp.Compare(x.at[0], y.at[0]))
+		return cmp.Or(cmp.Compare(x.news, y.news), cmp.Compare(x.at[0], y.at[0]))
 	})
 	lows := make([]int, len(beats)) // beats[lows[i]:i+1] have about beats[i]'s period
 	most, low := 0, 0
 	for i := range beats {
-		for float64(beats[low].period)*spread <= float64(beats[i].period) {
+		for beats[low].news*spread <= beats[i].news {
 			low++
 		}
 		lows[i] = low
 		most = max(most, i+1-low)
 	}
 	enough := min(2*gram, (most+1)/2)
+	var loops [][]beat
 	for i := len(beats) - 1; i >= 0; i-- {
 		if i+1-lows[i] >= enough {
-			return beats[lows[i] : i+1]
+			loops = append(loops, beats[lows[i]:i+1])
+			i = lows[i]
 		}
 	}
-	return nil
+	return loops
 }
 
 // sameCount picks beats that occur equally often and returns them by position. Of the
@@ -149,7 +153,6 @@ func sameCount(loop []beat) []beat {
 func (s *sequence) cuts(at []int32) []int32 {
 	n := int32(len(s.grams) + s.gram - 1)
 	last := len(at) - 1
-	begins := s.mostly(s.span(at[last-1], at[last]), s.span(at[last], n))
 	period := at[last] - at[last-1]
 	end := n
 	if float64(n-at[last]) > spread*float64(period) {
@@ -157,7 +160,7 @@ func (s *sequence) cuts(at []int32) []int32 {
 	}
 
 	cuts := s.ahead(at)
-	if begins {
+	if s.holds(at[last], n, at[max(0, last-compared):]) {
 		cuts = append(cuts, end)
 	}
 	return cuts
@@ -167,18 +170,85 @@ func (s *sequence) cuts(at []int32) []int32 {
 // position, that position is left out. If several do, in which the beat is missing, their
 // positions are added, a period apart.
 func (s *sequence) ahead(at []int32) []int32 {
-	first := s.span(at[0], at[1])
-	if !s.mostly(first, s.span(0, at[0])) {
+	others := at[:min(len(at), compared+1)]
+	if !s.holds(0, at[0], others) {
 		return slices.Clone(at[1:])
 	}
 	var early []int32
-	period := at[1] - at[0]
-	for p := at[0] - period; p > 0 && s.mostly(first, s.span(0, p)); p -= period {
+	period := s.newsBetween(at[0], at[1])
+	for p := s.before(at[0], period); p > 0 && s.holds(0, p, others); p = s.before(p, period) {
 		early = append(early, p)
 	}
 	slices.Reverse(early)
 	return append(early, at...)
 }
 
-// mostly says whether b has most of a's grams.
-func (s *sequence) mostly(a, b []int32) bool { return 2*s.shared(a, b) >= len(a) }
+// holds says whether the positions [from, to) hold an iteration: whether they have half of
+// the news of one of the iterations between neighbours of at, or three quarters of the
+// different grams that those have at least.
+func (s *sequence) holds(from, to int32, at []int32) bool {
+	b := s.span(from, to)
+	known := map[int32]bool{}
+	least := len(s.grams)
+	for i := range at[1:] {
+		if 2*s.sharedNews(from, to, at[i], at[i+1]) >= s.newsBetween(at[i], at[i+1]) {
+			return true
+		}
+		own := different(s.span(at[i], at[i+1]))
+		least = min(least, len(own))
+		maps.Copy(known, own)
+	}
+	found := 0
+	for g := range different(b) {
+		if known[g] {
+			found++
+		}
+	}
+	return 4*found >= 3*least
+}
+
+// countNews fills in the news (see sequence). Grams that occur less often than a beat are none.
+func (s *sequence) countNews() {
+	s.news = make([]float64, len(s.grams)+1)
+	s.occurrences(func(at []int32) {
+		if len(at) >= minOccurrences {
+			for _, p := range at {
+				s.news[p+1] = 1 / float64(len(at))
+			}
+		}
+	})
+	for i := range s.grams {
+		s.news[i+1] += s.news[i]
+	}
+}
+
+// newsBetween is the news of the positions [from, to).
+func (s *sequence) newsBetween(from, to int32) float64 {
+	n := int32(len(s.grams))
+	return s.news[min(max(to, 0), n)] - s.news[min(max(from, 0), n)]
+}
+
+// before is the last position that is ahead of p by so much news. It is always ahead.
+func (s *sequence) before(p int32, news float64) int32 {
+	return min(p-1, int32(sort.SearchFloat64s(s.news, s.newsBetween(0, p)-news)))
+}
+
+// sharedNews is the news of the grams that the positions [from, to) and [from1, to1) share,
+// as multisets.
+func (s *sequence) sharedNews(from, to, from1, to1 int32) float64 {
+	for _, g := range s.span(from1, to1) {
+		s.count[g]++
+	}
+	news := 0.0
+	for p, g := range s.span(from, to) {
+		if s.count[g] > 0 {
+			s.count[g]--
+			at := from + int32(p)
+			news += s.news[at+1] - s.news[at]
+		}
+	}
+	for _, g := range s.span(from1, to1) {
+		s.count[g] = 0
+	}
+	return news
+}

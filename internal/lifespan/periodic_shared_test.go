@@ -1,15 +1,26 @@
 package lifespan
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stplan/stplan/internal/trace"
 )
 
+// sharedBodies is the number of bodies of the recordings that have more than one. With an
+// interlude in it, the recording ends in an evaluation.
+var sharedBodies = map[string]struct {
+	bodies    int
+	interlude bool
+}{
+	"gpt345-eval.pickle.gz": {3, true},
+	"sft.pickle.gz":         {2, false},
+	"pyg.pickle.gz":         {2, false},
+}
+
 // TestSharedPeriodic finds the steady state of real recordings. If the program does the
-// same in every iteration, the envelope costs nothing, even if sizes vary. For a mixture
+// same in every iteration, the envelope costs nothing, even if sizes vary, but for a
+// thousandth if sizes follow several quantities that do not grow together. For a mixture
 // of experts it costs less than 1.15; without weights (meanWeight 0) it costs up to 1.20.
 func TestSharedPeriodic(t *testing.T) {
 	forShared(t, func(t *testing.T, r recording, d *trace.Device) {
@@ -27,15 +38,19 @@ func TestSharedPeriodic(t *testing.T) {
 			}
 			checkPeriodic(t, tl, p, end)
 			logPeriodic(t, tl, p, end, took)
-			// The one recording with evaluations has them in iterations and at its end.
-			if want := 1 + 2*strings.Count(r.File, "-eval."); len(p.Bodies) != want || p.Bodies[want-1].Interlude != (want > 1) {
-				t.Errorf("%d bodies, expected %d", len(p.Bodies), want)
+			want := sharedBodies[r.File]
+			if n := max(1, want.bodies); len(p.Bodies) != n || p.Bodies[n-1].Interlude != want.interlude {
+				t.Errorf("%d bodies, expected %d; interlude expected: %v", len(p.Bodies), n, want.interlude)
 			}
 			envelope, recorded := largest(p.Envelope(tl, end)), p.PeakRecorded(tl, end).Bytes
 			if float64(envelope) > 1.15*float64(recorded) {
 				t.Errorf("envelope %d, recorded %d", envelope, recorded)
 			}
-			if envelope < recorded || r.Kind != "moe" && end == EndRequested && envelope > recorded {
+			allowed := recorded
+			if r.foreign {
+				allowed += recorded / 1000
+			}
+			if envelope < recorded || r.Kind != "moe" && end == EndRequested && envelope > allowed {
 				t.Errorf("envelope %d, recorded %d", envelope, recorded)
 			}
 		}

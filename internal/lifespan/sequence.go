@@ -20,9 +20,15 @@ type sequence struct {
 	// At the last gram-1 allocations none begins.
 	grams    []int32
 	distinct int
-	// order lists the positions in grams by gram, and then by position.
-	order []int32
-	count []int32 // scratch for shared: all 0, one per distinct gram
+	// news has, for each position and for the end, the news before it. A position is news of
+	// 1/n if its gram occurs n times. So what recurs often is hardly any, and an iteration
+	// that runs an inner loop twice as often as another, to generate twice the tokens, is
+	// hardly longer.
+	news []float64
+	// order lists the positions in grams by gram, and then by position. Those of gram g are
+	// order[begin[g]:begin[g+1]].
+	order, begin []int32
+	count        []int32 // scratch for shared: all 0, one per distinct gram
 }
 
 const (
@@ -48,6 +54,7 @@ func newSequence(tl *Timeline) *sequence {
 	}
 	hashes := rolling(classes(tl, s.first), s.gram)
 	s.number(hashes)
+	s.countNews()
 	return s
 }
 
@@ -149,22 +156,22 @@ func (s *sequence) number(hashes []uint64) {
 	})
 	s.grams = make([]int32, len(hashes))
 	for i, at := range s.order {
-		if i > 0 && hashes[at] != hashes[s.order[i-1]] {
-			s.distinct++
+		if i == 0 || hashes[at] != hashes[s.order[i-1]] {
+			s.begin = append(s.begin, int32(i))
 		}
-		s.grams[at] = int32(s.distinct)
+		s.grams[at] = int32(len(s.begin) - 1)
 	}
-	s.distinct++
+	s.distinct = len(s.begin)
+	s.begin = append(s.begin, int32(len(s.order)))
 	s.count = make([]int32, s.distinct)
 }
 
+// places are the positions of a gram, ascending.
+func (s *sequence) places(gram int32) []int32 { return s.order[s.begin[gram]:s.begin[gram+1]] }
+
 // occurrences calls yield for each gram with its positions, ascending.
 func (s *sequence) occurrences(yield func(at []int32)) {
-	from := 0
-	for i := 1; i <= len(s.order); i++ {
-		if i == len(s.order) || s.grams[s.order[i]] != s.grams[s.order[from]] {
-			yield(s.order[from:i])
-			from = i
-		}
+	for g := range s.distinct {
+		yield(s.places(int32(g)))
 	}
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// sharedTraces is the folder with real recordings, beside the checkout. A clone alone
-// does not have it.
-const sharedTraces = "../../../shared/traces"
+// sharedTraces are the folders with real recordings, beside the checkout: of programs that
+// were written to be recorded, and of programs that were not. A clone alone has neither.
+var sharedTraces = []string{"../../../shared/traces", "../../../shared/traces-third-party"}
 
 type recording struct {
+	path           string // of the file
+	foreign        bool   // of a program that was not written to be recorded
 	File           string `json:"file"`
 	Kind           string `json:"kind"`
 	Events         int    `json:"events"`
@@ -28,21 +30,13 @@ type recording struct {
 
 // forShared runs check for each real recording, and skips the test if there are none.
 func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Device)) {
-	raw, err := os.ReadFile(filepath.Join(sharedTraces, "MANIFEST.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no recordings beside this checkout")
-	}
-	var manifest []recording
-	if err := errors.Join(err, json.Unmarshal(raw, &manifest)); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range manifest {
+	for _, r := range sharedRecordings(t) {
 		t.Run(r.File, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && r.Events > 200_000 {
 				t.Skip("long recording")
 			}
-			tr, err := trace.ReadFile(filepath.Join(sharedTraces, r.File), trace.Options{})
+			tr, err := trace.ReadFile(r.path, trace.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,6 +49,29 @@ func forShared(t *testing.T, check func(t *testing.T, r recording, d *trace.Devi
 			t.Fatalf("no device %d", r.Device)
 		})
 	}
+}
+
+// sharedRecordings lists the real recordings, and skips the test if there are none.
+func sharedRecordings(t *testing.T) []recording {
+	var all []recording
+	for i, folder := range sharedTraces {
+		raw, err := os.ReadFile(filepath.Join(folder, "MANIFEST.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var manifest []recording
+		if err := errors.Join(err, json.Unmarshal(raw, &manifest)); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range manifest {
+			r.path, r.foreign = filepath.Join(folder, r.File), i > 0
+			all = append(all, r)
+		}
+	}
+	if len(all) == 0 {
+		t.Skip("no recordings beside this checkout")
+	}
+	return all
 }
 
 // withoutAnnotations is d as a recorder without annotations would have made it.
@@ -86,7 +103,7 @@ func TestShared(t *testing.T) {
 		}
 		marked := find(t, d, tl)
 		compareWithSteps(t, r, d, marked)
-		comparePeriods(t, marked, found, nil)
+		comparePeriods(t, marked, found, stepBegins(marked))
 	})
 }
 
@@ -102,8 +119,12 @@ func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
 // each pair of steps without an allocation between them.
 func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations) {
 	marker, err := FindIterations(d, build(t, d), regexp.MustCompile("^Optimizer.step"))
-	if err != nil || marker.Count != r.OptimizerSteps {
-		t.Errorf("%d iterations with the optimizer's steps as markers, expected %d (%v)", marker.Count, r.OptimizerSteps, err)
+	steps := r.OptimizerSteps
+	if n := len(d.Annotations); d.Annotations[n-1].At == trace.Time(len(d.Events)) && !d.Annotations[n-1].End {
+		steps-- // the recording ends where the last one begins, so that begins no iteration
+	}
+	if err != nil || marker.Count != steps {
+		t.Errorf("%d iterations with the optimizer's steps as markers, expected %d (%v)", marker.Count, steps, err)
 	}
 	if per := r.OptimizerSteps / it.Count; per*it.Count != r.OptimizerSteps || per > 2 || it.Source == "none" {
 		t.Errorf("%d iterations of %d steps, from %s", it.Count, r.OptimizerSteps, it.Source)
@@ -111,6 +132,20 @@ func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations)
 	if it.SteadyStart != it.Starts[1] || it.SteadyCount != it.Count-1 {
 		t.Errorf("steady from %d on for %d iterations; expected all but the first, of %v", it.SteadyStart, it.SteadyCount, it.Starts)
 	}
+}
+
+// stepBegins estimates where steps begin, as late as may be: the shortest steady iteration
+// before they end. What runs before that is an evaluation or a checkpoint.
+func stepBegins(it Iterations) []trace.Time {
+	shortest := it.Starts[it.Count] - it.Starts[it.Count-1]
+	for i := 1; i < it.Count; i++ {
+		shortest = min(shortest, it.Starts[i+1]-it.Starts[i])
+	}
+	begins := []trace.Time{0}
+	for _, end := range it.Starts[2:] {
+		begins = append(begins, end-shortest)
+	}
+	return begins
 }
 
 // comparePeriods wants the same number of iterations, cut at nearly the same places:

@@ -68,17 +68,12 @@ func outliving(tl *Timeline, starts []trace.Time, i, n int) trace.Bytes {
 	return sum
 }
 
-// likenessAhead is the largest likeness of iteration i and one of the next few: the
-// number of grams that both have, divided by the number that either has, as multisets
-// (the Jaccard index). It is 1 if both issue the same allocations with the same lifetimes
-// in the same order; sizes do not matter.
+// likenessAhead is the largest likeness of iteration i and one of the next few.
 func (s *sequence) likenessAhead(tl *Timeline, starts []trace.Time, i int) float64 {
 	most := 0.0
 	a := s.iteration(tl, starts, i)
 	for j := i + 1; j <= i+compared && j+1 < len(starts); j++ {
-		b := s.iteration(tl, starts, j)
-		shared := s.shared(a, b)
-		most = max(most, float64(shared)/float64(max(1, len(a)+len(b)-shared)))
+		most = max(most, s.likeness(a, s.iteration(tl, starts, j)))
 	}
 	return most
 }
@@ -92,6 +87,30 @@ func (s *sequence) meanLikeness(tl *Timeline, starts []trace.Time) float64 {
 		n++
 	}
 	return sum / float64(max(1, n))
+}
+
+// likeness is the number of grams that two stretches share, divided by the number that
+// either has (the Jaccard index): as multisets, or if that is more, as sets, so that a part
+// may run any number of times, as the generation of a token does. It is 1 if both issue the
+// same allocations with the same lifetimes in the same order; sizes do not matter.
+func (s *sequence) likeness(a, b []int32) float64 {
+	jaccard := func(shared, n int) float64 { return float64(shared) / float64(max(1, n-shared)) }
+	kinds, others, both := different(a), different(b), 0
+	for g := range kinds {
+		if others[g] {
+			both++
+		}
+	}
+	return max(jaccard(s.shared(a, b), len(a)+len(b)), jaccard(both, len(kinds)+len(others)))
+}
+
+// different is the set of some grams.
+func different(grams []int32) map[int32]bool {
+	set := make(map[int32]bool, len(grams))
+	for _, g := range grams {
+		set[g] = true
+	}
+	return set
 }
 
 // shared counts the grams that two stretches share, as multisets.

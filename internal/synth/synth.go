@@ -1,8 +1,9 @@
-// Package synth makes up the allocations of pipeline-parallel training, so that tests and
-// benchmarks have problems of any size and shape. The result is a list of live ranges and
-// sizes. No figure is taken from a recording.
+// Package synth makes up the allocations of training, so that tests and benchmarks have
+// problems of any size and shape. The result is a list of live ranges and sizes. No figure
+// is taken from a recording. Pipeline is pipeline-parallel training; Training is a loop
+// whose iterations differ.
 //
-// A rank runs iterations of the 1F1B schedule (Narayanan et al., PipeDream, 2019) over
+// A rank of a pipeline runs iterations of the 1F1B schedule (Narayanan et al., PipeDream, 2019) over
 // units of one micro-batch and one model chunk: some forwards ahead, then one backward
 // after each forward, then the backwards that are left. With more than one chunk the
 // schedule is interleaved (Narayanan et al., Efficient Large-Scale Language Model

@@ -338,7 +338,12 @@ func spoil(r *rand.Rand, d *planfile.Device, i int) (what string) {
 // TestSharedTraces compares the walk, the peaks and the reserved bytes of recordings of
 // real jobs with known figures.
 func TestSharedTraces(t *testing.T) {
-	const folder = "../../../shared/traces"
+	for _, folder := range []string{"../../../shared/traces", "../../../shared/traces-third-party"} {
+		t.Run(filepath.Base(folder), func(t *testing.T) { compareFolder(t, folder) })
+	}
+}
+
+func compareFolder(t *testing.T, folder string) {
 	text, err := os.ReadFile(filepath.Join(folder, "MANIFEST.json"))
 	if err != nil {
 		t.Skipf("no recordings: %v", err)

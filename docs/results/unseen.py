@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Serve runs by the plan of their first half; print a Markdown table.
+
+    unseen.py STPLAN RECORDING.pickle.gz ...
+
+Each recording is cut after half of its optimizer steps. A plan is compiled of what comes
+before, and serves the whole recording: the steps after the cut are ones that the plan has
+not seen. Beside it stand the recording served without a plan, and by its own plan. The exit
+code is 1 if any blocks overlap. Needs only Python 3.
+"""
+import argparse
+import gzip
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+
+
+class Plain(pickle.Unpickler):
+    """Reads snapshots, which hold lists, dictionaries, numbers and text only."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"found {module}.{name}, expected plain data")
+
+
+def cut(source, target):
+    """Write the first half of a recording; return the number of steps kept and in all."""
+    with gzip.open(source) as f:
+        snapshot = Plain(f).load()
+    steps = [a for a in snapshot["external_annotations"] if a["name"].startswith("Optimizer.step#")]
+    ends = sorted(a["time_us"] for a in steps if a["stage"] == "END")
+    count = sum(a["stage"] == "START" for a in steps)  # the end of the last may be missing
+    keep = count // 2
+    limit = ends[keep - 1]
+    snapshot["device_traces"] = [[e for e in t if e["time_us"] <= limit] for t in snapshot["device_traces"]]
+    snapshot["external_annotations"] = [a for a in snapshot["external_annotations"] if a["time_us"] <= limit]
+    snapshot["segments"] = []  # they are those of the end of the whole recording
+    with gzip.open(target, "wb", compresslevel=1) as f:
+        pickle.dump(snapshot, f, protocol=4)
+    return keep, count
+
+
+def run(binary, *args):
+    """Run one command and return its standard output; raise with its message."""
+    done = subprocess.run([binary, "--quiet", *map(str, args)], capture_output=True, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise RuntimeError(f"{args[0]}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def serve(binary, *args):
+    """One cell of the table, and the number of overlaps."""
+    r = json.loads(run(binary, "replay", *args, "--json"))
+    ratio = r["peak_reserved_bytes"] / r["peak_allocated_bytes"]
+    moved = r["moved_bytes"] / r["peak_reserved_bytes"]
+    return f"{ratio:.4f}, {moved:.2f}, {100 * r['planned_bytes_fraction']:.1f} %", r["overlaps"]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("stplan")
+    p.add_argument("recordings", type=pathlib.Path, nargs="+")
+    args = p.parse_args()
+    print("| recording | steps planned | no plan | plan of the first half | own plan |\n|---|---|---|---|---|", flush=True)
+    overlaps = 0
+    for whole in args.recordings:
+        with tempfile.TemporaryDirectory() as folder:
+            half = pathlib.Path(folder, "half.pickle.gz")
+            kept, steps = cut(whole, half)
+            cells = [serve(args.stplan, "--no-plan", whole)]
+            for trace in [half, whole]:
+                plan = pathlib.Path(folder, "plan.bin")
+                run(args.stplan, "compile", trace, "-o", plan, "--json")
+                cells.append(serve(args.stplan, plan, whole))
+            overlaps += sum(bad for _, bad in cells)
+            print(f"| {whole.name} | {kept} of {steps} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
+    return 1 if overlaps else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
