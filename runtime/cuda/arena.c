@@ -12,6 +12,10 @@ enum { NEAR_FIT_SHIFT = 3 };
 /* Ranges that are looked at for one that needs no wait: it bounds the time of a request. */
 enum { NEAR_FITS = 16 };
 
+/* Ranges that are looked at for one that needs no wait if nothing can be waited for: it
+ * bounds the time of a request that is rare. What is not found costs new memory. */
+enum { READY_LOOKS = 256 };
+
 static sp_range *of_addr(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_addr)); }
 static sp_range *of_size(sp_node *n) { return n == NULL ? NULL : (sp_range *)((char *)n - offsetof(sp_range, by_size)); }
 
@@ -183,6 +187,16 @@ sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uin
     r = of_size(sp_tree_next(&r->by_size));
   }
   return best;
+}
+
+sp_range *sp_arena_ready(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream) {
+  sp_range *r = of_size(sp_tree_at_least(&a->gaps[zone], size, 0));
+  for (int i = 0; i < READY_LOOKS && r != NULL; i++) {
+    if (!sp_streams_waits(s, &r->uses, stream))
+      return r;
+    r = of_size(sp_tree_next(&r->by_size));
+  }
+  return NULL;
 }
 
 sp_range *sp_arena_larger(const sp_range *gap) { return of_size(sp_tree_next(&gap->by_size)); }

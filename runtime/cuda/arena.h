@@ -80,6 +80,10 @@ void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int g
  * or one up to an eighth larger than the request that `stream` need not wait for. */
 sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);
 
+/* sp_arena_ready is a free range for `size` bytes that `stream` need not wait for, or NULL:
+ * the smallest of those that are looked at. */
+sp_range *sp_arena_ready(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);
+
 /* sp_arena_largest is the size of the largest free range, 0 if there is none. */
 uint64_t sp_arena_largest(const sp_arena *a);
 

@@ -122,6 +122,25 @@ static int elsewhere(stplan_device *d, request *q) {
   return 0;
 }
 
+/* unwaited finds memory that needs no wait, as what was chosen cannot be waited for now: a
+ * free range, whatever its size, or new memory. NULL if there is none. Locked; lets go of
+ * the lock. */
+static sp_range *unwaited(stplan_device *d, request *q) {
+  uint64_t addr;
+  q->home = q->hole = 0;
+  if (!sp_device_nodes(d))
+    return NULL;
+  sp_range *ready = sp_arena_ready(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  if (ready != NULL) {
+    q->source = STPLAN_FROM_GAP;
+    return sp_arena_take(&d->arena, ready, ready->addr, q->need);
+  }
+  if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
+    return NULL;
+  q->source = STPLAN_FROM_GROW;
+  return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
+}
+
 /* find repeats until the request has a range that its stream may touch. NULL if
  * there is no memory. Locked; lets go of the lock. */
 static sp_range *find(stplan_device *d, request *q) {
@@ -143,11 +162,7 @@ static sp_range *find(stplan_device *d, request *q) {
         return NULL;
       continue;
     }
-    /* What is free cannot be waited for now. New memory needs no wait. */
-    if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
-      return NULL;
-    q->source = STPLAN_FROM_GROW;
-    return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
+    return unwaited(d, q);
   }
 }
 

@@ -133,6 +133,13 @@ static void nothing_of_the_whole_device_in_captures(void) {
   DEMAND(q != 0 && (q == p) == known_only);
   stplan_hold(0);
   DEMAND(known_only || stplan_malloc(d, 4 * MIB, 2, NULL, NULL) == p);
+  stplan_free(d, q, 2);
+  stplan_hold(1); /* and the stream's own is taken first, however large */
+  uint64_t r = stplan_malloc(d, MIB, 1, NULL, NULL), s = stplan_malloc(d, 64 * MIB, 2, NULL, NULL);
+  stplan_free(d, r, 1);
+  stplan_free(d, s, 2);
+  DEMAND(stplan_malloc(d, MIB, 2, NULL, NULL) != r || known_only);
+  stplan_hold(0);
   stplan_close(d);
 }
 

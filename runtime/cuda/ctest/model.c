@@ -33,7 +33,7 @@ struct model {
   pthread_mutex_t lock; /* everything below */
   vector known[MODEL_ALL]; /* what each stream has waited for */
   vector done;             /* what the host has waited for */
-  uint32_t met;            /* streams that the runtime has recorded on, as a mask */
+  uint32_t met;            /* streams that the runtime knows, as a mask */
   uint32_t exchange;       /* of MODEL_LINK, 0 if none is under way */
   int told;
   uint64_t captured[MODEL_STREAMS];
@@ -159,7 +159,6 @@ static int event_record(void *self, void *of, uint64_t handle) {
     memcpy(e->known, m->known[s], sizeof e->known);
     e->stream = s;
     e->capture = m->captured[s];
-    m->met |= UINT32_C(1) << s;
   }
   pthread_mutex_unlock(&m->lock);
   return failed;
@@ -263,6 +262,7 @@ void model_begin(model *m, int stream, uint64_t address, uint64_t size) {
   unit *u = units_at(m, address, size);
   vector known;
   pthread_mutex_lock(&m->lock);
+  m->met |= UINT32_C(1) << stream;
   m->known[stream][stream]++;
   memcpy(known, m->known[stream], sizeof known);
   pthread_mutex_unlock(&m->lock);
@@ -273,6 +273,12 @@ void model_begin(model *m, int stream, uint64_t address, uint64_t size) {
     u[i].owned = 1;
     u[i].stream = (int16_t)stream;
   }
+}
+
+void model_meet(model *m, int stream) {
+  pthread_mutex_lock(&m->lock);
+  m->met |= UINT32_C(1) << stream;
+  pthread_mutex_unlock(&m->lock);
 }
 
 void model_work(model *m, int stream) {

@@ -33,11 +33,14 @@ uint64_t model_handle(int stream);
 /* model_begin has a stream use a block from now on. It demands that nobody has the
  * block, that all uses that the runtime was told of are ordered before, and, unless the
  * block before was the same stream's, everything that any stream had been given when
- * that was freed. model_work gives a stream, hidden or not, something to do; it may be a
+ * that was freed. model_meet
+ * notes that the runtime knows a stream; so does model_begin. model_work gives a stream,
+ * hidden or not, something to do; it may be a
  * late read of anything. model_follow has
  * `stream` use a block of stream `own`, ordered behind what that has done.
  * model_end has the streams of a mask end their uses. */
 void model_begin(model *m, int stream, uint64_t address, uint64_t size);
+void model_meet(model *m, int stream);
 void model_work(model *m, int stream);
 void model_follow(model *m, int stream, int own);
 void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);

@@ -83,8 +83,10 @@ static void share(block *b, int stream) {
   model_follow(on[b->device].model, stream, b->own);
   stplan_status status = stplan_record_stream(on[b->device].device, b->address, model_handle(stream));
   DEMAND(status == STPLAN_OK || (may_fail && status == STPLAN_BAD_STREAM));
-  if (status == STPLAN_OK)
-    b->streams |= UINT64_C(1) << stream;
+  if (status != STPLAN_OK)
+    return;
+  model_meet(on[b->device].model, stream);
+  b->streams |= UINT64_C(1) << stream;
 }
 
 /* drop frees a block, after streams that the runtime may not know have been given
