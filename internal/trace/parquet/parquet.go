@@ -20,8 +20,12 @@
 // are kept (budget).
 package parquet
 
-// Magic opens and closes a Parquet file.
-const Magic = "PAR1"
+// Magic opens and closes a Parquet file, EncryptedMagic one whose footer is encrypted. Both
+// have 4 bytes.
+const (
+	Magic          = "PAR1"
+	EncryptedMagic = "PARE"
+)
 
 // None is the index of a row that has no text.
 const None int32 = -1
