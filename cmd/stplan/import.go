@@ -130,7 +130,7 @@ func (a *app) printImported(output string, t *trace.Trace, written int64, asJSON
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s: %s\n", output, report.Bytes(written))
+	fmt.Fprintf(w, "%s: %s\n", report.Printable(output), report.Bytes(written))
 	return nil
 }
 

@@ -92,7 +92,7 @@ func (a *app) printVerified(res report.Verified, asJSON bool) error {
 			return err
 		}
 	} else if res.Verified {
-		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s waits; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.Count(res.Waits))
+		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s waits; no overlap, bounds and certificate hold", report.Printable(res.Plan), report.Count(res.Buffers), res.Devices, report.Count(res.Waits))
 		if res.TraceMatch != nil {
 			fmt.Fprint(a.stdout, "; it is the plan of this trace")
 		}

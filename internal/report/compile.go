@@ -72,7 +72,7 @@ func (s *Judged) line() string {
 
 // Write prints the summary for people.
 func (c *Compiled) Write(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s -> %s\n", c.Trace, c.Plan); err != nil {
+	if _, err := fmt.Fprintf(w, "%s -> %s\n", Printable(c.Trace), Printable(c.Plan)); err != nil {
 		return err
 	}
 	for i := range c.Devices {

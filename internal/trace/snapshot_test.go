@@ -44,8 +44,8 @@ func zstded(data []byte) []byte {
 
 // containers are the ways to compress a pickle.
 var containers = map[string]func([]byte) []byte{
-	"plain": func(b []byte) []byte { return b },
-	"gzip":  gzipped,
+	"plain":  func(b []byte) []byte { return b },
+	"gzip":   gzipped,
 	"padded": func(b []byte) []byte { return append(gzipped(b), make([]byte, 70_000)...) },
 	"members": func(b []byte) []byte {
 		return append(gzipped(b[:len(b)/3]), gzipped(b[len(b)/3:])...)
