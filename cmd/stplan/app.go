@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/report"
 )
 
 // Exit codes, documented in the README and in `stplan --help`.
@@ -84,6 +86,6 @@ func demandValues(cmd *cobra.Command, flags ...string) error {
 // note tells the reader something that is not a result.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.stderr, "note: "+format+"\n", args...)
+		fmt.Fprintf(a.stderr, "note: %s\n", report.Printable(fmt.Sprintf(format, args...)))
 	}
 }

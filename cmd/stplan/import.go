@@ -138,7 +138,7 @@ func (a *app) printImported(output string, t *trace.Trace, written int64, asJSON
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s: %s\n", output, report.Bytes(written))
+	fmt.Fprintf(w, "%s: %s\n", report.Printable(output), report.Bytes(written))
 	return nil
 }
 

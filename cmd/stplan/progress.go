@@ -7,6 +7,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/stplan/stplan/internal/report"
 )
 
 // progressDelay keeps quick work silent.
@@ -23,7 +25,7 @@ type progress struct {
 }
 
 func (a *app) progress(label string) *progress {
-	return &progress{app: a, label: label, start: time.Now()}
+	return &progress{app: a, label: report.Printable(label), start: time.Now()}
 }
 
 // update says that done of total units are finished; total 0 is unknown.

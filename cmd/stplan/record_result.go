@@ -41,8 +41,8 @@ func (a *app) tellRecorded(all []recordReport, dir, output string, code int) err
 		case stateWritten:
 			path := filepath.Join(output, r.Trace)
 			traces = append(traces, path)
-			fmt.Fprintf(a.stderr, "%s: %s, %s, %s%s\n", path, counted(r.Steps, "step"),
-				counted(r.Allocations, "allocation"), report.Bytes(r.Bytes), early(r))
+			fmt.Fprintf(a.stderr, "%s: %s, %s, %s%s\n", report.Printable(path), counted(r.Steps, "step"),
+				counted(r.Allocations, "allocation"), report.Bytes(r.Bytes), report.Printable(early(r)))
 		case stateEmpty:
 			a.note("process %d (%s) allocated nothing on a GPU and has no trace", r.PID, traceStem(r))
 		default:
@@ -51,10 +51,10 @@ func (a *app) tellRecorded(all []recordReport, dir, output string, code int) err
 		}
 	}
 	for _, p := range problems {
-		fmt.Fprintf(a.stderr, "stplan: %s\n", p)
+		fmt.Fprintf(a.stderr, "stplan: %s\n", report.Printable(p))
 	}
 	if len(traces) > 0 && !a.quiet {
-		fmt.Fprintf(a.stderr, "next: %s\n", nextCommand(traces))
+		fmt.Fprintf(a.stderr, "next: %s\n", report.Printable(nextCommand(traces)))
 	}
 	switch {
 	case code != 0:

@@ -221,10 +221,20 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 	}
 	result, err := replay.Run(program, device)
 	if err != nil {
-		return nil, nil, &bug{fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err)}
+		return nil, nil, unserved(fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err))
 	}
 	account(out, program, result, device.Counters())
 	return result, program, nil
+}
+
+// unserved is a recording that the runtime could not serve: a bug, unless the recording needs
+// more than a device can have.
+func unserved(err error) error {
+	var limit *replay.LimitError
+	if errors.As(err, &limit) {
+		return err
+	}
+	return &bug{err}
 }
 
 // planFor picks the plan's device, as a training process does: that of the same

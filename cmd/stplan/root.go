@@ -15,6 +15,7 @@ import (
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/simdevice"
 )
 
@@ -53,7 +54,7 @@ func whatWasWritten(files []string) string {
 	if len(files) == 0 {
 		return "no output file was changed"
 	}
-	return "written before that: " + strings.Join(files, ", ")
+	return "written before that: " + report.Printable(strings.Join(files, ", "))
 }
 
 // command runs the command and turns a panic into a bug.
@@ -79,19 +80,32 @@ func (a *app) finish(err error) int {
 		return j.code
 	}
 	if isBug(err) {
-		fmt.Fprintf(a.stderr, "stplan: %v\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", err)
+		fmt.Fprintf(a.stderr, "stplan: %s\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", report.PrintableLines(err.Error()))
 		return exitBug
 	}
-	fmt.Fprintf(a.stderr, "stplan: %v\n", err)
+	fmt.Fprintf(a.stderr, "stplan: %s\n", message(err))
 	var h *hinted
 	if errors.As(err, &h) {
-		fmt.Fprintf(a.stderr, "hint: %s\n", h.hint)
+		fmt.Fprintf(a.stderr, "hint: %s\n", report.Printable(h.hint))
 	}
 	var n *negative
 	if errors.As(err, &n) {
 		return exitNo
 	}
 	return exitBadInput
+}
+
+// message is an error's text, on a line of its own for each of several joined ones.
+func message(err error) string {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return report.Printable(err.Error())
+	}
+	var lines []string
+	for _, e := range joined.Unwrap() {
+		lines = append(lines, message(e))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (a *app) rootCommand() *cobra.Command {

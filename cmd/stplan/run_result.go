@@ -87,7 +87,7 @@ func (a *app) tellServed(reports string, plans *jobPlans, summary string, code i
 		return err
 	}
 	if err != nil {
-		fmt.Fprintf(a.stderr, "stplan: %v\n", err)
+		fmt.Fprintf(a.stderr, "stplan: %s\n", message(err))
 	}
 	return &jobExit{code}
 }
@@ -210,7 +210,7 @@ func (m *remarks) print(a *app) {
 	for _, text := range m.texts {
 		line := report.Names(m.of[text]) + ": " + text
 		if m.grave[text] {
-			fmt.Fprintf(a.stderr, "stplan: %s\n", line)
+			fmt.Fprintf(a.stderr, "stplan: %s\n", report.Printable(line))
 		} else {
 			a.note("%s", line)
 		}

@@ -97,7 +97,7 @@ func (a *app) printVerified(res report.Verified, asJSON bool) error {
 			return err
 		}
 	} else if res.Verified {
-		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", res.Plan, report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
+		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", report.Printable(res.Plan), report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
 		if res.TraceMatch != nil {
 			fmt.Fprint(a.stdout, "; it is the plan of this trace")
 		}

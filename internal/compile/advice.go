@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,10 +79,15 @@ func (c *compiler) serve(program *replay.Program, dev *planfile.Device) (replay.
 	return cost, nil
 }
 
-// unserved is a recording that the runtime could not serve, or a plan that it
-// refuses: a bug in one of the two.
+// unserved is a recording that the runtime could not serve, or a plan that it refuses: a bug
+// in one of the two, unless the recording needs more than a device can have.
 func (c *compiler) unserved(err error) error {
-	return &BugError{fmt.Errorf("%s: device %d: %w", c.trace, c.device.Ordinal, err)}
+	err = fmt.Errorf("%s: device %d: %w", c.trace, c.device.Ordinal, err)
+	var limit *replay.LimitError
+	if errors.As(err, &limit) {
+		return err
+	}
+	return &BugError{err}
 }
 
 // withoutLast is the plan of the recording without its last pass. It is nil if

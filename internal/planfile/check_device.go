@@ -1,5 +1,7 @@
 package planfile
 
+import "math"
+
 // header checks the device record.
 func (c *checker) header(p *Plan) fault {
 	if f := c.identity(p); f.is() {
@@ -27,6 +29,8 @@ func (c *checker) identity(p *Plan) fault {
 		}
 	}
 	switch {
+	case d.Ordinal > math.MaxInt32:
+		return bad("ordinal", "%d, expected 0 to 2^31 - 1", d.Ordinal)
 	case d.Rank < -1:
 		return bad("rank", "%d, expected -1 or more", d.Rank)
 	case d.Mode != ModeRecorded && d.Mode != ModePeriodic:

@@ -156,7 +156,7 @@ type Plan struct {
 // indices of the device's list in the recording; in a body they count its
 // allocations.
 type Device struct {
-	Ordinal     uint32 // index of the device in the recorded process
+	Ordinal     uint32 // index of the device in the recorded process, up to 2^31 - 1
 	Rank        int32  // of the process in its job, -1 if unknown; the same for all devices
 	Mode        Mode
 	End         EndKind

@@ -339,6 +339,7 @@ func recordVectors() []vector {
 	plan("producer-control", "a producer that would move a terminal's cursor", func(p *Plan) { p.Producer = "st\x1b[2Jplan" })
 
 	plan("device-order", "devices that do not ascend", func(p *Plan) { p.Devices[1].Ordinal = 0 })
+	plan("device-ordinal-large", "an ordinal that does not fit an int", func(p *Plan) { p.Devices[1].Ordinal = 1 << 31 })
 	plan("device-ranks", "devices of two processes", func(p *Plan) { p.Devices[1].Rank = 4 })
 	device("rank", "a rank below -1", func(d *Device) { d.Rank = -2 })
 	device("mode-0", "no mode", func(d *Device) { d.Mode = 0 })

@@ -11,7 +11,7 @@ import (
 // lie in one flat space.
 type Allocator interface {
 	// Malloc returns the address for a request. source says how it was served, in numbers
-	// of the allocator's own.
+	// of the allocator's own. The error is a *LimitError if the program is to blame.
 	Malloc(size, stream uint64) (address uint64, source int, err error)
 	// Free frees the block at an address, which was allocated on the given stream.
 	Free(address, stream uint64) error
@@ -22,6 +22,12 @@ type Allocator interface {
 	// call.
 	Operations(into []Operation) []Operation
 }
+
+// LimitError says that a program needs more than an allocator can have. The program is to
+// blame, not the allocator.
+type LimitError struct{ Problem string }
+
+func (e *LimitError) Error() string { return e.Problem }
 
 // Operation is what an allocator asked of the device.
 type Operation struct {

@@ -84,7 +84,7 @@ func (c *Compiled) Write(w io.Writer) error {
 	if err := WriteFailures(w, c.Trace, failures); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s -> %s\n", c.Trace, c.Plan); err != nil {
+	if _, err := fmt.Fprintf(w, "%s -> %s\n", Printable(c.Trace), Printable(c.Plan)); err != nil {
 		return err
 	}
 	for i := range c.Devices {

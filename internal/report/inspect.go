@@ -97,7 +97,7 @@ func inspectDevice(d *planfile.Device) InspectedDevice {
 // Write prints the same for people.
 func (in *Inspected) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s: plan format %d, by %s\n", in.Plan, in.Version, in.Producer)
+	fmt.Fprintf(out, "%s: plan format %d, by %s\n", Printable(in.Plan), in.Version, Printable(in.Producer))
 	for i := range in.Devices {
 		in.Devices[i].write(out)
 	}

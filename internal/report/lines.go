@@ -18,7 +18,11 @@ type tableLine struct {
 // writeLines aligns labels left and figures right, two spaces between
 // columns. A label that would push the figures beyond lineWidth has lines of
 // its own, before its figures.
-func writeLines(out *bufio.Writer, lines []tableLine) {
+func writeLines(out *bufio.Writer, raw []tableLine) {
+	lines := make([]tableLine, len(raw))
+	for i, l := range raw {
+		lines[i] = l.printable()
+	}
 	var widths []int
 	room := lineWidth // for labels
 	for _, l := range lines {
@@ -60,6 +64,15 @@ func writeLines(out *bufio.Writer, lines []tableLine) {
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+}
+
+// printable is the line with everything escaped that does not print.
+func (l tableLine) printable() tableLine {
+	out := tableLine{label: Printable(l.label), text: Printable(l.text)}
+	for _, f := range l.figures {
+		out.figures = append(out.figures, Printable(f))
+	}
+	return out
 }
 
 // wrapLabel cuts a label into lines of at most width columns, after a comma if it

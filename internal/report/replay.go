@@ -53,9 +53,9 @@ func (r *Replayed) Write(w io.Writer) error {
 	}
 	how := "without a plan"
 	if r.Plan != nil {
-		how = "with " + *r.Plan
+		how = "with " + Printable(*r.Plan)
 	}
-	fmt.Fprintf(out, "%s: device %d, %s\n", r.Trace, r.Device, how)
+	fmt.Fprintf(out, "%s: device %d, %s\n", Printable(r.Trace), r.Device, how)
 	row := func(label, value string) { _ = writeWrapped(out, fmt.Sprintf("  %-16s", label), value) } // out keeps its error
 	row("peak allocated", Count(r.PeakAllocated)+" B, "+Bytes(r.PeakAllocated))
 	row("peak reserved", Count(r.PeakReserved)+" B, "+Bytes(r.PeakReserved))

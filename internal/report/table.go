@@ -13,7 +13,13 @@ type Table struct {
 }
 
 // Row adds a row. Rows may be of different lengths.
-func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *Table) Row(cells ...string) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = Printable(cell)
+	}
+	t.rows = append(t.rows, row)
+}
 
 // Write prints the table with two spaces between columns.
 func (t *Table) Write(w io.Writer) error {

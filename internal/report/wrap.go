@@ -17,7 +17,7 @@ func writeWrapped(w io.Writer, lead, text string) error {
 	out.WriteString(lead)
 	indent := utf8.RuneCountInString(lead)
 	at, first := indent, true
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(Printable(text)) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case first:

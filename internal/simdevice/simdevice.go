@@ -4,6 +4,9 @@
 package simdevice
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/stplan/stplan/internal/replay"
 	"github.com/stplan/stplan/runtime/cuda"
 )
@@ -43,9 +46,16 @@ func (d *Device) StopMoving() { d.device.StopMoving() }
 // Counters are what the runtime has counted.
 func (d *Device) Counters() cuda.Counters { return d.device.Counters() }
 
-// Malloc allocates size bytes for a stream. The source is a cuda.Source.
+// Malloc allocates size bytes for a stream. The source is a cuda.Source. The error is a
+// *replay.LimitError if the device has no memory or no streams left.
 func (d *Device) Malloc(size, stream uint64) (address uint64, source int, err error) {
 	at, from, err := d.device.Malloc(size, stream)
+	switch {
+	case errors.Is(err, cuda.ErrNoMemory):
+		err = &replay.LimitError{Problem: fmt.Sprintf("the simulated device has %d B of memory, and the program needs more", uint64(capacity))}
+	case errors.Is(err, cuda.ErrTooManyStreams):
+		err = &replay.LimitError{Problem: "the program uses more streams than the runtime serves"}
+	}
 	return at - cuda.Base, int(from), err
 }
 

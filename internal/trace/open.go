@@ -79,6 +79,9 @@ func form(head []byte, name string) (isParquet bool, err error) {
 	if strings.HasPrefix(string(head), planMagic) {
 		return false, &InputError{Name: name, Problem: "this is a plan; expected a trace: a memory snapshot or a Parquet file"}
 	}
+	if strings.HasPrefix(string(head), parquet.EncryptedMagic) {
+		return false, &InputError{Name: name, Problem: fmt.Sprintf("this is an encrypted Parquet file (it begins with %q); expected one that is not encrypted", parquet.EncryptedMagic)}
+	}
 	return strings.HasPrefix(string(head), parquet.Magic), nil
 }
 

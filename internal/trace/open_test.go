@@ -65,6 +65,15 @@ func TestReadFileErrors(t *testing.T) {
 	wantProblem(t, err, "standard input: this is a plan; expected a trace: a memory snapshot or a Parquet file")
 	_, err = Read(strings.NewReader("\x89STP"), "standard input", Options{})
 	wantProblem(t, err, "standard input: byte 0: not a pickle of protocol 2 to 5: expected the byte 0x80, found 0x89")
+	encrypted := filepath.Join(dir, "encrypted")
+	if err := os.WriteFile(encrypted, []byte("PARE and so on PARE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const pare = `: this is an encrypted Parquet file (it begins with "PARE"); expected one that is not encrypted`
+	_, err = ReadFile(encrypted, Options{})
+	wantProblem(t, err, encrypted+pare)
+	_, err = Read(strings.NewReader("PARE and so on PARE"), "standard input", Options{})
+	wantProblem(t, err, "standard input"+pare)
 	cut := filepath.Join(dir, "cut")
 	if err := os.WriteFile(cut, []byte("PAR1 and no more"), 0o600); err != nil {
 		t.Fatal(err)

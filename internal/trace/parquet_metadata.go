@@ -55,6 +55,9 @@ func encodeMeta(t *Trace, stacks *stackRenderer) ([][2]string, error) {
 	for i := range t.Devices {
 		devices[i] = table.device(&t.Devices[i])
 	}
+	if table.size > parquet.MaxMetadata {
+		return nil, fmt.Errorf("the stacks of blocks take %d B of metadata, more than a trace can hold (%d B)", table.size, parquet.MaxMetadata)
+	}
 	out := [][2]string{{keyVersion, strconv.Itoa(formatVersion)}}
 	add := func(key string, value any) error {
 		text, err := json.Marshal(value)
@@ -98,6 +101,7 @@ type blockStacks struct {
 	text  *stackRenderer
 	index map[int32]int64 // from an index into Trace.Stacks to one into texts
 	texts []string
+	size  int64 // bytes of texts; none is added beyond MaxMetadata
 }
 
 func (s *blockStacks) device(d *Device) deviceJSON {
@@ -132,8 +136,10 @@ func (s *blockStacks) block(b *Block) []int64 {
 	i, ok := s.index[b.Stack]
 	if !ok {
 		i = int64(len(s.texts))
-		s.texts = append(s.texts, s.text.text(b.Stack))
 		s.index[b.Stack] = i
+		if s.size += s.text.size(b.Stack); s.size <= parquet.MaxMetadata {
+			s.texts = append(s.texts, s.text.text(b.Stack))
+		}
 	}
 	return append(out, i)
 }

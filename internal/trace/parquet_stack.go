@@ -122,6 +122,16 @@ func newStackRenderer(s *Stacks) *stackRenderer {
 	return &stackRenderer{stacks: s, lines: lines}
 }
 
+// size is the length of stack i's text in bytes.
+func (t *stackRenderer) size(i int32) int64 {
+	frames := t.stacks.At(i)
+	size := max(0, int64(len(frames))-1)
+	for _, f := range frames {
+		size += int64(len(t.lines[f]))
+	}
+	return size
+}
+
 // text is stack i's text.
 func (t *stackRenderer) text(i int32) string {
 	var b strings.Builder

@@ -24,7 +24,8 @@ func WriteParquet(w io.Writer, t *Trace, opt Options) error {
 }
 
 // writable refuses what the form cannot hold and ReadParquet would refuse: an index out
-// of range, blocks that do not tile their segment, text that is not UTF-8.
+// of range, blocks that do not tile their segment, text that is not UTF-8. What is too large
+// for a file is found while it is written.
 func (t *Trace) writable() error {
 	c := newChecker(t, entryOf)
 	if err := c.tables(); err != nil {
@@ -39,12 +40,22 @@ func (t *Trace) writable() error {
 }
 
 func writeParquet(w io.Writer, t *Trace, progress func(done, total int64)) error {
+	if err := t.smallFrames(); err != nil {
+		return err
+	}
 	stacks := newStackRenderer(&t.Stacks)
+	longest, err := t.longestText(stacks)
+	if err != nil {
+		return err
+	}
 	meta, err := encodeMeta(t, stacks)
 	if err != nil {
 		return err
 	}
 	b := newRowBatch(t, stacks)
+	if longest > longText {
+		b.step = 1
+	}
 	out, err := parquet.NewWriter(w, "trace", b.fields(), meta)
 	if err != nil {
 		return err

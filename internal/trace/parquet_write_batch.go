@@ -7,6 +7,10 @@ import "github.com/stplan/stplan/internal/trace/parquet"
 // held in memory while the group is written.
 const maxGroupText = 32 << 20
 
+// eventStep is the largest number of events between two checks of the batch's size, unless
+// texts are long. The batch may exceed maxGroupText by the text of this many events.
+const eventStep = 256
+
 // rowBatch is the rows of one row group: their places in the trace, and the text of their
 // columns, whose size may end the row group.
 type rowBatch struct {
@@ -16,6 +20,7 @@ type rowBatch struct {
 	runs    []rowRun
 	rows    int
 	most    int // the largest number of rows in a row group
+	step    int // the largest number of events that are added at a time
 }
 
 // rowRun is consecutive rows of one kind: the events or the annotations
@@ -106,10 +111,7 @@ func (r *rowCursor) fill(b *rowBatch) bool {
 // advance adds an annotation or some events of the current device. It returns
 // false if the device has no more.
 func (r *rowCursor) advance(b *rowBatch, d *Device) bool {
-	// most is the largest number of events between two checks of the batch's size. The
-	// batch may exceed maxGroupText by the text of this many events.
-	const most = 256
-	to := min(len(d.Events), r.event+min(most, parquet.GroupRows-b.rows))
+	to := min(len(d.Events), r.event+min(b.step, parquet.GroupRows-b.rows))
 	if r.annotations < len(d.Annotations) {
 		at := int(d.Annotations[r.annotations].At)
 		if at <= r.event {

@@ -19,7 +19,7 @@ type outColumn struct {
 // measured best on recorded traces: text and sizes repeat, times grow by little,
 // and addresses compress better plain than as scattered indices into a dictionary.
 func newRowBatch(t *Trace, stacks *stackRenderer) *rowBatch {
-	b := &rowBatch{devices: t.Devices, most: min(t.rows(), parquet.GroupRows)}
+	b := &rowBatch{devices: t.Devices, most: min(t.rows(), parquet.GroupRows), step: eventStep}
 	has := columnsOf(t)
 	zero := func(int, *Annotation) int64 { return 0 }
 	b.add(&outColumn{Field: parquet.Field{Name: colDevice, Kind: parquet.Signed32},

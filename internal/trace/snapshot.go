@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"unsafe"
 
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
@@ -18,9 +19,10 @@ const advice = "call torch.cuda.memory._record_memory_history() before the first
 // messages. It reads r to its end. If the file is to blame, the error is an *InputError;
 // an error of r itself is wrapped. After an error one read of r may still be under way.
 //
-// Memory stays within a small multiple of the resulting Trace. For a hostile file it
-// stays within a fixed multiple of the uncompressed size (package pickle), which is
-// bounded by a multiple of the compressed size.
+// Memory stays within a small multiple of the resulting Trace. For any file, what is read
+// stays within 64 MiB plus 128 B for each byte of the file (freeMemory, memoryPerByte), and
+// the uncompressed size within a multiple of the compressed one (maxExpansion), which bounds
+// the time. Checking the result takes at most a few hundred bytes for each entry.
 func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := newBuilder(name)
 	b.total = sizeOf(r)
@@ -31,7 +33,7 @@ func ReadSnapshot(r io.Reader, name string, opt Options) (*Trace, error) {
 		}
 	})
 	defer c.Close()
-	store, top, err := pickle.Read(c, keyNames, b)
+	store, top, err := pickle.Read(c, keyNames, b, b.room)
 	if err != nil {
 		return nil, readError(name, err)
 	}
@@ -91,6 +93,22 @@ func newBuilder(name string) *builder {
 		labels: map[int]int32{},
 		pools:  newPoolTable(),
 	}
+}
+
+const (
+	// freeMemory is the memory that reading may take for a snapshot of any size, in bytes.
+	freeMemory = 64 << 20
+
+	// memoryPerByte is the memory that reading may take beyond freeMemory for each byte of
+	// the file that is read so far. Large recordings take 25 in all if they are compressed
+	// with gzip, and 50 with zstd at its strongest. The rest is for the list of entries,
+	// which is made for the whole file at its beginning.
+	memoryPerByte = 128
+)
+
+// room is the memory that the pickle's values may take now, in bytes.
+func (b *builder) room() int64 {
+	return freeMemory + memoryPerByte*b.done - int64(cap(b.entries))*int64(unsafe.Sizeof(Event{})) - b.stacks.memory()
 }
 
 // fail makes an error about a place in the recording.

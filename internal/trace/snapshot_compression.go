@@ -172,7 +172,8 @@ func uncompress(in *bufio.Reader, source *counter) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, compressionError(source, "gzip", err)
 		}
-		return newBounded(z, source, "gzip", z.Close), nil
+		z.Multistream(false)
+		return newBounded(&members{z, in}, source, "gzip", z.Close), nil
 	case bytes.HasPrefix(magic, zstdMagic):
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
@@ -183,6 +184,49 @@ func uncompress(in *bufio.Reader, source *counter) (io.ReadCloser, error) {
 		return nil, &containerError{"a zip archive, as torch.save writes; expected a pickle, as torch.cuda.memory._dump_snapshot writes"}
 	}
 	return io.NopCloser(in), nil
+}
+
+// members reads the members of a gzip file, one after the other. Zeros after the last are
+// padding, as of a tape or a disk that is written in blocks; gzip(1) ignores them too.
+type members struct {
+	member *gzip.Reader
+	in     *bufio.Reader // what member reads, and no more of it than its own bytes
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	n, err := m.member.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	return n, m.next()
+}
+
+// next goes to the next member. At the end of the file it returns io.EOF.
+func (m *members) next() error {
+	for padding := false; ; padding = true {
+		switch c, err := m.in.ReadByte(); {
+		case err != nil:
+			return err
+		case c == 0:
+			continue
+		case padding:
+			return errors.New("something follows the zeros that pad it")
+		}
+		if err := m.in.UnreadByte(); err != nil {
+			return err
+		}
+		err := m.member.Reset(m.in)
+		m.member.Multistream(false)
+		return endsEarly(err)
+	}
+}
+
+// endsEarly makes the end of a file in the middle of something an error.
+func endsEarly(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // bounded refuses a stream that grows more than maxExpansion allows.

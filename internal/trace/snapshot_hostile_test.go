@@ -2,8 +2,13 @@ package trace
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,4 +93,66 @@ func checkWork(t *testing.T, what string, data []byte, want string) *Trace {
 		t.Fatalf("%s: %v", what, err)
 	}
 	return tr
+}
+
+// repeated compresses n bytes that are one text again and again, after a beginning.
+func repeated(t *testing.T, begin, again string, n int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(z, begin)
+	for piece := strings.Repeat(again, 1+(1<<16)/len(again)); n > 0; n -= len(piece) {
+		io.WriteString(z, piece)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestSnapshotBombs reads small files that decompress to pickles of very many values, or of
+// one long text. All that is allocated stays within a few times the bound on what is in use:
+// it includes what growing slices leave to the garbage collector.
+func TestSnapshotBombs(t *testing.T) {
+	const size = 160 << 20 // of the pickles
+	const tooMuch = "run.pickle: byte #: the values up to here take # B of memory, expected at most # B for what was read of the file"
+	for name, c := range map[string]struct{ begin, again, want string }{
+		"lists":        {"\x80\x04", "]", tooMuch},
+		"entries":      {"\x80\x04\x8c\x06action\x940\x8c\x05alloc\x940", "}(h\x00h\x01u0", tooMuch},
+		"memo entries": {"\x80\x04N", "\x94", tooMuch},
+		"a text":       {"\x80\x04X\xff\xff\xff\x7f", noise(220), tooMuch},
+		"one letter": {"\x80\x04X\xff\xff\xff\x7f", "x",
+			"run.pickle: byte #: # B of gzip data decompress to # B or more, expected at most # times the size plus # B: this is not a snapshot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := repeated(t, c.begin, c.again, size)
+			allowed := int64(freeMemory + memoryPerByte*len(data))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := readBytes(data, Options{})
+			runtime.ReadMemStats(&after)
+			// The numbers depend on how slices grow, and on the compressor.
+			if found := numbers.ReplaceAllString(fmt.Sprint(err), "#"); found != c.want {
+				t.Errorf("%v\nexpected\n%s", err, c.want)
+			}
+			if used := int64(after.TotalAlloc - before.TotalAlloc); used > 6*allowed {
+				t.Errorf("%d B of file made it allocate %d B, %d times the bound", len(data), used, used/allowed)
+			}
+		})
+	}
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// noise is a text of n letters that does not compress.
+func noise(n int) string {
+	r := rand.New(rand.NewPCG(1, 1))
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte('a' + r.IntN(26))
+	}
+	return string(text)
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/stplan/stplan/internal/trace/pickle"
 )
@@ -27,6 +28,14 @@ type frameKey struct{ file, line, name int32 }
 
 func newStackTable() stackTable {
 	return stackTable{frames: map[frameKey]int32{}, texts: newTextNumbers(), heads: map[uint64]int32{}, seed: maphash.MakeSeed()}
+}
+
+// memory is what the table takes, in bytes. Entries of the maps count as 48 B: a key and a
+// number in a map that is half full. Texts belong to the pickle.
+func (t *stackTable) memory() int64 {
+	const entry = 48
+	return int64(cap(t.table.Frames))*int64(unsafe.Sizeof(Frame{})) + 4*int64(cap(t.table.Index)+cap(t.table.Bounds)+cap(t.next)) +
+		entry*int64(len(t.frames)+len(t.texts.byPlace)+len(t.texts.byText)+len(t.heads))
 }
 
 // frame returns the number of a frame. An error is in d.err.

@@ -44,8 +44,9 @@ func zstded(data []byte) []byte {
 
 // containers are the ways to compress a pickle.
 var containers = map[string]func([]byte) []byte{
-	"plain": func(b []byte) []byte { return b },
-	"gzip":  gzipped,
+	"plain":  func(b []byte) []byte { return b },
+	"gzip":   gzipped,
+	"padded": func(b []byte) []byte { return append(gzipped(b), make([]byte, 70_000)...) },
 	"members": func(b []byte) []byte {
 		return append(gzipped(b[:len(b)/3]), gzipped(b[len(b)/3:])...)
 	},
@@ -366,6 +367,7 @@ func TestDamagedFiles(t *testing.T) {
 		{flipped, fmt.Sprintf("byte %d: damaged gzip data: gzip: invalid checksum", len(whole))},
 		{append(gzipped(whole), "tail"...), fmt.Sprintf("byte %d: the gzip data end early: the file was not written or copied completely", len(whole))},
 		{gzipped(whole[:60]), end(60)},
+		{append(gzipped(whole), "\x00\x00\x1f\x8b"...), fmt.Sprintf("byte %d: damaged gzip data: something follows the zeros that pad it", len(whole))},
 		{[]byte("\x80\x04\x00"), "byte 2: 0x00 is not an opcode of pickle protocols 2 to 5: the file is damaged or not a pickle"},
 	}
 	for _, test := range tests {

@@ -80,7 +80,7 @@ func (d *Device) Close() {
 }
 
 // Malloc returns the address of a block of `size` bytes, and its source. The error is
-// ErrNoMemory, or says that there are too many streams.
+// ErrNoMemory or ErrTooManyStreams.
 func (d *Device) Malloc(size, stream uint64) (uint64, Source, error) {
 	var source C.stplan_source
 	var status C.stplan_status
@@ -152,7 +152,7 @@ func statusError(status C.stplan_status) error {
 	case C.STPLAN_BAD_POINTER:
 		return ErrBadPointer
 	case C.STPLAN_BAD_STREAM:
-		return errors.New("too many streams")
+		return ErrTooManyStreams
 	case C.STPLAN_BAD_DEVICE:
 		return errors.New("the plan has no such device")
 	}

@@ -57,6 +57,8 @@ static const char *identity(const stplan_plan *plan, uint32_t i) {
   const sp_plan_device *d = &plan->devices[i];
   if (i > 0 && d->ordinal <= d[-1].ordinal)
     return "devices that do not ascend";
+  if (d->ordinal > INT32_MAX)
+    return "an ordinal above 2^31 - 1";
   if (i > 0 && d->rank != d[-1].rank)
     return "ranks that differ";
   if (d->rank < -1)

@@ -122,6 +122,10 @@ const (
 // ErrNoMemory is returned if the device or the limit has no memory left.
 var ErrNoMemory = errors.New("out of device memory")
 
+// ErrTooManyStreams is returned for an allocation on one stream more than a device has room
+// for.
+var ErrTooManyStreams = errors.New("too many streams")
+
 // ErrBadPointer is returned for a double or foreign free.
 var ErrBadPointer = errors.New("not a live block")
 

@@ -38,7 +38,7 @@ func (f *File) Each(groups int, decode func(group int, d *Decoder) error) error 
 	}
 	defer dec.Close()
 	errs := make([]error, groups)
-	decoders := sync.Pool{New: func() any { return &Decoder{file: f, scratch: scratch{zstd: dec}} }}
+	decoders := sync.Pool{New: func() any { return &Decoder{file: f, scratch: scratch{zstd: dec, budget: f.budget}} }}
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range groups {
@@ -86,7 +86,7 @@ func (d *Decoder) Ints(g *RowGroup, column int, ignored func(row int) bool) ([]i
 // were given to RowGroups. The field Rows of the result is valid until the next call.
 func (d *Decoder) Texts(g *RowGroup, column int) (Texts, error) {
 	c := &g.chunks[column]
-	v := textPages{table: textTable{byText: map[string]int32{}}, out: slices.Grow(d.texts[:0], g.Rows), index: d.index}
+	v := textPages{table: textTable{byText: map[string]int32{}, kept: &d.budget.kept}, out: slices.Grow(d.texts[:0], g.Rows), index: d.index}
 	err := d.read(g, c, &v, nil)
 	d.texts, d.index = v.out, v.index
 	if err != nil {
@@ -114,7 +114,10 @@ func (d *Decoder) read(g *RowGroup, c *chunk, v pageValues, ignored func(row int
 	r := chunkReader{chunk: *c, data: data, ignored: ignored, scratch: &d.scratch}
 	at, err := r.read(v)
 	var bad *rowProblem
+	var whole *Error // about the whole file
 	switch {
+	case errors.As(err, &whole):
+		return whole
 	case errors.As(err, &bad):
 		return g.fail(c, bad.row, "%s", bad.problem)
 	case err != nil:

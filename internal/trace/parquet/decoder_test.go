@@ -173,7 +173,7 @@ func newScratch(t *testing.T) *scratch {
 		t.Fatal(err)
 	}
 	t.Cleanup(dec.Close)
-	return &scratch{zstd: dec}
+	return &scratch{zstd: dec, budget: newBudget(1 << 20)}
 }
 
 // FuzzReadColumns reads bytes that may be anything: the result is rows or an *Error, never

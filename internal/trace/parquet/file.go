@@ -19,13 +19,14 @@ type File struct {
 	size   int64 // bytes
 	footer int64 // offset of the footer; all pages lie before it
 	meta   *metadata.FileMetaData
+	budget *budget
 }
 
 // Open reads the footer of a file of size bytes. If the file is to blame, the error is an
 // *Error. An error of r is returned as it is.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	const frame = int64(2*len(Magic) + 4)
-	f := &File{r: r, size: size}
+	f := &File{r: r, size: size, budget: newBudget(size)}
 	if size < frame {
 		return nil, &Error{Problem: fmt.Sprintf("%d B, expected a Parquet file (at least %d B)", size, frame)}
 	}
@@ -78,6 +79,9 @@ func parseFooter(footer []byte) (m *metadata.FileMetaData, err error) {
 	}()
 	if !wellFormed(footer) {
 		return nil, errFooter
+	}
+	if err := checkSchema(footer); err != nil {
+		return nil, err
 	}
 	if m, err = metadata.NewFileMetaData(footer, nil); err != nil {
 		return nil, errFooter
@@ -231,7 +235,7 @@ func (g *RowGroup) Bytes() int64 {
 // data lies inside the file and is together no larger than the file.
 func (f *File) RowGroups(columns []Column) (groups []RowGroup, err error) {
 	defer refusePanics(&err)
-	most := freeRows + min(f.size, math.MaxInt32)*rowsPerByte
+	most := min(allowance(f.size, freeRows, rowsPerByte), math.MaxInt32)
 	rows, used := int64(0), int64(0)
 	for i := range f.meta.RowGroups {
 		g := f.meta.RowGroup(i)

@@ -25,15 +25,17 @@ func readable(c codec) bool {
 
 // scratch holds buffers that one goroutine uses for page after page.
 type scratch struct {
-	page   []byte
-	levels []uint32
-	zstd   *zstd.Decoder // may serve several goroutines
+	inflated []byte // a page
+	levels   []uint32
+	gzip     gzip.Reader
+	zstd     *zstd.Decoder // may serve several goroutines
+	budget   *budget       // of the file
 }
 
-// newZstdDecoder makes a decoder for any number of goroutines. It refuses output
-// larger than a page.
+// newZstdDecoder makes a decoder for any number of goroutines. It refuses output larger than
+// a page, or than the buffer that it is given: a frame may claim any size.
 func newZstdDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxPage))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxPage), zstd.WithDecodeAllCapLimit(true))
 }
 
 // inflate decompresses a page into the scratch buffer. size is the uncompressed size that
@@ -48,10 +50,13 @@ func (s *scratch) inflate(c codec, body []byte, size, most int64) ([]byte, error
 	if len(body) == 0 && size == 0 {
 		return nil, nil
 	}
-	if int64(cap(s.page)) < size {
-		s.page = make([]byte, size)
+	if err := s.budget.inflated.add(size); err != nil {
+		return nil, err
 	}
-	data, err := s.decompress(c, body, s.page[:size])
+	if int64(cap(s.inflated)) < size {
+		s.inflated = make([]byte, size)
+	}
+	data, err := s.decompress(c, body, s.inflated[:size])
 	if err != nil {
 		return nil, fmt.Errorf("decompress page: %w", err)
 	}
@@ -72,19 +77,18 @@ func (s *scratch) decompress(c codec, body, buf []byte) ([]byte, error) {
 		}
 		return snappy.Decode(buf, body)
 	default:
-		return gunzip(body, buf)
+		return s.gunzip(body, buf)
 	}
 }
 
-func gunzip(body, buf []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
+func (s *scratch) gunzip(body, buf []byte) ([]byte, error) {
+	if err := s.gzip.Reset(bytes.NewReader(body)); err != nil {
 		return nil, err
 	}
-	n, err := io.ReadFull(r, buf)
+	n, err := io.ReadFull(&s.gzip, buf)
 	if err == nil {
 		// Reading one byte more shows whether the data is longer than buf.
-		if extra, _ := r.Read(make([]byte, 1)); extra > 0 {
+		if extra, _ := s.gzip.Read(make([]byte, 1)); extra > 0 {
 			n++
 		}
 	}

@@ -2,8 +2,11 @@ package parquet
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/apache/arrow/go/v17/parquet/compress"
 )
 
 // chunkReader walks the pages of one column chunk.
@@ -12,7 +15,8 @@ type chunkReader struct {
 	data []byte // of the chunk
 	// ignored, unless nil, exempts rows of a required column from having a
 	// value. It takes a row counted from the chunk's first.
-	ignored func(row int) bool
+	ignored       func(row int) bool
+	hasDictionary bool
 	*scratch
 }
 
@@ -43,24 +47,42 @@ func (c *chunkReader) read(v pageValues) (at int64, err error) {
 		if h.crc != nil && crc32.ChecksumIEEE(body) != *h.crc {
 			return at, fmt.Errorf("the page has the checksum %#08x, expected %#08x: the file is damaged", crc32.ChecksumIEEE(body), *h.crc)
 		}
-		switch h.kind {
-		case pageData, pageDataV2:
-			if h.values > int64(c.rows-done) {
-				return at, fmt.Errorf("a page of %d values with %d rows left in the row group", h.values, c.rows-done)
-			}
-			err = c.dataPage(h, body, v, done)
-			done += int(h.values)
-		case pageDictionary:
-			err = c.dictionaryPage(h, body, v)
-		case pageIndex:
-		default:
-			err = fmt.Errorf("page type %d is unknown", h.kind)
-		}
+		n, err := c.page(h, body, v, done)
 		if err != nil {
 			return at, err
 		}
+		done += n
 	}
 	return at, nil
+}
+
+// page gives a page to v. It returns the page's number of rows, the first of which is row
+// first of the chunk.
+func (c *chunkReader) page(h pageHeader, body []byte, v pageValues, first int) (rows int, err error) {
+	if c.codec != compress.Codecs.Uncompressed && h.uncompressed > largePage {
+		c.budget.large.Lock()
+		small := c.inflated
+		c.inflated = c.budget.page
+		defer func() {
+			c.inflated, c.budget.page = small, c.inflated
+			c.budget.large.Unlock()
+		}()
+	}
+	switch h.kind {
+	case pageData, pageDataV2:
+		switch {
+		case h.values > int64(c.rows-first):
+			return 0, fmt.Errorf("a page of %d values with %d rows left in the row group", h.values, c.rows-first)
+		case h.values == 0:
+			return 0, nil // whatever else it holds
+		}
+		return int(h.values), c.dataPage(h, body, v, first)
+	case pageDictionary:
+		return 0, c.dictionaryPage(h, body, v)
+	case pageIndex:
+		return 0, nil
+	}
+	return 0, fmt.Errorf("page type %d is unknown", h.kind)
 }
 
 // mostBytes is the largest uncompressed size that a page of n values may claim, in
@@ -77,11 +99,22 @@ func (c *chunkReader) dictionaryPage(h pageHeader, body []byte, v pageValues) er
 	if h.encoding != encPlain && h.encoding != encPlainDictionary {
 		return badEncoding(h.encoding, "a dictionary")
 	}
-	if h.values > maxDictionary {
+	switch {
+	case h.values > maxDictionary:
 		return fmt.Errorf("a dictionary of %d values, expected at most %d", h.values, maxDictionary)
+	case c.hasDictionary:
+		return errors.New("a second dictionary, expected at most one in a column of a row group")
 	}
+	c.hasDictionary = true
 	data, err := c.inflate(c.codec, body, h.uncompressed, c.mostBytes(h.values))
 	if err != nil {
+		return err
+	}
+	cost := int64(len(data))
+	if c.Kind == Text {
+		cost += entryCost * h.values
+	}
+	if err := c.budget.kept.add(cost); err != nil {
 		return err
 	}
 	return v.dictionary(data, int(h.values))

@@ -15,11 +15,17 @@
 // that 100,000 rows share is looked at once.
 //
 // A file is never trusted. Every count, offset and size in it is compared with the file's
-// size or with a fixed limit before memory is allocated for it.
+// size or with a fixed limit before memory is allocated for it. What pages cost is counted
+// over the whole file: the bytes that they decompress to, and the dictionaries and texts that
+// are kept (budget).
 package parquet
 
-// Magic opens and closes a Parquet file.
-const Magic = "PAR1"
+// Magic opens and closes a Parquet file, EncryptedMagic one whose footer is encrypted. Both
+// have 4 bytes.
+const (
+	Magic          = "PAR1"
+	EncryptedMagic = "PARE"
+)
 
 // None is the index of a row that has no text.
 const None int32 = -1
@@ -41,23 +47,25 @@ const (
 	// size that a page claims when it decompresses the page, so it limits the size.
 	maxPage = 256 << 20
 
-	// maxColumnText is the most distinct text that a reader keeps of one column of one
-	// row group, in bytes. maxPage limits each page, this limits their sum.
-	maxColumnText = 4 * maxPage
-
 	// maxDictionary is the most values that a dictionary page may have. A dictionary may
 	// hold more values than the rows of its group use, so their number is no limit.
 	maxDictionary = 1 << 22
 
 	// freeRows is the number of rows that a file of any size may have. A small file can
 	// hold many equal rows.
-	freeRows = 1 << 22
+	freeRows = 1 << 20
 
 	// rowsPerByte is the number of rows beyond freeRows that a file may have for each of
 	// its bytes. A caller needs memory for every row; this bounds it by a multiple of the
-	// file's size. Recorded traces take 2 to 4 bytes a row, so only made-up files exceed
+	// file's size. Recorded traces take 1 to 4 bytes a row, so only made-up files exceed
 	// it.
-	rowsPerByte = 16
+	rowsPerByte = 4
+
+	// maxSchema is the most entries that a schema may have: columns, and groups of them.
+	// maxNesting is how deep groups may be nested; a reader of schemas goes down them by
+	// recursion. Traces have 11 columns that are not nested.
+	maxSchema  = 1 << 16
+	maxNesting = 32
 )
 
 // Error says what is wrong with a file, and where.

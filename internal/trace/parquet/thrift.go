@@ -1,6 +1,9 @@
 package parquet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // compact reads Thrift's compact protocol, in which Parquet writes the footer and
 // the page headers. It trusts no count in the data. After an attempt to read beyond
@@ -113,12 +116,18 @@ func (c *compact) skip(kind byte, depth int) {
 }
 
 func (c *compact) skipList(depth int) {
+	n, kind := c.list()
+	c.skipElements(n, depth, kind)
+}
+
+// list reads the head of a list: the number of its elements and their type.
+func (c *compact) list() (n uint64, kind byte) {
 	head := c.byte()
-	n := uint64(head >> 4)
+	n = uint64(head >> 4)
 	if n == 15 {
 		n = c.uvarint()
 	}
-	c.skipElements(n, depth, head&15)
+	return n, head & 15
 }
 
 func (c *compact) skipMap(depth int) {
@@ -149,4 +158,57 @@ func wellFormed(data []byte) bool {
 	c := compact{data: data}
 	c.skip(thriftStruct, 0)
 	return !c.bad
+}
+
+// checkSchema refuses a schema that is too large or too deeply nested. footer is well
+// formed. The schema is field 2: a list of entries in depth-first order, each with the number
+// of its children in field 5.
+func checkSchema(footer []byte) error {
+	var err error
+	c := compact{data: footer}
+	c.fields(func(id int64, kind byte) {
+		if id != 2 || kind != thriftList || err != nil {
+			c.skip(kind, 1)
+			return
+		}
+		err = c.schema()
+	})
+	return err
+}
+
+func (c *compact) schema() error {
+	n, kind := c.list()
+	if n > maxSchema {
+		c.fail()
+		return fmt.Errorf("a schema of %d entries, expected at most %d", n, maxSchema)
+	}
+	var left []int64 // of each group that is open: its children that are still to come
+	for ; n > 0 && !c.bad && kind == thriftStruct; n-- {
+		for len(left) > 0 && left[len(left)-1] == 0 {
+			left = left[:len(left)-1]
+		}
+		if len(left) > 0 {
+			left[len(left)-1]--
+		}
+		if children := c.children(); children > 0 {
+			left = append(left, children)
+		}
+		if len(left) > maxNesting {
+			c.fail()
+			return fmt.Errorf("columns are nested more than %d deep", maxNesting)
+		}
+	}
+	return nil
+}
+
+// children reads an entry of a schema and returns the number of its children.
+func (c *compact) children() (n int64) {
+	c.fields(func(id int64, kind byte) {
+		if id == 5 && kind > thriftByte && kind <= thriftI64 {
+			n = c.int()
+			return
+		}
+		c.skip(kind, 1)
+	})
+	return n
 }

@@ -1,9 +1,6 @@
 package parquet
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // pageValues decodes the pages of one column chunk, one after the other.
 type pageValues interface {
@@ -112,15 +109,15 @@ func (c *intPages) spread(levels []uint32) {
 type textTable struct {
 	byText map[string]int32
 	texts  []string // by first appearance
-	bytes  int      // in texts
+	kept   *meter   // counts them
 }
 
 func (t *textTable) add(text []byte) (int32, error) {
 	if i, ok := t.byText[string(text)]; ok {
 		return i, nil
 	}
-	if t.bytes += len(text); t.bytes > maxColumnText {
-		return None, fmt.Errorf("more than %d B of distinct text in one row group", maxColumnText)
+	if err := t.kept.add(int64(len(text)) + textCost); err != nil {
+		return None, err
 	}
 	i := int32(len(t.texts))
 	s := string(text)
@@ -134,69 +131,75 @@ type textPages struct {
 	table textTable
 	out   []int32 // None for a row without a value
 	page  int     // index in out of the last page's first row
-	dict  []dictText
+	dict  textDictionary
 	index []uint32 // scratch
-	raw   [][]byte // scratch
 }
 
-// dictText is an entry of a dictionary.
-type dictText struct {
-	text []byte
-	id   int32 // its number in the table, None before its first use
+// textDictionary is a dictionary of texts as its page has it.
+type textDictionary struct {
+	page []byte
+	ends []uint32 // of each text: where it ends in page
+	ids  []int32  // of each text: its number in the table, None before its first use
+}
+
+// text is the dictionary's text i. Each is after its length in 4 bytes.
+func (d *textDictionary) text(i uint32) []byte {
+	start := uint32(4)
+	if i > 0 {
+		start += d.ends[i-1]
+	}
+	return d.page[start:d.ends[i]]
 }
 
 func (c *textPages) dictionary(data []byte, n int) error {
-	raw, err := decodePlainTexts(nil, data, n)
-	if err != nil {
-		return err
+	if n > len(data)/4 {
+		return shortPage(n, len(data)/4)
 	}
-	c.dict = make([]dictText, len(raw))
-	for i, text := range raw {
-		// The page's buffer will be used again.
-		c.dict[i] = dictText{append([]byte(nil), text...), None}
-	}
-	return nil
+	c.dict = textDictionary{make([]byte, 0, len(data)), make([]uint32, 0, n), make([]int32, 0, n)}
+	end := uint32(0)
+	err := plainTexts(data, n, func(text []byte) error {
+		end += 4 + uint32(len(text))
+		c.dict.ends, c.dict.ids = append(c.dict.ends, end), append(c.dict.ids, None)
+		return nil
+	})
+	// The page's buffer will be used again.
+	c.dict.page = append(c.dict.page, data...)
+	return err
 }
 
 func (c *textPages) values(enc int64, data []byte, n int) error {
 	c.page = len(c.out)
-	var err error
 	switch enc {
 	case encPlain:
-		c.raw, err = decodePlainTexts(c.raw[:0], data, n)
+		return plainTexts(data, n, c.add)
 	case encDeltaLength:
-		c.raw, err = decodeDeltaTexts(c.raw[:0], data, n)
+		return deltaTexts(data, n, c.add)
 	case encPlainDictionary, encDictionary:
 		return c.fromDictionary(data, n)
-	default:
-		err = badEncoding(enc, "text")
 	}
-	if err != nil {
-		return err
-	}
-	for _, text := range c.raw {
-		id, err := c.table.add(text)
-		if err != nil {
-			return err
-		}
-		c.out = append(c.out, id)
-	}
-	return nil
+	return badEncoding(enc, "text")
+}
+
+// add appends the next row's text.
+func (c *textPages) add(text []byte) error {
+	id, err := c.table.add(text)
+	c.out = append(c.out, id)
+	return err
 }
 
 func (c *textPages) fromDictionary(data []byte, n int) error {
 	var err error
-	if c.index, err = decodeIndices(c.index[:0], data, n, len(c.dict)); err != nil {
+	d := &c.dict
+	if c.index, err = decodeIndices(c.index[:0], data, n, len(d.ids)); err != nil {
 		return err
 	}
 	for _, k := range c.index {
-		d := &c.dict[k]
-		if d.id == None {
-			if d.id, err = c.table.add(d.text); err != nil {
+		if d.ids[k] == None {
+			if d.ids[k], err = c.table.add(d.text(k)); err != nil {
 				return err
 			}
 		}
-		c.out = append(c.out, d.id)
+		c.out = append(c.out, d.ids[k])
 	}
 	return nil
 }
@@ -205,34 +208,38 @@ func (c *textPages) spread(levels []uint32) {
 	c.out = spread(c.out, c.page, levels, None)
 }
 
-// decodePlainTexts reads n texts, each after its length in 4 bytes.
-func decodePlainTexts(out [][]byte, data []byte, n int) ([][]byte, error) {
+// plainTexts calls use for n texts, each after its length in 4 bytes.
+func plainTexts(data []byte, n int, use func(text []byte) error) error {
 	for i := range n {
 		if len(data) < 4 {
-			return out, shortPage(n, i)
+			return shortPage(n, i)
 		}
 		size := binary.LittleEndian.Uint32(data)
 		if data = data[4:]; uint64(size) > uint64(len(data)) {
-			return out, shortPage(n, i)
+			return shortPage(n, i)
 		}
-		out = append(out, data[:size])
+		if err := use(data[:size]); err != nil {
+			return err
+		}
 		data = data[size:]
 	}
-	return out, nil
+	return nil
 }
 
-// decodeDeltaTexts reads n texts whose lengths come first, delta-coded.
-func decodeDeltaTexts(out [][]byte, data []byte, n int) ([][]byte, error) {
+// deltaTexts calls use for n texts whose lengths come first, delta-coded.
+func deltaTexts(data []byte, n int, use func(text []byte) error) error {
 	lengths, data, err := decodeDelta(nil, data, n)
 	if err != nil {
-		return out, err
+		return err
 	}
 	for i, size := range lengths {
 		if size < 0 || size > int64(len(data)) {
-			return out, shortPage(n, i)
+			return shortPage(n, i)
 		}
-		out = append(out, data[:size])
+		if err := use(data[:size]); err != nil {
+			return err
+		}
 		data = data[size:]
 	}
-	return out, nil
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -36,26 +37,31 @@ type Field struct {
 }
 
 // Writer writes a Parquet file, row group by row group. Each column of a row group
-// becomes one page. Equal calls write equal bytes, on any number of cores.
+// becomes one page. Equal calls write equal bytes, on any number of cores. It refuses to
+// write what a reader would refuse, because the file is too small for what it holds.
 type Writer struct {
 	out     *sink
 	file    *file.Writer
 	fields  []Field
-	workers int // columns that are encoded at a time
+	workers int          // columns that are encoded at a time
+	rows    int64        // so far
+	kept    atomic.Int64 // bytes of dictionaries and distinct texts so far, as a reader counts them
 }
 
 // sink keeps the first error of the underlying writer. Arrow's writer panics on an error
 // in its first write and loses one in its last. sink also hides a Close method, which
 // Arrow's writer would call.
 type sink struct {
-	w   io.Writer
-	err error
+	w    io.Writer
+	err  error
+	size int64 // bytes so far
 }
 
 func (s *sink) Write(p []byte) (int, error) {
 	if s.err == nil {
 		_, s.err = s.w.Write(p)
 	}
+	s.size += int64(len(p))
 	return len(p), nil
 }
 
@@ -145,15 +151,36 @@ func (w *Writer) Group(encode func(field int, c *ColumnWriter) error) error {
 		if err != nil {
 			return err
 		}
-		work.Go(func() error { return encode(i, &ColumnWriter{field: &w.fields[i], out: out}) })
+		work.Go(func() error { return encode(i, &ColumnWriter{field: &w.fields[i], out: out, kept: &w.kept}) })
 	}
 	if err := work.Wait(); err != nil {
 		return err
 	}
+	rows, err := group.NumRows()
+	if err != nil {
+		return err
+	}
+	w.rows += int64(rows)
 	if err := group.Close(); err != nil && w.out.err == nil {
 		return err
 	}
-	return w.out.err
+	if w.out.err != nil {
+		return w.out.err
+	}
+	return w.readable()
+}
+
+// readable refuses what a reader would refuse, if it knew only what is written so far. Within
+// these bounds pages do not decompress to more than inflatePerByte allows: a row has less than
+// 100 B outside of its texts.
+func (w *Writer) readable() error {
+	if most := allowance(w.out.size, freeRows, rowsPerByte); w.rows > most {
+		return fmt.Errorf("%d rows in %d B: a file of that size can have at most %d, so it could not be read", w.rows, w.out.size, most)
+	}
+	if most := allowance(w.out.size, keepFree, keepPerByte); w.kept.Load() > most {
+		return fmt.Errorf("%d B of dictionaries and distinct texts in a file of %d B: it can have at most %d B, so it could not be read", w.kept.Load(), w.out.size, most)
+	}
+	return nil
 }
 
 // Close writes the footer. It does not close the underlying writer.
@@ -168,6 +195,7 @@ func (w *Writer) Close() error {
 type ColumnWriter struct {
 	field *Field
 	out   file.ColumnChunkWriter
+	kept  *atomic.Int64
 }
 
 // Ints writes an integer for each row. The column must have 64 bits and be Plain or
@@ -190,8 +218,10 @@ func (c *ColumnWriter) Ints(rows []int64) error {
 func (c *ColumnWriter) Indexed(values []uint64, rows []int32) error {
 	switch c.field.Kind {
 	case Signed32:
+		c.kept.Add(4 * int64(len(values)))
 		return c.indexed(int32Array(values), rows, nil, 0)
 	case Signed, Unsigned:
+		c.kept.Add(8 * int64(len(values)))
 		return c.indexed(int64Array(values), rows, nil, 0)
 	}
 	return c.unfit("integers")
@@ -205,6 +235,8 @@ func (c *ColumnWriter) Texts(d *Dictionary) error {
 	if len(d.data) > maxPage {
 		return fmt.Errorf("%d B of distinct text in one row group, more than a page can hold (%d B)", len(d.data), maxPage)
 	}
+	// A reader counts the dictionary's page, with 4 B before each text, and the texts in use.
+	c.kept.Add(2*int64(len(d.data)) + (4+entryCost+textCost)*int64(len(d.offsets)-1))
 	var levels []int16
 	if c.field.Nullable {
 		levels = make([]int16, len(d.rows))

@@ -40,8 +40,16 @@ func (s *Store) add(raw []byte) uint32 {
 	}
 	n := uint32(s.strings.add(repaired))
 	s.index[text] = n
+	s.kept += indexEntry + int64(len(text))
+	if repaired != text {
+		s.kept += int64(len(repaired))
+	}
 	return n
 }
+
+// indexEntry is what an entry of the index of strings takes, in bytes: a string's header and
+// its number, in tables that are half full right after they have grown.
+const indexEntry = 64
 
 func (s *Store) int(i int64) Value {
 	if v := Value(i<<tagBits | tagInt); int64(v)>>tagBits == i {
@@ -97,9 +105,11 @@ func (s *Store) newBody(items []Value) uint32 {
 		b := s.spare[n-1]
 		s.spare = s.spare[:n-1]
 		body := s.bodies.at(uint64(b))
+		s.grow(body, len(items))
 		*body = append(*body, items...)
 		return b
 	}
+	s.kept += 8 * int64(len(items))
 	return uint32(s.bodies.add(append(make([]Value, 0, len(items)), items...)))
 }
 
@@ -117,12 +127,21 @@ func (s *Store) extend(object uint64, items []Value, full, empty int) bool {
 		*s.objects.at(object) = tagged(full, uint64(s.newBody(items)))
 	case full:
 		b := s.bodies.at(o.payload())
-		if need := len(*b) + len(items); need > cap(*b) {
-			*b = append(make([]Value, 0, max(need, 2*len(*b))), *b...)
-		}
+		s.grow(b, len(items))
 		*b = append(*b, items...)
 	default:
 		return false
 	}
 	return true
+}
+
+// grow makes room for n more items in a body.
+func (s *Store) grow(body *[]Value, n int) {
+	b := *body
+	need := len(b) + n
+	if need <= cap(b) {
+		return
+	}
+	*body = append(make([]Value, 0, max(need, 2*len(b))), b...)
+	s.kept += 8 * int64(cap(*body)-cap(b))
 }

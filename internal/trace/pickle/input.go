@@ -40,6 +40,8 @@ type input struct {
 	pos, end int    // buf[pos:end] is read and not consumed
 	base     int64  // offset of buf[0]
 	eof      bool
+	held     int64        // bytes of memory that a long text under way takes
+	filled   func() error // is called whenever buf was filled, and may end the reading
 }
 
 func newInput(r io.Reader) input {
@@ -74,7 +76,7 @@ func (in *input) fill(n int) error {
 			return &Error{Offset: in.base + int64(in.end), Problem: err.Error(), Err: err}
 		}
 	}
-	return nil
+	return in.filled()
 }
 
 // fillOp makes an opcode and its argument of fixed size available. It reads longestOp
@@ -109,7 +111,11 @@ func (in *input) bytes(n uint64) ([]byte, error) {
 		return in.take(int(n))
 	}
 	var all bytes.Buffer
-	err := in.chunks(n, func(b []byte) { all.Write(b) })
+	err := in.chunks(n, func(b []byte) {
+		all.Write(b)
+		in.held = int64(all.Cap())
+	})
+	in.held = 0
 	return all.Bytes(), err
 }
 

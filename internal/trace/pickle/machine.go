@@ -21,14 +21,17 @@ type Folder interface {
 const MaxProtocol = 5
 
 // Read reads one pickle, which must end where r ends, and returns its value. The known
-// strings get the numbers 0, 1, 2 … (Store.StringNumber). Every error is an *Error; it
-// wraps an error of r.
-func Read(r io.Reader, known []string, folder Folder) (*Store, Value, error) {
+// strings get the numbers 0, 1, 2 … (Store.StringNumber). room returns how many bytes of
+// memory may be in use now; it is asked at least once for every 64 KiB of the pickle. Every
+// error is an *Error; it wraps an error of r.
+func Read(r io.Reader, known []string, folder Folder, room func() int64) (*Store, Value, error) {
 	m := &machine{
 		in:     newInput(r),
 		store:  newStore(known),
 		folder: folder,
+		room:   room,
 	}
+	m.in.filled = m.within
 	v, err := m.read()
 	if err != nil {
 		return nil, 0, err
@@ -41,6 +44,7 @@ type machine struct {
 	in     input
 	store  *Store
 	folder Folder
+	room   func() int64 // bytes that all of this may take
 	stack  []Value
 	floor  int   // length of the stack at the last mark: values below cannot be taken
 	marks  []int // the earlier floors
@@ -130,6 +134,19 @@ func (m *machine) read() (Value, error) {
 			return 0, err
 		}
 	}
+}
+
+// within refuses a pickle whose values take more memory than there is room for.
+func (m *machine) within() error {
+	if room := m.room(); m.memory() > room {
+		return &Error{Offset: m.in.offset(), Problem: fmt.Sprintf("the values up to here take %d B of memory, expected at most %d B for what was read of the file", m.memory(), room)}
+	}
+	return nil
+}
+
+// memory is what the machine and the Store have allocated and not given back, in bytes.
+func (m *machine) memory() int64 {
+	return m.store.memory() + m.memo.memory() + m.in.held + 8*int64(cap(m.stack)+cap(m.marks))
 }
 
 // header checks that the file begins as a pickle does, before any other error.

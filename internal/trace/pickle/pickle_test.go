@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -46,8 +47,11 @@ func dumpAll(s *Store, values []Value, depth int) string {
 	return strings.Join(parts, ", ")
 }
 
+// enough is room for any pickle.
+func enough() int64 { return math.MaxInt64 }
+
 func read(pickle string, f Folder) (string, error) {
-	s, v, err := Read(strings.NewReader(pickle), []string{"known", "key"}, f)
+	s, v, err := Read(strings.NewReader(pickle), []string{"known", "key"}, f, enough)
 	if err != nil {
 		return "", err
 	}
@@ -215,7 +219,7 @@ func TestFolding(t *testing.T) {
 // TestFoldList checks that a folded list is the same number in all places, and that the
 // next list gets its memory.
 func TestFoldList(t *testing.T) {
-	s, v, err := Read(strings.NewReader("\x80\x04](]\x94K\x01ah\x00]K\x02ae."), nil, keepAll{})
+	s, v, err := Read(strings.NewReader("\x80\x04](]\x94K\x01ah\x00]K\x02ae."), nil, keepAll{}, enough)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +237,7 @@ func TestFoldList(t *testing.T) {
 // TestSlowReader reads a byte at a time.
 func TestSlowReader(t *testing.T) {
 	pickle := "\x80\x04](\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8c\x03abcG\x3f\xf8\x00\x00\x00\x00\x00\x00e."
-	s, v, err := Read(iotest.OneByteReader(strings.NewReader(pickle)), nil, keepAll{})
+	s, v, err := Read(iotest.OneByteReader(strings.NewReader(pickle)), nil, keepAll{}, enough)
 	if err != nil || dump(s, v, 2) != `[-9223372036854775808, "abc", 1.5]` {
 		t.Errorf("%v, %v", dump(s, v, 2), err)
 	}
@@ -290,7 +294,8 @@ func hostilePickles(size int) map[string][]byte {
 func TestMemoryBound(t *testing.T) {
 	const fixed = 1 << 20                                     // buffers and first pages
 	for name, pickle := range hostilePickles(1<<22 + 1<<10) { // just beyond where tables double
-		m := &machine{in: newInput(bytes.NewReader(pickle)), store: newStore(nil), folder: keepAll{}}
+		m := &machine{in: newInput(bytes.NewReader(pickle)), store: newStore(nil), folder: keepAll{}, room: enough}
+		m.in.filled = m.within
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := m.read()
@@ -301,6 +306,11 @@ func TestMemoryBound(t *testing.T) {
 		}
 		if read := m.in.offset(); used > fixed+72*read {
 			t.Errorf("%s: %d bytes allocated for %d", name, used, read)
+		}
+		// What is counted is what is in use: less than all that was allocated, because
+		// tables that grew left garbage, and not less than a sixth of it.
+		if counted := m.memory(); counted > used+fixed || 6*counted+fixed < used {
+			t.Errorf("%s: %d bytes counted, %d allocated", name, counted, used)
 		}
 	}
 }
@@ -323,7 +333,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x80\x04](]\x94K\x01ah\x00}\x8c\x05knownNse."))
 	f.Add([]byte("\x80\x02}q\x00X\x01\x00\x00\x00aJ\x01\x00\x00\x00K\x02\x86s."))
 	f.Fuzz(func(t *testing.T, pickle []byte) {
-		s, v, err := Read(bytes.NewReader(pickle), []string{"known"}, foldKnown{})
+		s, v, err := Read(bytes.NewReader(pickle), []string{"known"}, foldKnown{}, enough)
 		if (s == nil) != (err != nil) {
 			t.Fatalf("store %v with error %v", s, err)
 		}

@@ -1,5 +1,7 @@
 package pickle
 
+import "unsafe"
+
 // table is a long list in pages. So it grows without being copied, and leaves no old
 // copies to the garbage collector.
 type table[T any] struct {
@@ -16,6 +18,11 @@ const (
 
 // has reports whether entry i has its page.
 func (t *table[T]) has(i uint64) bool { return i>>pageBits < uint64(len(t.pages)) }
+
+// memory is the size of the pages in bytes.
+func (t *table[T]) memory() int64 {
+	return int64(len(t.pages)) * int64(unsafe.Sizeof([pageSize]T{}))
+}
 
 // get returns entry i, or the zero T if it has no page.
 func (t *table[T]) get(i uint64) (v T) {

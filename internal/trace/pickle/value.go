@@ -8,7 +8,9 @@
 //
 // Nothing recurses, and memory is bounded: for any opcodes, Read allocates at most 72
 // bytes for each byte of the pickle, plus 1 MiB. This includes garbage and the spare room
-// of growing slices; at any moment less is in use.
+// of growing slices. What is in use is counted, and a pickle is refused once that is more
+// than the caller has room for, which bounds the memory of a small file that decompresses
+// to a large pickle.
 package pickle
 
 import (
@@ -79,6 +81,7 @@ type Store struct {
 	bodies  table[[]Value]
 	spare   []uint32 // bodies to use again
 	size    int64
+	kept    int64 // bytes that strings and bodies take outside of their tables
 }
 
 func newStore(known []string) *Store {
@@ -87,6 +90,12 @@ func newStore(known []string) *Store {
 		s.intern([]byte(k))
 	}
 	return s
+}
+
+// memory is what the Store has allocated and not given back, in bytes.
+func (s *Store) memory() int64 {
+	tables := s.strings.memory() + s.objects.memory() + s.bodies.memory()
+	return s.kept + tables + 8*int64(cap(s.wide)+cap(s.floats)) + 16*int64(cap(s.pairs)) + 4*int64(cap(s.spare))
 }
 
 // Size is the length of the pickle in bytes. All lists together have at most this many
