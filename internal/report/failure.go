@@ -19,6 +19,7 @@ type Failure struct {
 
 // Line says it in words. subject is what has the recording.
 func (f *Failure) Line(subject string) string {
+	subject = Printable(subject)
 	asked := fmt.Sprintf("at event %s: %s asked for, %s free on the device", Count(f.Event), Bytes(f.Requested), Bytes(f.DriverFree))
 	switch {
 	case f.Fatal && f.Count > 1:

@@ -46,9 +46,9 @@ func (d *PeakedDevice) head(out *bufio.Writer, name string) {
 	if d.Failed != nil {
 		wrapped(out, "", d.Failed.Failure.Line(name))
 	} else {
-		wrapped(out, "", name+": "+d.moment())
+		wrapped(out, "", Printable(name)+": "+d.moment())
 	}
-	wrapped(out, fmt.Sprintf("device %d: ", d.Device), d.Phase)
+	wrapped(out, fmt.Sprintf("device %d: ", d.Device), Printable(d.Phase))
 	fmt.Fprintln(out)
 	var t Table
 	size := func(label string, n int64, note string) { t.Row("  "+label, Count(n)+" B", Bytes(n), note) }
@@ -68,7 +68,7 @@ func (d *PeakedDevice) head(out *bufio.Writer, name string) {
 		fmt.Fprintln(out)
 	}
 	if d.HasStacks {
-		wrapped(out, "  by    ", d.Line)
+		wrapped(out, "  by    ", Printable(d.Line))
 		if d.From != "" {
 			wrapped(out, "        ", from(d.From).lead+from(d.From).line)
 		}
@@ -167,7 +167,7 @@ type labelled struct{ lead, line string }
 // cut at the front, since the end tells more.
 func (l labelled) fit(width int) string {
 	width -= utf8.RuneCountInString(l.lead)
-	line := l.line
+	line := Printable(l.line)
 	if utf8.RuneCountInString(line) > width {
 		line = line[strings.LastIndexByte(line, '/')+1:]
 	}
@@ -296,7 +296,7 @@ func (d *PeakedDevice) freeMemory(out *bufio.Writer) {
 		if h.Oldest >= 0 {
 			age = fmt.Sprintf("of event %s, %s old", Count(h.Oldest), plural(h.Age, "iteration"))
 		}
-		wrapped(out, "  ", h.Line)
+		wrapped(out, "  ", Printable(h.Line))
 		if h.From != "" {
 			wrapped(out, "    ", from(h.From).lead+h.From)
 		}

@@ -59,6 +59,9 @@ func TestNamesArePrintable(t *testing.T) {
 	check("replay", (&Replayed{Trace: "a", Plan: &name}).Write(&out))
 	check("replay's trace", (&Replayed{Trace: evil}).Write(&out))
 	check("run", (&Served{Processes: []ServedProcess{{Name: evil, Devices: []ServedDevice{{Allocations: 1}}}}}).Write(&out))
+	check("a failure", WriteFailures(&out, evil, []DeviceFailure{{Failure: &Failure{Event: 1}}}))
+	peaked := PeakedDevice{PeakedPhase: PeakedPhase{Phase: evil}, HasStacks: true, Line: evil, Lines: []PeakedLine{{Line: evil}}}
+	check("peak", (&Peaked{Trace: evil, Devices: []PeakedDevice{peaked}}).Write(&out))
 	var table Table
 	table.Row(evil, "1")
 	check("a table", table.Write(&out))
