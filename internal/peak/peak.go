@@ -87,28 +87,30 @@ func Read(t *trace.Trace, d *trace.Device, marker *regexp.Regexp) (*Recording, e
 }
 
 // dropLayers forgets iterations that were found by repetition alone if one of them has
-// no backward: a recording that runs out of memory in its first iteration repeats the
-// layers of a model, and nothing else.
+// no forward or no backward: a recording that runs out of memory in its first iteration
+// repeats the layers of a model, and nothing else.
 func (r *Recording) dropLayers() {
 	if r.Iterations.Source != lifespan.SourcePeriodicity || !r.frames.python {
 		return
 	}
 	parts := &phases{r: r, byStack: true}
 	starts := r.Iterations.Starts
-	whole := make([]bool, r.Iterations.Count)
+	seen := map[Part][]bool{PartForward: make([]bool, len(starts)), PartBackward: make([]bool, len(starts))}
 	for i := range r.Timeline.Buffers {
 		b := &r.Timeline.Buffers[i]
-		if at, found := slices.BinarySearch(starts, b.Start); !b.Initial && parts.part(b.Start, r.stackOf(i)) == PartBackward {
+		in := seen[parts.part(b.Start, r.stackOf(i))]
+		if at, found := slices.BinarySearch(starts, b.Start); in != nil && !b.Initial {
 			if !found {
 				at--
 			}
-			if at < len(whole) {
-				whole[at] = true
-			}
+			in[at] = true
 		}
 	}
-	if slices.Contains(whole, false) {
-		r.Iterations = lifespan.Iterations{Source: "none"}
+	for _, in := range seen {
+		if slices.Contains(in[:r.Iterations.Count], false) {
+			r.Iterations = lifespan.Iterations{Source: "none"}
+			return
+		}
 	}
 }
 
