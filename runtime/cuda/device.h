@@ -8,6 +8,7 @@
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much
  *   device_trim      gives idle memory back to the device
+ *   device_history   keeps what was asked for, if it is told to
  *   device_query     what callers ask about blocks and memory
  *
  * "Locked" in a comment means: called with the lock held, which is held again on
@@ -20,6 +21,7 @@
 
 #include "arena.h"
 #include "device_debt.h"
+#include "history.h"
 #include "prim.h"
 #include "sizes.h"
 #include "stplan.h"
@@ -48,6 +50,7 @@ struct stplan_device {
   void *seen_context;
   sp_usage usage;
   struct sp_device_plan *plan; /* private to device_plan.c; NULL if none is to be served */
+  sp_history *history;         /* NULL if none is kept */
   sp_debt debt;
 
   /* What the object counts, and decides by. `shared` is a copy for others, in a

@@ -17,6 +17,7 @@ static stplan_opener *opener; /* NULL before the start */
 static stplan_plan *plan;
 static char *counters;
 static sp_cuda_memory memory;
+static uint64_t kept; /* bytes of history for each device */
 static int lent; /* the plan, which has a single device, serves another ordinal */
 
 /* States of a device. A state changes once, after everything else of the device is set. */
@@ -120,6 +121,8 @@ static int open_device(int ordinal) {
   }
   devices[ordinal].planned = number >= 0;
   share(devices[ordinal].device, ordinal);
+  if (kept > 0 && stplan_history_begin(devices[ordinal].device, kept) != STPLAN_OK)
+    stplan_say("no history is kept of cuda:%d: no memory", ordinal);
   return SERVED;
 }
 
@@ -137,6 +140,17 @@ stplan_device *stplan_at(int ordinal) {
     pthread_mutex_unlock(&lock);
   }
   return state == SERVED ? devices[ordinal].device : NULL;
+}
+
+stplan_device *stplan_opened(int ordinal) {
+  int state = atomic_load_explicit(&devices[ordinal].state, memory_order_acquire);
+  return state == SERVED ? devices[ordinal].device : NULL;
+}
+
+void stplan_keep_history(uint64_t bytes) {
+  pthread_mutex_lock(&lock);
+  kept = bytes;
+  pthread_mutex_unlock(&lock);
 }
 
 int stplan_planned(int ordinal) { return stplan_at(ordinal) != NULL && devices[ordinal].planned; }
