@@ -175,7 +175,10 @@ func (r servedRow) line(planned bool) tableLine {
 	}
 	onPlan, recorded := "-", "-"
 	if r.PlanBytes != nil {
-		onPlan, recorded = Percent(r.PlannedBytesFraction), Bytes(*r.RecordedPeakReserved)
+		onPlan = Percent(r.PlannedBytesFraction)
+	}
+	if r.RecordedPeakReserved != nil && *r.RecordedPeakReserved > 0 {
+		recorded = Bytes(*r.RecordedPeakReserved)
 	}
 	return tableLine{label: r.name, figures: []string{
 		onPlan, Bytes(r.PeakAllocated), Bytes(r.PeakReserved), recorded, Count(r.DriftEvents), Count(r.Waits),
