@@ -179,15 +179,27 @@ func TestStress(t *testing.T) {
 	}
 }
 
+// TestHistory keeps histories under the sanitizers: until they are full, while several
+// threads make requests, and while they are written.
+func TestHistory(t *testing.T) {
+	for _, sanitizer := range []string{memorySanitizers, "thread"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			t.Parallel()
+			execute(t, compile(t, sanitizer, "history.c"))
+		})
+	}
+}
+
 // BenchmarkPair is an allocation and its free, without Go around them: in a pool
-// of 1,500 other blocks, and in the places of a plan, which is served throughout.
+// of 1,500 other blocks, without a history and with one, and in the places of a plan,
+// which is served throughout.
 func BenchmarkPair(b *testing.B) {
 	program := compile(b, "", "pair.c")
 	plan := filepath.Join(b.TempDir(), "plan.bin")
 	if err := os.WriteFile(plan, encode(b, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {
+	for name, args := range map[string][]string{"pool": nil, "history": {"--history"}, "plan": {plan}} {
 		b.Run(name, func(b *testing.B) {
 			out, err := exec.Command(program, append([]string{strconv.Itoa(max(b.N, 8))}, args...)...).CombinedOutput()
 			if err != nil {

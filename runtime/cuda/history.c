@@ -23,7 +23,9 @@ void sp_history_close(sp_history *h) {
 /* room is how many bytes the chunk that is being filled has left. */
 static uint64_t room(const sp_history *h) { return h->last == NULL ? 0 : SP_HISTORY_CHUNK - h->last->used; }
 
-int sp_history_short(const sp_history *h) { return h->spare == NULL && !h->full && room(h) < SP_HISTORY_RESERVE; }
+int sp_history_short(const sp_history *h) {
+  return h->spare == NULL && !h->full && h->chunks < h->most && room(h) < SP_HISTORY_RESERVE;
+}
 
 /* Its pages are touched here, since records are written with a lock held. */
 sp_history_chunk *sp_history_chunk_make(void) {
@@ -34,14 +36,14 @@ sp_history_chunk *sp_history_chunk_make(void) {
 }
 
 void sp_history_add(sp_history *h, sp_history_chunk *chunk) {
-  if (chunk == NULL || h->chunks == h->most)
+  if (chunk == NULL) {
     h->full = 1;
-  if (h->full || h->spare != NULL) {
+  } else if (sp_history_short(h)) {
+    h->spare = chunk;
+    h->chunks++;
+  } else { /* another thread has made one meanwhile */
     free(chunk);
-    return;
   }
-  h->spare = chunk;
-  h->chunks++;
 }
 
 /* turn goes on to the spare chunk. 0 if there is none: the history is full. */
