@@ -41,6 +41,19 @@ func keepHistory(t testing.TB, d *trace.Device) string {
 	return path
 }
 
+// exampleHistory is the path of a history of an example; "" in a build without the runtime.
+func exampleHistory(t *testing.T) string {
+	t.Helper()
+	if !cuda.Built {
+		return ""
+	}
+	snapshot, err := trace.ReadFile("../../examples/evaluation/evaluation.pickle.gz", trace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keepHistory(t, &snapshot.Devices[0])
+}
+
 // driveRecording makes the requests of a recording, and says where the steps of its
 // optimizers end.
 func driveRecording(t testing.TB, device *cuda.Device, d *trace.Device) {

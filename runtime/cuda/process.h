@@ -43,7 +43,7 @@ void stplan_off_plan(int ordinal);
 /* stplan_keep_history has every device that is used for the first time from now on keep its
  * history, in at most `bytes` of the host for each device. stplan_step notes that a step of
  * an optimizer has ended, on all devices. stplan_save_history writes the histories of all
- * devices to a file, and ends them (stplan_history_write). */
+ * devices to a file, and ends them (stplan_history_write); if path is NULL it ends them only. */
 void stplan_keep_history(uint64_t bytes);
 void stplan_step(unsigned optimizer);
 stplan_status stplan_save_history(const char *path, int rank);

@@ -23,7 +23,7 @@ stplan_status stplan_save_history(const char *path, int rank) {
       all[count++] = (stplan_recorded){.device = d, .ordinal = i};
   }
   pthread_mutex_lock(&saving);
-  stplan_status status = stplan_history_write(all, count, rank, path);
+  stplan_status status = path == NULL ? STPLAN_OK : stplan_history_write(all, count, rank, path);
   for (size_t i = 0; i < count; i++)
     stplan_history_end(all[i].device);
   pthread_mutex_unlock(&saving);

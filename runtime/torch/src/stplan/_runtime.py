@@ -7,6 +7,8 @@ import ctypes
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
+from stplan._kept import Kept
+
 MEMORY = {"plain": 0, "virtual": 1, "auto": 2}
 """How memory is taken from a device: the values of sp_cuda_memory in prim_cuda.h."""
 
@@ -127,6 +129,7 @@ class Runtime:
         self._reset_peaks = _function(library, "reset_peaks", None, [device])
         self._reset_sums = _function(library, "reset_sums", None, [device])
         self._mark = _function(library, "mark", None, [])
+        self.history = Kept(library, "stplan")
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 

@@ -4,12 +4,12 @@ allocator."""
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from stplan import _build, _pluggable, _shim
 from stplan._errors import ServingError as ServingError
 from stplan._process import described, say
-from stplan._runtime import MEMORY
+from stplan._runtime import MEMORY, Runtime
 
 
 _backend: Optional[str] = None
@@ -39,6 +39,11 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
     except (RuntimeError, OSError, AttributeError) as error:
         raise ServingError(described(error)) from error
     return _backend
+
+
+def served() -> Union[_shim.Shim, Runtime, None]:
+    """The shim or the runtime that serves this process, or None."""
+    return _shim.installed() or _pluggable.installed()
 
 
 def backend() -> Optional[str]:

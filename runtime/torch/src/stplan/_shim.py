@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, List, Optional, Tuple
 
 from stplan import _build, _library
+from stplan._kept import Kept
 from stplan._runtime import MEMORY, Counters, RuntimeFailure
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
@@ -38,6 +39,7 @@ class Shim:
         library.stplan_shim_unanswered.restype = ctypes.c_char_p
         library.stplan_shim_install.restype = ctypes.c_char_p
         library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+        self.history = Kept(library, "stplan_shim")
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
 
     def unanswered(self) -> Optional[str]:

@@ -23,6 +23,8 @@ static int take(size_t n) {
 
 int cuInit(unsigned flags) { return (void)flags, OK; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
+int cuDeviceGetCount(int *count) { return *count = 1, OK; }
+int cuDeviceGetName(char *name, int room, int device) { return (void)device, snprintf(name, (size_t)room, "Simulated"), OK; }
 int cuDeviceTotalMem_v2(size_t *total, int device) { return (void)device, *total = TOTAL, OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
@@ -91,6 +93,8 @@ static int note(const char *what, void *stream, void *event) {
   return OK;
 }
 int cuEventRecord(void *event, void *stream) { return note("record", stream, event); }
+int cuCtxRecordEvent(void *context, void *event) { return (void)context, note("whole", NULL, event); }
+int cuEventQuery(void *event) { return (void)event, OK; }
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { return (void)flags, note("wait", stream, event); }
 int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *graph, void *before, size_t *count) {
   return (void)stream, (void)id, (void)graph, (void)before, (void)count, *status = 0, OK;
