@@ -158,8 +158,13 @@ func (a *app) runServed(ctx context.Context, plan, command []string, f runFlags)
 		s.Plan, s.ByRank = &plans.path, plans.byRank
 	case !f.noPlan:
 		cache, err := openPlanCache(f.cache)
-		if err != nil {
+		if err != nil && f.cache != "" {
 			return err
+		}
+		if err != nil {
+			// Nobody asked for this folder, so the job is not kept from running.
+			fmt.Fprintf(a.stderr, "stplan: %v; no plan is looked up or learned\n", err)
+			break
 		}
 		learns = a.newLearner(cache, f)
 		s.Cache, s.Versions, s.Learn = &cache.folder, cacheVersions(), learns.steps()
