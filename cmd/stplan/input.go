@@ -113,7 +113,7 @@ func inputName(path string) string {
 // recordingSuffixes are what a recording's name may end with, compression last.
 var recordingSuffixes = [][]string{
 	{".gz", ".zst"},
-	{".pickle", ".pkl", ".parquet"},
+	{".pickle", ".pkl", ".parquet", ".history"},
 }
 
 // outputName replaces a recording's suffixes: run.pickle.gz with ".bin" is

@@ -10,11 +10,11 @@ import (
 )
 
 // launch runs a command of the user's, with the Python package at work in each
-// of its Python processes: what settings returns is in the environment variable
-// there, as JSON. reports is a folder where the processes report, each in a
-// .json file of its own; it lasts until tell, which gets the job's exit code,
-// has returned.
-func (a *app) launch(command []string, variable string, settings func(reports string) any, tell func(reports string, code int) error) error {
+// of its Python processes: what start returns is in the environment variable
+// there, as JSON. start is called right before the job begins. reports is a folder where
+// the processes report, each in a .json file of its own; it lasts until tell, which gets
+// the job's exit code, has returned.
+func (a *app) launch(command []string, variable string, start func(reports string) any, tell func(reports string, code int) error) error {
 	reports, err := os.MkdirTemp("", "stplan-")
 	if err != nil {
 		return fmt.Errorf("cannot make a temporary folder: %w", cause(err))
@@ -27,7 +27,7 @@ func (a *app) launch(command []string, variable string, settings func(reports st
 	if refused != nil {
 		fmt.Fprintf(a.stderr, "stplan: the cache %s, a temporary folder serves instead; %s\n", refused, refused.Advice)
 	}
-	value, err := json.Marshal(settings(reports))
+	value, err := json.Marshal(start(reports))
 	if err != nil {
 		return &bug{err}
 	}

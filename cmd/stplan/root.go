@@ -112,19 +112,21 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stplan",
 		Short: "Compile a recorded PyTorch run into a GPU memory plan",
-		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot or a
-Parquet trace), gives every allocation an address, proves the result, and says
+		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot, a
+Parquet trace or a history), gives every allocation an address, proves the result, and says
 what it saves against PyTorch's own allocators. Later runs of the job are served
 at these addresses.
 
 Wherever a command takes a TRACE it takes a snapshot
-(torch.cuda.memory._dump_snapshot, plain, gzip or zstd) or a Parquet trace
-(docs/trace.md). "-" is standard input.
+(torch.cuda.memory._dump_snapshot, plain, gzip or zstd), a Parquet trace
+(docs/trace.md) or a history that the runtime has kept (docs/history.md). "-" is
+standard input.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
 met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
 terminated (SIGTERM). record and run end with the job's own.`,
-		Example: `  stplan record -- python train.py          # writes traces/...pickle.gz
+		Example: `  stplan run -- python train.py             # learns a plan, then uses it
+  stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
   stplan run run.bin -- python train.py     # served by the plan
   stplan verify run.bin --trace run.pickle.gz

@@ -24,6 +24,7 @@ type runReport struct {
 	Name    string  `json:"name"`
 	Plan    *string `json:"plan"`
 	Without string  `json:"without"` // why it has no plan although the job has some
+	Cached  *string `json:"cached"`  // the name of its plan in the cache
 	Backend string  `json:"backend"`
 	Error   string  `json:"error"`
 }
@@ -53,8 +54,8 @@ func planState(s cuda.State) string {
 
 // tellServed prints the summary, with notes on what the reader should know, and
 // writes it to the file summary unless that is "". The error carries the job's exit
-// code if that is not 0.
-func (a *app) tellServed(reports string, plans *jobPlans, summary string, code int) error {
+// code if that is not 0. learns is nil if the plans were named.
+func (a *app) tellServed(reports string, plans *jobPlans, learns *learner, summary string, code int) error {
 	all, err := readReports[runReport](reports)
 	if err != nil {
 		return err
@@ -63,10 +64,12 @@ func (a *app) tellServed(reports string, plans *jobPlans, summary string, code i
 	served := report.Served{ExitCode: code, Processes: []report.ServedProcess{}}
 	var said remarks
 	for _, r := range all {
+		learns.tell(&r, plans, &said)
 		p, err := r.process(reports, plans, &said)
 		if err != nil {
 			return err
 		}
+		p.Learned = learns.learned(r.Name)
 		served.Processes = append(served.Processes, p)
 	}
 	said.print(a)

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script/*.txt: each is a command line session with
 // its files. Beside testscript's own commands it knows those of scriptCommands.
 func TestScripts(t *testing.T) {
+	history := exampleHistory(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -44,16 +45,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", root+"/../../examples")
 			env.Setenv("VECTORS", root+"/../../internal/planfile/testdata/vectors")
 			env.Setenv("PYTHON", python())
+			env.Setenv("EXAMPLE_HISTORY", history)
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			env.Setenv("FAKE_TORCH", filepath.Join(root, "../../runtime/torch/tests/fake"))
 			env.Setenv("FAKE_SERVING", filepath.Join(root, "../../runtime/torch/tests/serving"))
 			return err
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "python" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "python":
+				return python() != "", nil
+			case "history":
+				return history != "", nil
 			}
-			return python() != "", nil
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
 }

@@ -87,7 +87,8 @@ type ComparedRow struct {
 	PeakAllocated int64  `json:"peak_allocated_bytes"` // the recording's
 	PeakActive    int64  `json:"peak_active_bytes"`    // the recording's
 	// These four are null if the allocator ran out of memory: it reserved less
-	// than the program needs, so that they say nothing. PlanReduction, the share
+	// than the program needs, so that they say nothing. So they are if the recording
+	// does not have what was reserved, which is then 0. PlanReduction, the share
 	// of the waste that the plan avoids, is also null if nothing is wasted.
 	Efficiency         *float64 `json:"efficiency"`
 	FragmentationRatio *float64 `json:"fragmentation_ratio"`
@@ -148,7 +149,8 @@ func NewServedInstead(by string, a Account) *ServedInstead {
 }
 
 // SelfCheck counts the segment events and allocations that the simulator, under
-// the recorded settings, reproduced in kind, order, size and address.
+// the recorded settings, reproduced in kind, order, size and address. Total is 0 if the
+// recording has neither segments nor addresses.
 type SelfCheck struct {
 	Matched int `json:"matched"`
 	Total   int `json:"total"`
@@ -159,7 +161,10 @@ type SelfCheck struct {
 }
 
 // Exact says that the simulator reproduced the whole recording.
-func (s SelfCheck) Exact() bool { return s.Matched == s.Total }
+func (s SelfCheck) Exact() bool { return s.Matched == s.Total && !s.Nothing() }
+
+// Nothing says that the recording has nothing to check the simulator by.
+func (s SelfCheck) Nothing() bool { return s.Total == 0 }
 
 // NewRow accounts for an allocator that reserved peakReserved bytes at its peak.
 // of is the recording's account, peakActive the recording's too.
@@ -180,5 +185,12 @@ func NewRow(key, title string, peakReserved int64, of Account, peakActive int64,
 // mean nothing then.
 func (r *ComparedRow) RanOut(at OutOfMemory) {
 	r.OutOfMemory = &at
+	r.drop()
+}
+
+// NotRecorded drops the figures of the recording if it does not have what was reserved.
+func (r *ComparedRow) NotRecorded() { r.drop() }
+
+func (r *ComparedRow) drop() {
 	r.Efficiency, r.FragmentationRatio, r.Waste, r.PlanReduction = nil, nil, nil, nil
 }

@@ -13,9 +13,12 @@ func (c *Compared) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "device %d: peak allocated %s", c.Device, Bytes(c.Recorded.PeakAllocated))
 	check := fmt.Sprintf("self-check %s / %s", Count(c.SelfCheck.Matched), Count(c.SelfCheck.Total))
-	if c.SelfCheck.Exact() {
+	switch {
+	case c.SelfCheck.Nothing():
+		fmt.Fprint(out, "\nno self-check: the trace has no addresses and no segments; simulated figures are\nestimates\n\n")
+	case c.SelfCheck.Exact():
 		fmt.Fprintf(out, "; %s\n\n", check)
-	} else {
+	default:
 		fmt.Fprintf(out, "\n%s: NOT exact, simulated figures are estimates\n\n", check)
 	}
 	writeLines(out, c.lines())
@@ -64,6 +67,10 @@ func (r *ComparedRow) line(label string) tableLine {
 		if r.OutOfMemory.Event >= 0 {
 			l.text = "out of memory at event " + Count(r.OutOfMemory.Event)
 		}
+		return l
+	}
+	if r.Efficiency == nil {
+		l.text = "not recorded"
 		return l
 	}
 	avoided := "-"

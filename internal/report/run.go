@@ -17,13 +17,15 @@ type Served struct {
 
 // ServedProcess is one process. Its Name is the script's with its rank, or with
 // its id. Backend is what served it, "shim" or "pluggable"; null if that is
-// PyTorch's own allocator, and Error says why.
+// PyTorch's own allocator, and Error says why. Learned is the plan that was learned from it
+// for the next run; null if none was.
 type ServedProcess struct {
 	Name    string         `json:"name"`
 	PID     int            `json:"pid"`
 	Plan    *string        `json:"plan"`
 	Backend *string        `json:"backend"`
 	Error   *string        `json:"error"`
+	Learned *string        `json:"learned"`
 	Devices []ServedDevice `json:"devices"`
 }
 
@@ -175,7 +177,10 @@ func (r servedRow) line(planned bool) tableLine {
 	}
 	onPlan, recorded := "-", "-"
 	if r.PlanBytes != nil {
-		onPlan, recorded = Percent(r.PlannedBytesFraction), Bytes(*r.RecordedPeakReserved)
+		onPlan = Percent(r.PlannedBytesFraction)
+	}
+	if r.RecordedPeakReserved != nil && *r.RecordedPeakReserved > 0 {
+		recorded = Bytes(*r.RecordedPeakReserved)
 	}
 	return tableLine{label: r.name, figures: []string{
 		onPlan, Bytes(r.PeakAllocated), Bytes(r.PeakReserved), recorded, Count(r.DriftEvents), Count(r.Waits),

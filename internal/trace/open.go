@@ -20,9 +20,9 @@ const planMagic = "\x89STPLAN"
 // disk.
 const maxSpool = 8 << 30
 
-// ReadFile reads a recording in either form: a file that begins as Parquet does is a
-// Parquet trace, any other is read as a memory snapshot. If the path is not a regular
-// file, such as a pipe, it is read as by Read.
+// ReadFile reads a recording in any form: a file that begins as Parquet does is a Parquet
+// trace, one that begins as a history does is a history, any other is read as a memory
+// snapshot. If the path is not a regular file, such as a pipe, it is read as by Read.
 func ReadFile(path string, opt Options) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -36,53 +36,71 @@ func ReadFile(path string, opt Options) (*Trace, error) {
 	if !info.Mode().IsRegular() {
 		return Read(f, path, opt)
 	}
-	head := make([]byte, len(planMagic))
+	head := make([]byte, len(historyMagic))
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, cannotRead(path, err)
 	}
-	isParquet, err := form(head[:n], path)
+	form, err := formOf(head[:n], path)
 	switch {
 	case err != nil:
 		return nil, err
-	case isParquet:
+	case form == formParquet:
 		return ReadParquet(f, info.Size(), path, opt)
+	case form == formHistory:
+		return ReadHistory(f, path, opt)
 	}
 	return ReadSnapshot(f, path, opt)
 }
 
-// Read reads a recording in either form from a stream such as standard input; the
+// Read reads a recording in any form from a stream such as standard input; the
 // name is for messages. A snapshot is read as it comes. A Parquet file has its footer
 // at the end, so it is first copied to a temporary file; more than 8 GiB are refused.
 // After an error one read of r may still be under way.
 func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	head, err := b.Peek(len(parquet.Magic))
-	if err == nil && strings.HasPrefix(planMagic, string(head)) {
-		head, err = b.Peek(len(planMagic))
+	if err == nil && strings.HasPrefix(historyMagic, string(head)) {
+		head, err = b.Peek(len(historyMagic))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, cannotRead(name, err)
 	}
-	isParquet, err := form(head, name)
+	form, err := formOf(head, name)
 	switch {
 	case err != nil:
 		return nil, err
-	case isParquet:
+	case form == formParquet:
 		return readSpooled(b, name, maxSpool, opt)
+	case form == formHistory:
+		return ReadHistory(b, name, opt)
 	}
 	return ReadSnapshot(b, name, opt)
 }
 
-// form tells the form of a file by its first bytes.
-func form(head []byte, name string) (isParquet bool, err error) {
-	if strings.HasPrefix(string(head), planMagic) {
-		return false, &InputError{Name: name, Problem: "this is a plan; expected a trace: a memory snapshot or a Parquet file"}
+// form is one of the forms of a recording.
+type form int
+
+const (
+	formSnapshot form = iota
+	formParquet
+	formHistory
+)
+
+// formOf tells the form of a file by its first bytes.
+func formOf(head []byte, name string) (form, error) {
+	switch text := string(head); {
+	case strings.HasPrefix(text, planMagic):
+		return 0, &InputError{Name: name, Problem: "this is a plan; expected a trace: a memory snapshot, a history or a Parquet file"}
+	case strings.HasPrefix(text, historyMagic):
+		return formHistory, nil
+	case strings.HasPrefix(text, parquet.Magic):
+		return formParquet, nil
 	}
 	if strings.HasPrefix(string(head), parquet.EncryptedMagic) {
-		return false, &InputError{Name: name, Problem: fmt.Sprintf("this is an encrypted Parquet file (it begins with %q); expected one that is not encrypted", parquet.EncryptedMagic)}
+		return 0, &InputError{Name: name, Problem: fmt.Sprintf("this is an encrypted Parquet file (it begins with %q); expected one that is not encrypted", parquet.EncryptedMagic)}
 	}
-	return strings.HasPrefix(string(head), parquet.Magic), nil
+	return formSnapshot, nil
 }
 
 // cannotRead makes the error for a file that could not be read. It has the file's name

@@ -60,9 +60,9 @@ func TestReadFileErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ReadFile(plan, Options{})
-	wantProblem(t, err, plan+": this is a plan; expected a trace: a memory snapshot or a Parquet file")
+	wantProblem(t, err, plan+": this is a plan; expected a trace: a memory snapshot, a history or a Parquet file")
 	_, err = Read(strings.NewReader("\x89STPLAN\r\n"), "standard input", Options{})
-	wantProblem(t, err, "standard input: this is a plan; expected a trace: a memory snapshot or a Parquet file")
+	wantProblem(t, err, "standard input: this is a plan; expected a trace: a memory snapshot, a history or a Parquet file")
 	_, err = Read(strings.NewReader("\x89STP"), "standard input", Options{})
 	wantProblem(t, err, "standard input: byte 0: not a pickle of protocol 2 to 5: expected the byte 0x80, found 0x89")
 	encrypted := filepath.Join(dir, "encrypted")

@@ -31,6 +31,7 @@ type deviceJSON struct {
 	Events          int           `json:"events"`
 	Annotations     int           `json:"annotations"`
 	InitialInferred bool          `json:"initial_inferred,omitzero"`
+	Invented        bool          `json:"addresses_invented,omitzero"`
 	Initial         []segmentJSON `json:"initial,omitzero"`
 	Final           []segmentJSON `json:"final,omitzero"`
 }
@@ -110,6 +111,7 @@ func (s *blockStacks) device(d *Device) deviceJSON {
 		Events:          len(d.Events),
 		Annotations:     len(d.Annotations),
 		InitialInferred: d.InitialInferred,
+		Invented:        d.AddressesInvented,
 		Initial:         s.segments(d.Initial),
 		Final:           s.segments(d.Final),
 	}
@@ -216,6 +218,7 @@ func (m *fileMeta) mergeDevices(fromRows []Device, stacks *stackParser) ([]Devic
 			d, fromRows = fromRows[0], fromRows[1:]
 			d.InitialInferred = j.InitialInferred
 		}
+		d.AddressesInvented = j.Invented
 		if err := j.agree(&d); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 // Package trace holds recorded allocation traces: the events of every device in the
 // order in which the allocator saw them, the segments that it had, and its settings.
-// It reads PyTorch memory snapshots (pickle) and Parquet traces, and writes Parquet
-// traces (docs/trace.md).
+// It reads PyTorch memory snapshots (pickle), histories that stplan's runtime keeps
+// (docs/history.md) and Parquet traces, and writes Parquet traces (docs/trace.md).
 package trace
 
 // Time is an instant of one device's timeline: the index of an entry in that device's
@@ -154,6 +154,9 @@ type Device struct {
 	Initial []Segment
 	// InitialInferred says that Initial may differ from the state at that time.
 	InitialInferred bool
+	// AddressesInvented says that the recording has neither addresses nor segments: the
+	// addresses of its events only keep blocks apart that live at the same time.
+	AddressesInvented bool
 }
 
 // Frame is one line of a stack.

@@ -39,6 +39,7 @@ typedef struct sp_range {
   uint8_t taken;
   uint8_t leaving; /* taken, but not a live block: its free is under way, or it is being given back to the device */
   uint8_t absent;
+  uint32_t number;     /* taken: of its allocation in the history, or 0 */
 
   sp_node by_size; /* free and absent ranges only */
   sp_clock uses;   /* free: when each stream used it last */

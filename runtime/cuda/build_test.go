@@ -211,6 +211,17 @@ func TestStress(t *testing.T) {
 	}
 }
 
+// TestHistory keeps histories under the sanitizers: until they are full, while several
+// threads make requests, and while they are written.
+func TestHistory(t *testing.T) {
+	for _, sanitizer := range []string{memorySanitizers, "thread"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			t.Parallel()
+			execute(t, compile(t, sanitizer, "history.c"))
+		})
+	}
+}
+
 // BenchmarkPair is an allocation and its free, without Go around them: in a pool
 // of 1,500 other blocks, and in the places of a plan, which is served throughout.
 func BenchmarkPair(b *testing.B) {
@@ -221,15 +232,41 @@ func BenchmarkPair(b *testing.B) {
 	}
 	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {
 		b.Run(name, func(b *testing.B) {
-			out, err := exec.Command(program, append([]string{strconv.Itoa(max(b.N, 8))}, args...)...).CombinedOutput()
-			if err != nil {
-				b.Fatalf("%v: %s", err, out)
-			}
-			ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(ns, "ns/pair")
+			b.ReportMetric(pair(b, program, max(b.N, 8), args...), "ns/pair")
 		})
 	}
+}
+
+// BenchmarkHistory is what a history costs an allocation and its free in the pool: the
+// median with it by that without it. The two are measured in turn, as the machine may have
+// other work.
+func BenchmarkHistory(b *testing.B) {
+	const turns, pairs = 15, 1_000_000
+	program := compile(b, "", "pair.c")
+	for b.Loop() {
+		var without, with []float64
+		for range turns {
+			without = append(without, pair(b, program, pairs))
+			with = append(with, pair(b, program, pairs, "--history"))
+		}
+		slices.Sort(without)
+		slices.Sort(with)
+		b.ReportMetric(without[turns/2], "ns/pair-without")
+		b.ReportMetric(with[turns/2], "ns/pair-with")
+		b.ReportMetric(with[turns/2]/without[turns/2], "ratio")
+	}
+}
+
+// pair is the time of an allocation and its free in nanoseconds, as pair.c measures it.
+func pair(b *testing.B, program string, pairs int, args ...string) float64 {
+	b.Helper()
+	out, err := exec.Command(program, append([]string{strconv.Itoa(pairs)}, args...)...).CombinedOutput()
+	if err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ns
 }

@@ -99,6 +99,22 @@ func (d *Device) RecordStream(address, stream uint64) error {
 	return statusError(C.stplan_record_stream(d.device, C.uint64_t(address), C.stplan_stream(stream)))
 }
 
+// KeepHistory has the device keep its history in at most `most` bytes of the host.
+func (d *Device) KeepHistory(most uint64) error {
+	return statusError(C.stplan_history_begin(d.device, C.uint64_t(most)))
+}
+
+// Step tells that a step of an optimizer, numbered from 0, has ended.
+func (d *Device) Step(optimizer int) { C.stplan_history_step(d.device, C.uint(optimizer)) }
+
+// WriteHistory writes the history as that of a device of the given ordinal.
+func (d *Device) WriteHistory(path string, ordinal int) error {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	of := C.stplan_recorded{device: d.device, ordinal: C.int(ordinal)}
+	return statusError(C.stplan_history_write(&of, 1, -1, name))
+}
+
 // Mark tells that a step of the program begins.
 func (d *Device) Mark() { C.stplan_mark(d.device) }
 

@@ -10,6 +10,7 @@
  *   device_trim      gives idle memory back to the device
  *   device_hold      not while a graph is captured
  *   device_pins      nor memory whose address somebody outside knows
+ *   device_history   keeps what was asked for, if it is told to
  *   device_query     what callers ask about blocks and memory
  *
  * "Locked" in a comment means: called with the lock held, which is held again on
@@ -22,6 +23,7 @@
 
 #include "arena.h"
 #include "device_debt.h"
+#include "history.h"
 #include "prim.h"
 #include "sizes.h"
 #include "stplan.h"
@@ -54,6 +56,7 @@ struct stplan_device {
   void *seen_context;
   sp_usage usage;
   struct sp_device_plan *plan; /* private to device_plan.c; NULL if none is to be served */
+  sp_history *history;         /* NULL if none is kept */
   sp_debt debt;
 
   /* What the object counts, and decides by. `shared` is a copy for others, in a

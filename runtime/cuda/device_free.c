@@ -1,4 +1,5 @@
 /* device_free.c: frees, and uses of blocks by other streams. */
+#include "device_history.h"
 #include "device_plan.h"
 #include "device_query.h"
 
@@ -10,6 +11,8 @@ enum { EVENT_AT_FREE = 1 << 20 };
 /* leave ends a block: from now on its address is nobody's. Locked. */
 static void leave(stplan_device *d, sp_range *r) {
   r->leaving = 1;
+  if (d->history != NULL)
+    sp_history_free(d->history, r->number);
   SP_COUNT(d, frees, 1);
   SP_COUNT(d, allocated_bytes, -r->size);
   if (r->step != SP_NO_STEP)
@@ -56,6 +59,7 @@ static void record_leave(stplan_device *d, const sp_range *r) {
 
 /* use notes that a stream uses a block. Locked; may let go of the lock. */
 static stplan_status use(stplan_device *d, uint64_t address, stplan_stream stream, sp_range **block) {
+  sp_device_history_room(d);
   *block = sp_device_block(d, address);
   if (*block == NULL)
     return STPLAN_BAD_POINTER;
@@ -67,8 +71,11 @@ static stplan_status use(stplan_device *d, uint64_t address, stplan_stream strea
     return STPLAN_BAD_STREAM;
   if (*block == NULL)
     return STPLAN_BAD_POINTER;
-  if (index != (int)(*block)->stream)
+  if (index != (int)(*block)->stream && !((*block)->recorded >> index & 1)) {
     (*block)->recorded |= UINT64_C(1) << index;
+    if (d->history != NULL)
+      sp_history_use(d->history, (*block)->number, (uint32_t)index);
+  }
   return STPLAN_OK;
 }
 
@@ -101,6 +108,7 @@ stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stre
 
 stplan_status stplan_release(stplan_device *d, uint64_t address, stplan_range *block) {
   sp_device_lock(d);
+  sp_device_history_room(d);
   sp_range *r = sp_device_block(d, address);
   if (r != NULL && block != NULL)
     *block = sp_device_describe(d, r);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device_grow.h"
+#include "device_history.h"
 #include "device_plan.h"
 #include "device_wait.h"
 
@@ -172,6 +173,7 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   sp_usage_begin(&d->usage, r->size, requested);
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
+  r->number = d->history == NULL ? 0 : sp_history_alloc(d->history, requested, r->stream);
   if (q->home)
     r->step = q->place.step;
   if (d->plan != NULL)
@@ -196,6 +198,7 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   if (size == 0)
     return 0;
   sp_device_lock(d);
+  sp_device_history_room(d);
   request q = {.stream = sp_device_stream(d, stream)};
   sp_range *r = NULL;
   if (q.stream < 0) {
@@ -229,6 +232,9 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
 
 void stplan_mark(stplan_device *d) {
   sp_device_lock(d);
+  sp_device_history_room(d);
+  if (d->history != NULL)
+    sp_history_mark(d->history, 0);
   if (d->plan != NULL)
     sp_device_plan_mark(d);
   sp_device_unlock(d);

@@ -17,6 +17,7 @@ static void drop(stplan_device *d) {
   if (d->shared != &d->counters)
     munmap(d->shared, sizeof *d->shared);
   sp_device_plan_close(d);
+  stplan_history_end(d);
   pthread_mutex_destroy(&d->lock);
   pthread_mutex_destroy(&d->growth);
   free(d);

@@ -23,6 +23,15 @@ func (*Device) RecordStream(uint64, uint64) error { return ErrNotBuilt }
 // StopMoving does nothing.
 func (*Device) StopMoving() {}
 
+// KeepHistory returns ErrNotBuilt.
+func (*Device) KeepHistory(uint64) error { return ErrNotBuilt }
+
+// Step does nothing.
+func (*Device) Step(int) {}
+
+// WriteHistory returns ErrNotBuilt.
+func (*Device) WriteHistory(string, int) error { return ErrNotBuilt }
+
 // Operations returns into as it is.
 func (*Device) Operations(into []Operation) []Operation { return into }
 

@@ -1,4 +1,4 @@
-/* plan_crc64.h: the checksum of a plan file. */
+/* plan_crc64.h: the checksum of plans and histories. */
 #ifndef STPLAN_PLAN_CRC64_H
 #define STPLAN_PLAN_CRC64_H
 

@@ -20,6 +20,7 @@ static char *counters;
 static sp_cuda_memory memory;
 static int still; /* memory does not move */
 static stplan_ranks *ranks;
+static uint64_t kept; /* bytes of history for each device */
 static int lent; /* the plan, which has a single device, serves another ordinal */
 
 /* States of a device. A state changes once, after everything else of the device is set. */
@@ -142,6 +143,8 @@ static int open_device(int ordinal) {
     stplan_stop_moving(devices[ordinal].device);
   devices[ordinal].planned = number >= 0;
   share(devices[ordinal].device, ordinal);
+  if (kept > 0 && stplan_history_begin(devices[ordinal].device, kept) != STPLAN_OK)
+    stplan_say("no history is kept of cuda:%d: no memory", ordinal);
   return SERVED;
 }
 
@@ -159,6 +162,17 @@ stplan_device *stplan_at(int ordinal) {
     pthread_mutex_unlock(&lock);
   }
   return state == SERVED ? devices[ordinal].device : NULL;
+}
+
+stplan_device *stplan_opened(int ordinal) {
+  int state = atomic_load_explicit(&devices[ordinal].state, memory_order_acquire);
+  return state == SERVED ? devices[ordinal].device : NULL;
+}
+
+void stplan_keep_history(uint64_t bytes) {
+  pthread_mutex_lock(&lock);
+  kept = bytes;
+  pthread_mutex_unlock(&lock);
 }
 
 int stplan_planned(int ordinal) { return stplan_at(ordinal) != NULL && devices[ordinal].planned; }

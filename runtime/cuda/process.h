@@ -55,6 +55,16 @@ void stplan_still(const char *why);
  * registers the buffers of collectives in graphs, and finds a registration again by its
  * address, unless NCCL_GRAPH_REGISTER is 0. */
 void stplan_captures(void);
+/* stplan_keep_history has every device that is used for the first time from now on keep its
+ * history, in at most `bytes` of the host for each device. stplan_step notes that a step of
+ * an optimizer has ended, on all devices. stplan_save_history writes the histories of all
+ * devices to a file, and ends them (stplan_history_write); if path is NULL it ends them only. */
+void stplan_keep_history(uint64_t bytes);
+void stplan_step(unsigned optimizer);
+stplan_status stplan_save_history(const char *path, int rank);
+
+/* stplan_opened is the object of a device that has been used, or NULL. */
+stplan_device *stplan_opened(int ordinal);
 
 /* stplan_say writes a line to standard error in one piece, with "stplan: " before it. */
 void stplan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -194,6 +194,32 @@ int stplan_moves(stplan_device *d);
  * no such pin. Freed memory that is pinned serves other requests. */
 stplan_status stplan_pin(stplan_device *d, uint64_t address, uint64_t size);
 stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
+/* A history is what a device object was asked for, in order: allocations with the bytes
+ * requested and their stream, frees, uses by other streams, and marks, in a few bytes each
+ * (docs/history.md). A plan can be made of it as of a recording.
+ *
+ * stplan_history_begin keeps one from now on, in at most `most` bytes of the host; when
+ * they are full nothing more is noted. Fails if something was allocated before, and if
+ * `most` has no room for a chunk of 64 KiB. It calls no driver, and no memory is taken with
+ * the lock held. stplan_history_end forgets the history, and nothing is noted from then on.
+ *
+ * stplan_history_step notes that a step of an optimizer has ended; optimizers are numbered
+ * from 0, and all from STPLAN_OPTIMIZERS - 1 on count as one.
+ *
+ * stplan_history_write writes the histories of some devices of this process, in ascending
+ * order of their ordinals, to one file: under the path with ".tmp" behind it, which is
+ * renamed when it is whole. Devices without an allocation are left out; no file is written
+ * if none is left. rank is the process's, or -1. Requests may go on meanwhile; the end of
+ * a history may not come meanwhile. */
+enum { STPLAN_OPTIMIZERS = 255 };
+typedef struct {
+  stplan_device *device;
+  int ordinal;
+} stplan_recorded;
+stplan_status stplan_history_begin(stplan_device *d, uint64_t most);
+void stplan_history_end(stplan_device *d);
+void stplan_history_step(stplan_device *d, unsigned optimizer);
+stplan_status stplan_history_write(const stplan_recorded *devices, size_t count, int rank, const char *path);
 
 /* stplan_empty_cache gives idle memory outside the plan back to the device, and
  * returns the bytes. It waits for the device. */

@@ -1,7 +1,8 @@
 /* pair.c: prints what an allocation and its free cost, in nanoseconds: from the
- * pool, beside many other blocks, or by a plan.
+ * pool, beside many other blocks, the same with a history, or by a plan.
  *
- *   pair PAIRS [PLAN.bin] */
+ *   pair PAIRS [--history | PLAN.bin] */
+#include <string.h>
 #include <time.h>
 
 #include "../prim_host.h"
@@ -31,14 +32,17 @@ int main(int argc, char **argv) {
   /* The sizes of the plan, as fixture_test.go has them. */
   static const size_t sizes[DEEP] = {4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072};
   long pairs = argc > 1 ? atol(argv[1]) : 0;
+  int keep = argc > 2 && strcmp(argv[2], "--history") == 0;
   sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = UINT64_C(1) << 40, .granularity = 2 << 20, .partial = 1};
   sp_prim prim;
   char error[256];
   stplan_plan *plan = NULL;
   stplan_device *d;
   DEMAND(pairs > 0 && sp_host_open(&options, &prim));
-  DEMAND(argc < 3 || stplan_plan_open(argv[2], &plan, error, sizeof error) == STPLAN_OK);
+  DEMAND(argc < 3 || keep || stplan_plan_open(argv[2], &plan, error, sizeof error) == STPLAN_OK);
   DEMAND(stplan_open(&prim, plan, 0, &d) == STPLAN_OK);
+  /* It must not be full before the end: then it would cost nothing. */
+  DEMAND(!keep || stplan_history_begin(d, UINT64_C(1) << 40) == STPLAN_OK);
   if (plan == NULL)
     populate(d);
   double begin = now();

@@ -22,7 +22,7 @@ def test_a_process_is_served_and_reported(job: Job) -> None:
     report = json.loads((job.reports / "train-rank3.json").read_text())
     assert report.pop("pid") > 0
     assert report == {
-        "state": "serving", "name": "train-rank3", "rank": "3", "plan": None, "without": "", "backend": "shim"
+        "state": "serving", "name": "train-rank3", "rank": "3", "plan": None, "without": "", "cached": None, "backend": "shim"
     }
     assert (job.reports / "train-rank3.device0").stat().st_size > 0
 
@@ -195,6 +195,11 @@ def test_the_job_runs_if_its_settings_are_bad(job: Job, settings: str) -> None:
         ({"memory": 5}, "memory: expected a name, found 5"),
         ({"move": False}, "move: expected a name, found False"),
         ({"reports": None}, "reports: expected an existing folder, found None"),
+        ({"plan": None, "cache": "/nowhere"}, "cache: expected an existing folder, found '/nowhere'"),
+        ({"cache": "/"}, "cache: expected none with a plan, found '/'"),
+        ({"versions": 5}, "versions: expected a text, found 5"),
+        ({"learn": 4}, "learn: expected an integer of at least 0, and 0 without a cache, found 4"),
+        ({"plan": None, "cache": "/", "learn": True}, "learn: expected an integer of at least 0, and 0 without a cache, found True"),
     ],
 )
 def test_settings_are_checked(tmp_path: Path, settings: Any, problem: str) -> None:

@@ -30,15 +30,19 @@ def _distributed_rank() -> Optional[str]:
 def stem(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     """A name for files of this process: the script's name, then the rank, or the process
     id if there is no rank."""
+    name, number = script_name(argv), rank(environment)
+    return f"{name}-rank{number}" if number is not None else f"{name}-pid{os.getpid()}"
+
+
+def script_name(argv: Sequence[str]) -> str:
+    """The script's name as a part of a file's name."""
     script = argv[0] if argv else ""
     if script.startswith("-"):  # -c, -m: no file
         script = ""
     name = os.path.splitext(os.path.basename(script))[0]
     if name == "__main__":
         name = os.path.basename(os.path.dirname(script))
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".-_") or "python"
-    number = rank(environment)
-    return f"{name}-rank{number}" if number is not None else f"{name}-pid{os.getpid()}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".-_") or "python"
 
 
 def say(text: str) -> None:

@@ -82,7 +82,7 @@ class Recorder:
 
     def _count_steps(self) -> None:
         optimizer = import_module("torch.optim.optimizer")
-        optimizer.register_optimizer_step_post_hook(_eager(self._torch, self._stepped))
+        optimizer.register_optimizer_step_post_hook(eager(self._torch, self._stepped))
 
     def _stepped(self, optimizer: object) -> None:
         """Called after every eager step of every optimizer."""
@@ -184,7 +184,7 @@ class Recorder:
         self._reset(Phase.ARMED if self._phase is Phase.ARMED else Phase.OVER)
 
 
-def _eager(torch: Any, stepped: Callable[[object], None]) -> Callable[[Any, Any, Any], None]:
+def eager(torch: Any, stepped: Callable[[object], None]) -> Callable[[Any, Any, Any], None]:
     """A hook for torch that calls stepped(optimizer), but not while torch.compile traces
     a step: it would trace into the recorder and recompile whenever the recorder's state
     changes. torch.compile evaluates is_compiling() to a constant and drops the branch."""

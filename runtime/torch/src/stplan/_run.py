@@ -3,15 +3,17 @@ allocator right before CUDA is initialised, and reports to the launcher."""
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import sys
+from dataclasses import replace
 from typing import Any, Callable, Optional
 
 from stplan._imports import after_import
 from stplan._process import described, rank, say, stem
 from stplan._report import Report, read
-from stplan._settings import RunSettings
+from stplan._settings import ENVIRONMENT, RunSettings
 
 _armed = False
 
@@ -23,7 +25,7 @@ def arm(settings: RunSettings) -> None:
     if _armed:
         return
     _armed = True
-    after_import("torch", lambda torch: before_cuda(torch, lambda: serve(settings)))
+    after_import("torch", lambda torch: before_cuda(torch, lambda: serve(torch, settings)))
 
 
 def before_cuda(torch: Any, callback: Callable[[], None]) -> None:
@@ -53,25 +55,75 @@ def before_cuda(torch: Any, callback: Callable[[], None]) -> None:
     bindings._cuda_init = _cuda_init
 
 
-def serve(settings: RunSettings) -> None:
+def serve(torch: Any, settings: RunSettings) -> None:
     """Install the allocator now. If that fails torch's own stays, and the reason is
     printed and reported. Raises OSError if the report cannot be written."""
     number = rank(os.environ)
-    plan, without = choose(settings, number)
+    cached = _name_in_cache(torch, settings, number)
+    plan, without = choose(_looked_up(settings, cached), number)
     report = Report(settings.reports, stem(sys.argv, os.environ))
-    facts: dict[str, Any] = {"rank": number, "plan": plan, "without": without}
+    facts: dict[str, Any] = {"rank": number, "plan": plan, "without": without, "cached": cached}
     report.write("installing", **facts)
     try:
-        from stplan import _serving
-
-        facts["backend"] = _serving.install(plan, settings.memory, _counters(settings, report.name), settings.move)
+        facts["backend"], facts["plan"] = _install(settings, plan, report.name)
     except Exception as error:
         _refuse(error)
         report.write("failed", error=described(error), **facts)
         return
     report.write("serving", **facts)
-    if plan is not None:
+    # A job that is recorded at the same time has its trace. Both would want to be told how
+    # the process ends.
+    if settings.learn > 0 and ENVIRONMENT not in os.environ and not _is_helper(settings, number):
+        _learn(torch, settings, report.name, number, facts["plan"] is not None)
+    if facts["plan"] is not None or settings.learn > 0:
         settings.hand_on(os.environ, report.name)
+
+
+def _name_in_cache(torch: Any, settings: RunSettings, number: Optional[str]) -> Optional[str]:
+    if settings.cache is None:
+        return None
+    from stplan._plankey import file_name
+
+    return file_name(torch, settings.versions, number)
+
+
+def _looked_up(settings: RunSettings, cached: Optional[str]) -> RunSettings:
+    """The settings with the plan of the cache, if it has one."""
+    if settings.cache is None or cached is None:
+        return settings
+    path = os.path.join(settings.cache, cached)
+    with contextlib.suppress(OSError):
+        os.utime(path)  # The launcher removes the plans that were not used for longest.
+        return replace(settings, plan=path)
+    return settings
+
+
+def _install(settings: RunSettings, plan: Optional[str], name: str) -> tuple[str, Optional[str]]:
+    """Install the allocator, and return the backend and the plan. A plan of the cache that
+    is refused, for it may be damaged, is left out."""
+    from stplan import _serving
+
+    try:
+        return _serving.install(plan, settings.memory, _counters(settings, name), settings.move), plan
+    except _serving.ServingError as error:
+        if plan is None or settings.cache is None:
+            raise
+        backend = _serving.install(None, settings.memory, _counters(settings, name), settings.move)
+        say(f"{described(error)}; served without this plan")
+        return backend, None
+
+
+def _learn(torch: Any, settings: RunSettings, name: str, number: Optional[str], found: bool) -> None:
+    """Have the runtime keep a history for the launcher, in the file NAME.history beside the
+    report. If that fails the process is served all the same."""
+    try:
+        from stplan import _serving
+        from stplan._learning import Learner
+
+        path = os.path.join(settings.reports, name + ".history")
+        Learner(torch, _serving.served(), path, settings.learn, number, found).begin()
+    except Exception as error:
+        say(f"nothing is learned from this process: {described(error)}")
 
 
 def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str], str]:
@@ -86,16 +138,19 @@ def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str],
         plan = f"{plan}{number}.bin"
         if not os.path.exists(plan):
             return None, "no plan for its rank"
-    if settings.within is not None and _has_plan(settings, settings.within, number):
+    if _is_helper(settings, number):
         return None, f"it was started by {settings.within}, which allocates by the plan"
     return plan, ""
 
 
-def _has_plan(settings: RunSettings, name: str, number: Optional[str]) -> bool:
-    """Whether the process `name` allocates by its plan and this one is its helper, that
-    is, has the same rank or none. A helper with the plan would take the plan's memory a
-    second time. If `name` has initialised CUDA but allocated nothing, it leaves the plan
-    to the processes that it starts."""
+def _is_helper(settings: RunSettings, number: Optional[str]) -> bool:
+    """Whether this is the helper of a process that allocates by its plan, or that a plan is
+    learned from: it was started by that one and has the same rank or none. A helper with
+    the plan would take the plan's memory a second time. If the other one has initialised
+    CUDA but allocated nothing, it leaves the plan to the processes that it starts."""
+    name = settings.within
+    if name is None:
+        return False
     try:
         other = read(settings.reports, name)
     except (OSError, ValueError):

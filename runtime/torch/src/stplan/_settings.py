@@ -67,7 +67,11 @@ class RunSettings:
     With by_rank it is the common beginning of the plans' paths, to which a rank and
     ".bin" are appended. memory and move are checked by the allocator. reports is as in Settings,
     and never None. within names the report of the nearest ancestor process that has a
-    plan, or is None if there is none."""
+    plan, or is None if there is none.
+
+    cache is a folder in which a plan is looked up, or None; plan is None then. versions is
+    part of the plan's name there. learn is the number of optimizer steps after which the
+    runtime's history is written, so that the launcher can make a plan of it; 0 keeps none."""
 
     plan: Optional[str]
     by_rank: bool
@@ -75,9 +79,23 @@ class RunSettings:
     move: str
     reports: str
     within: Optional[str] = None
+    cache: Optional[str] = None
+    versions: str = ""
+    learn: int = 0
 
     @classmethod
-    def checked(cls, plan: Any, by_rank: Any, memory: Any, move: Any, reports: Any, within: Any = None) -> RunSettings:
+    def checked(
+        cls,
+        plan: Any,
+        by_rank: Any,
+        memory: Any,
+        move: Any,
+        reports: Any,
+        within: Any = None,
+        cache: Any = None,
+        versions: Any = "",
+        learn: Any = 0,
+    ) -> RunSettings:
         """Check types. Raises SettingsError."""
         if plan is not None and not isinstance(plan, str):
             raise SettingsError(f"plan: expected a path or null, found {plan!r}")
@@ -89,7 +107,15 @@ class RunSettings:
         _demand_reports(reports)
         if within is not None and not isinstance(within, str):
             raise SettingsError(f"within: expected a name or null, found {within!r}")
-        return cls(plan, by_rank, memory, move, reports, within)
+        if cache is not None:
+            _demand_folder("cache", cache)
+            if plan is not None:
+                raise SettingsError(f"cache: expected none with a plan, found {cache!r}")
+        if not isinstance(versions, str):
+            raise SettingsError(f"versions: expected a text, found {versions!r}")
+        if not isinstance(learn, int) or isinstance(learn, bool) or learn < 0 or (learn > 0 and cache is None):
+            raise SettingsError(f"learn: expected an integer of at least 0, and 0 without a cache, found {learn!r}")
+        return cls(plan, by_rank, memory, move, reports, within, cache, versions, learn)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Optional[RunSettings]:
@@ -98,8 +124,8 @@ class RunSettings:
         return _from_environment(RUN_ENVIRONMENT, environment, cls.checked)
 
     def hand_on(self, environment: MutableMapping[str, str], name: str) -> None:
-        """Tell the processes that this one will start that it has a plan. name
-        is the name of this process's report."""
+        """Tell the processes that this one will start that it has a plan, or that one is
+        learned from it. name is the name of this process's report."""
         environment[RUN_ENVIRONMENT] = json.dumps(asdict(replace(self, within=name)))
 
 

@@ -1,18 +1,50 @@
 """Replaces stplan._serving.install in every process. The real function exchanges
 torch's allocator; this one prints its arguments and writes the counters that
 COUNTERS gives, a JSON object of devices with their fields. It returns BACKEND,
-or "shim" if that is not set. If REFUSE is set, it raises that text."""
+or "shim" if that is not set. If REFUSE is set, it raises that text; if REFUSE_PLAN is
+set, it does so if it gets a plan. What it serves keeps a history, which is the file that
+HISTORY names, and says how many steps it was told of."""
 
 import ctypes
 import json
 import os
+import shutil
 import sys
+
+
+class History:
+    def __init__(self):
+        self.optimizers = []
+
+    def keep(self, room):
+        assert room > 0 and not sys.modules["torch"].cuda.is_initialized()
+
+    def step(self, optimizer):
+        self.optimizers.append(optimizer)
+
+    def save(self, path, rank):
+        sys.stderr.write(f"history of rank {rank}: steps of {self.optimizers}\n")
+        if "HISTORY" in os.environ:
+            shutil.copy(os.environ["HISTORY"], path + ".tmp")
+            os.replace(path + ".tmp", path)
+
+    def drop(self):
+        sys.stderr.write("no history\n")
+
+
+class Served:
+    history = History()
+
+    def counters(self, device):
+        return Counters(**json.loads(os.environ.get("COUNTERS", "{}")).get(str(device), {}))
 
 
 def install(plan, memory="auto", counters=None, move="auto"):
     assert not sys.modules["torch"].cuda.is_initialized()
     if os.environ.get("REFUSE"):
         raise _serving.ServingError(os.environ["REFUSE"])
+    if plan is not None and os.environ.get("REFUSE_PLAN"):
+        raise _serving.ServingError(os.environ["REFUSE_PLAN"])
     named = plan and os.path.relpath(plan)
     moves = "" if move == "auto" else f", move {move}"
     sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}{moves}\n")
@@ -28,3 +60,4 @@ if "stplan" in sys.modules:
     from stplan._runtime import Counters
 
     _serving.install = install
+    _serving.served = Served

@@ -23,6 +23,8 @@ static int take(size_t n) {
 
 int cuInit(unsigned flags) { return (void)flags, OK; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
+int cuDeviceGetCount(int *count) { return *count = 1, OK; }
+int cuDeviceGetName(char *name, int room, int device) { return (void)device, snprintf(name, (size_t)room, "Simulated"), OK; }
 int cuDeviceTotalMem_v2(size_t *total, int device) { return (void)device, *total = TOTAL, OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;

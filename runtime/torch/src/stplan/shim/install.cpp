@@ -83,6 +83,11 @@ void stplan_shim_exchange(int device) {
 int stplan_shim_pin(uint64_t address, uint64_t size, int pinned) {
   return stplan::installed != nullptr && stplan::installed->pin(address, size, pinned != 0);
 }
+// These three pass on what process.h has under the names stplan_keep_history, stplan_step
+// and stplan_save_history.
+void stplan_shim_keep_history(uint64_t bytes) { stplan_keep_history(bytes); }
+void stplan_shim_step(unsigned optimizer) { stplan_step(optimizer); }
+int stplan_shim_save_history(const char* path, int rank) { return stplan_save_history(path, rank); }
 
 // stplan_shim_mark says that a step of the program begins.
 void stplan_shim_mark(void) {

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+// historyRoom is what the runtime of a job may keep of each device, in bytes.
+const historyRoom = 16 << 20
+
+// keepHistory drives the runtime with a recording, as the job that was recorded would
+// have, and returns the path of the history that it keeps.
+func keepHistory(t testing.TB, d *trace.Device) string {
+	t.Helper()
+	if !cuda.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	device, err := cuda.Open(nil, 0, cuda.Options{Capacity: 1 << 50, Granularity: 2 << 20, Partial: true, Silent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	if err := device.KeepHistory(historyRoom); err != nil {
+		t.Fatal(err)
+	}
+	driveRecording(t, device, d)
+	path := filepath.Join(t.TempDir(), "kept.history")
+	if err := device.WriteHistory(path, d.Ordinal); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// exampleHistory is the path of a history of an example; "" in a build without the runtime.
+func exampleHistory(t *testing.T) string {
+	t.Helper()
+	if !cuda.Built {
+		return ""
+	}
+	snapshot, err := trace.ReadFile("../../examples/evaluation/evaluation.pickle.gz", trace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keepHistory(t, &snapshot.Devices[0])
+}
+
+// driveRecording makes the requests of a recording, and says where the steps of its
+// optimizers end.
+func driveRecording(t testing.TB, device *cuda.Device, d *trace.Device) {
+	t.Helper()
+	at := map[uint64]uint64{} // by recorded address
+	var optimizers []string
+	left := d.Annotations
+	for i := range d.Events {
+		for ; len(left) > 0 && left[0].At <= trace.Time(i); left = left[1:] {
+			if a := left[0]; a.End && strings.HasPrefix(a.Name, "Optimizer.step#") {
+				if !slices.Contains(optimizers, a.Name) {
+					optimizers = append(optimizers, a.Name)
+				}
+				device.Step(slices.Index(optimizers, a.Name))
+			}
+		}
+		switch e := &d.Events[i]; e.Action {
+		case trace.ActionAlloc:
+			address, _, err := device.Malloc(uint64(max(1, e.Size)), e.Stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at[e.Addr] = address
+		case trace.ActionFreeRequested:
+			if err := device.Free(at[e.Addr], e.Stream); err != nil {
+				t.Fatalf("entry %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// request is one request of a program: an allocation, or the free of one.
+type request struct {
+	size   trace.Bytes // 0 for a free
+	stream uint64
+	frees  int // the number of the allocation
+}
+
+// requests are those of a recording, whatever its addresses are.
+func requests(d *trace.Device) []request {
+	var all []request
+	number, allocations := map[uint64]int{}, 0
+	for i := range d.Events {
+		switch e := &d.Events[i]; e.Action {
+		case trace.ActionAlloc:
+			all = append(all, request{size: max(1, e.Size), stream: e.Stream})
+			number[e.Addr] = allocations
+			allocations++
+		case trace.ActionFreeRequested:
+			all = append(all, request{frees: number[e.Addr]})
+		}
+	}
+	return all
+}
+
+// TestAHistorySaysWhatASnapshotSays: the same program, recorded as a snapshot and kept by
+// the runtime, makes the same requests in both, and plans of the same size.
+func TestAHistorySaysWhatASnapshotSays(t *testing.T) {
+	for _, example := range exampleRecordings(t) {
+		t.Run(filepath.Base(example), func(t *testing.T) {
+			t.Parallel()
+			snapshot, err := trace.ReadFile(example, trace.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(snapshot.Devices) != 1 || len(snapshot.Devices[0].Initial) > 0 {
+				t.Fatal("expected a recording of one device from the first allocation on")
+			}
+			history, err := trace.ReadFile(keepHistory(t, &snapshot.Devices[0]), trace.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(requests(&snapshot.Devices[0]), requests(&history.Devices[0])) {
+				t.Fatal("the history has other requests than the snapshot")
+			}
+			if testing.Short() {
+				return
+			}
+			of, kept := compiled(t, snapshot), compiled(t, history)
+			if of.ArenaBytes != kept.ArenaBytes || of.Mode != kept.Mode || len(of.Slots) != len(kept.Slots) || len(of.Phases) != len(kept.Phases) {
+				t.Errorf("the snapshot's plan: %d B, %s, %d slots, %d phases; the history's: %d B, %s, %d slots, %d phases",
+					of.ArenaBytes, of.Mode, len(of.Slots), len(of.Phases), kept.ArenaBytes, kept.Mode, len(kept.Slots), len(kept.Phases))
+			}
+		})
+	}
+}
+
+func compiled(t *testing.T, of *trace.Trace) *planfile.Device {
+	t.Helper()
+	p, _, err := compile.Compile(context.Background(), of, compile.Options{Producer: producer, Serve: simdevice.Serve, Note: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p.Devices[0]
+}
+
+// exampleRecordings are the recordings of the repository.
+func exampleRecordings(t testing.TB) []string {
+	t.Helper()
+	found, err := filepath.Glob("../../examples/*/*.pickle.gz")
+	if err != nil || len(found) < 4 {
+		t.Fatalf("found %d recordings: %v", len(found), err)
+	}
+	return found
+}
+
+// BenchmarkHistory is how many bytes a history takes for each record of the example
+// recordings.
+func BenchmarkHistory(b *testing.B) {
+	for _, example := range exampleRecordings(b) {
+		b.Run(strings.TrimSuffix(filepath.Base(example), ".pickle.gz"), func(b *testing.B) {
+			snapshot, err := trace.ReadFile(example, trace.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				info, err := os.Stat(keepHistory(b, &snapshot.Devices[0]))
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(info.Size()), "B")
+				b.ReportMetric(float64(info.Size())/float64(len(requests(&snapshot.Devices[0]))), "B/request")
+			}
+		})
+	}
+}

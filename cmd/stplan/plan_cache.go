@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// mostCached is how many plans a cache keeps. A plan has a megabyte or so, and every
+// change of a script makes a new name.
+const mostCached = 512
+
+// planCache is the folder with the plans that were learned, NAME-HASH.bin each. The
+// processes of a job make up the names (_plankey.py).
+type planCache struct{ folder string }
+
+// openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the
+// user's, and nobody else may write there: a plan of somebody else's could be large or
+// useless, although it could break nothing.
+func openPlanCache(folder string) (*planCache, error) {
+	if folder == "" {
+		root, err := userCacheFolder()
+		if err != nil {
+			return nil, err
+		}
+		folder = filepath.Join(root, "stplan", "plans")
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("%s: cannot make the folder for plans: %w", folder, cause(err))
+	}
+	info, err := os.Stat(folder)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", folder, cause(err))
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s: expected a folder for plans", folder)
+	}
+	if problem := openToOthers(info); problem != "" {
+		return nil, &hinted{fmt.Errorf("%s: the folder for plans %s", folder, problem),
+			"chmod go-w it, or name another one with --cache"}
+	}
+	return &planCache{folder}, nil
+}
+
+// userCacheFolder is $XDG_CACHE_HOME, or .cache in the home folder. The XDG specification
+// says that a relative path is to be ignored.
+func userCacheFolder() (string, error) {
+	if root := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(root) {
+		return root, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for plans: neither XDG_CACHE_HOME nor HOME is set")
+	}
+	return filepath.Join(home, ".cache"), nil
+}
+
+// cacheVersions is the part of a plan's name in the cache that this stplan decides.
+func cacheVersions() string {
+	return fmt.Sprintf("%s, plan %d, history %d", producer, planfile.Version, trace.HistoryVersion)
+}
+
+// path is where a plan of this name lies. The name comes from a process of the job.
+func (c *planCache) path(name string) (string, error) {
+	if name != filepath.Base(name) || !strings.HasSuffix(name, ".bin") || strings.HasPrefix(name, ".") {
+		return "", fmt.Errorf("%q is not the name of a plan in the cache", name)
+	}
+	return filepath.Join(c.folder, name), nil
+}
+
+// copyPlan gives a plan of the cache another name there as well.
+func (a *app) copyPlan(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("%s: cannot read: %w", from, cause(err))
+	}
+	return a.outputs.write(to, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// prune removes the plans that were not used for longest, if there are too many. A
+// process that uses a plan has read it before.
+func (c *planCache) prune() error {
+	entries, err := os.ReadDir(c.folder)
+	if err != nil {
+		return err
+	}
+	var plans []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) == ".bin" {
+			plans = append(plans, info)
+		}
+	}
+	slices.SortFunc(plans, func(x, y fs.FileInfo) int {
+		return cmp.Or(x.ModTime().Compare(y.ModTime()), cmp.Compare(x.Name(), y.Name()))
+	})
+	for _, old := range plans[:max(0, len(plans)-mostCached)] {
+		if err := os.Remove(filepath.Join(c.folder, old.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// learnSteps is the number of optimizer steps that a plan is made of, as record's default:
+// what differs in the first one, and enough later ones to compare.
+const learnSteps = 4
+
+// lookEvery is how often the launcher looks for histories while the job runs. They come
+// once in a job, and a folder is read in microseconds.
+const lookEvery = 500 * time.Millisecond
+
+// learner makes plans of the histories that processes of a job leave in the folder of
+// reports, one after the other, in processes beside the job.
+//
+// A plan is ready when `ready` is called, while the job runs or afterwards. It serves the
+// next run. To serve the same run, the process whose history it was made of would have to
+// be told of it there.
+type learner struct {
+	app     *app
+	cache   *planCache
+	reports string
+	limit   time.Duration // after the job's end
+	learns  bool
+
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when the job has ended
+	idle   sync.WaitGroup
+	seen   map[string]bool        // histories, by file name
+	of     map[[32]byte]string    // the plan of a program
+	fresh  []string               // names of processes with plans that nobody was told of
+	plans  map[string]string      // by the name of the process
+	failed map[string]string      // likewise: why there is none
+	before map[string][]planFacts // of plans that were replaced, by path
+	told   bool                   // that a plan of an earlier run is served
+}
+
+func (a *app) newLearner(cache *planCache, f runFlags) *learner {
+	return &learner{
+		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn,
+		ended: make(chan struct{}), seen: map[string]bool{}, of: map[[32]byte]string{},
+		plans: map[string]string{}, failed: map[string]string{}, before: map[string][]planFacts{},
+	}
+}
+
+// steps is the number of optimizer steps after which processes write their histories; 0 if
+// nothing is learned.
+func (l *learner) steps() int {
+	if l.learns {
+		return learnSteps
+	}
+	return 0
+}
+
+// begin looks for histories from now on, until the job has ended or ctx is done. A run
+// that has a plan, or wants none, has a nil learner.
+func (l *learner) begin(ctx context.Context, reports string) {
+	if l == nil {
+		return
+	}
+	l.reports = reports
+	ctx, l.stop = context.WithCancel(ctx)
+	l.idle.Add(1)
+	go func() {
+		defer l.idle.Done()
+		l.watch(ctx)
+	}()
+}
+
+func (l *learner) watch(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for over := false; !over && ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-l.ended:
+			over = true
+		case <-tick.C:
+		}
+		l.tellFound()
+		for _, file := range l.histories() {
+			if ctx.Err() == nil {
+				l.learn(ctx, file)
+			}
+		}
+		l.tellLearned()
+	}
+}
+
+// tellFound says once that a process of the job is served by a plan of an earlier run.
+func (l *learner) tellFound() {
+	if l.told {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(l.reports, "*.json"))
+	for _, file := range files {
+		if r, err := readRunReport(file); err == nil && r.State == stateServing && r.Plan != nil {
+			l.told = true
+			l.app.note("a plan of an earlier run serves this one: %s", *r.Plan)
+			return
+		}
+	}
+}
+
+func readRunReport(file string) (r runReport, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(data, &r)
+}
+
+// histories are the files that are new, in the order of their ranks.
+func (l *learner) histories() []string {
+	files, _ := filepath.Glob(filepath.Join(l.reports, "*.history"))
+	files = slices.DeleteFunc(files, func(file string) bool { return l.seen[file] })
+	slices.SortFunc(files, byRankThenName)
+	return files
+}
+
+// learn makes a plan of a history, or takes that of an equal one.
+func (l *learner) learn(ctx context.Context, file string) {
+	l.seen[file] = true
+	name := strings.TrimSuffix(filepath.Base(file), ".history")
+	plan, err := l.planOf(ctx, file, strings.TrimSuffix(file, ".history")+".json")
+	switch {
+	case err == nil:
+		l.ready(name, plan)
+	case ctx.Err() == nil:
+		l.failed[name] = err.Error()
+	}
+	os.Remove(file)
+}
+
+// ready is called when the plan of a process lies in the cache.
+func (l *learner) ready(name, plan string) {
+	l.plans[name] = plan
+	l.fresh = append(l.fresh, name)
+}
+
+func (l *learner) planOf(ctx context.Context, history, reported string) (plan string, err error) {
+	r, err := readRunReport(reported)
+	if err != nil {
+		return "", err
+	}
+	if r.Cached == nil {
+		return "", errors.New("its report names no plan")
+	}
+	if plan, err = l.cache.path(*r.Cached); err != nil {
+		return "", err
+	}
+	program, err := programOf(history)
+	if err != nil {
+		return "", err
+	}
+	if facts := l.facts(plan); facts != nil {
+		l.before[plan] = facts
+	}
+	if equal, ok := l.of[program]; ok && equal != plan {
+		return plan, l.app.copyPlan(equal, plan)
+	}
+	if err := compileBeside(ctx, history, plan); err != nil {
+		return "", err
+	}
+	l.of[program] = plan
+	return plan, l.cache.prune()
+}
+
+func programOf(history string) (sum [32]byte, err error) {
+	f, err := os.Open(history)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	return trace.HistoryProgram(f, filepath.Base(history))
+}
+
+// compileBeside runs "stplan compile" in a process of its own, at the lowest priority,
+// which writes the plan whole or not at all. Without a deadline of its own: the job pays
+// with nothing but processor time that it does not use.
+func compileBeside(ctx context.Context, history, plan string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, "compile", "--quiet", history, "-o", plan)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.Cancel = func() error { return cmd.Process.Signal(stopSignal) }
+	cmd.WaitDelay = 5 * time.Second
+	apart(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	yieldProcessor(cmd.Process.Pid)
+	if err := cmd.Wait(); err != nil {
+		if text, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(said.String()), "stplan: "), "\n"); text != "" {
+			return errors.New(text)
+		}
+		return fmt.Errorf("compile: %w", err)
+	}
+	return nil
+}
+
+// unfinished says whether a history was left that is no plan.
+func (l *learner) unfinished() bool {
+	return len(l.histories()) > 0 || len(l.seen) > len(l.plans)+len(l.failed)
+}
+
+// facts are those of a plan in the cache as it was before it was replaced; nil if there is
+// none that can be read.
+func (l *learner) facts(plan string) []planFacts {
+	if facts, ok := l.before[plan]; ok {
+		return facts
+	}
+	p, err := l.app.readPlan(plan)
+	if err != nil {
+		return nil
+	}
+	return factsOf(p)
+}
+
+// tellLearned says whose plans have come to the cache since it was said last.
+func (l *learner) tellLearned() {
+	if len(l.fresh) > 0 {
+		l.app.note("learned a plan for the next run of %s: %s", report.Names(l.fresh), l.cache.folder)
+	}
+	l.fresh = nil
+}
+
+// finish waits until every history is a plan, for as long as the limit says, after the
+// job has ended. An interruption ends it at once.
+func (l *learner) finish() {
+	if l == nil {
+		return
+	}
+	close(l.ended)
+	done := make(chan struct{})
+	go func() { l.idle.Wait(); close(done) }()
+	limit := time.NewTimer(l.limit)
+	defer limit.Stop()
+	patience := time.NewTimer(time.Second)
+	defer patience.Stop()
+	for {
+		select {
+		case <-done:
+			l.stop()
+			return
+		case <-patience.C:
+			l.app.note("the job has ended; its plan is being made for the next run (at most %v, --learn-limit; Ctrl-C leaves it out)", l.limit)
+		case <-limit.C:
+			l.stop()
+			<-done
+			if !l.unfinished() {
+				return
+			}
+			l.app.note("no plan was made in %v (--learn-limit); the next run learns again", l.limit)
+			return
+		}
+	}
+}
+
+// tell adds what a summary needs of the plan that was found for a process, and says why
+// none was learned from it if that failed.
+func (l *learner) tell(r *runReport, plans *jobPlans, said *remarks) {
+	if l == nil {
+		return
+	}
+	if r.Plan != nil {
+		if facts := l.facts(*r.Plan); facts != nil {
+			plans.facts[*r.Plan] = facts
+		}
+	}
+	if why, ok := l.failed[r.Name]; ok {
+		said.note(r.Name, "no plan was learned: "+why)
+	}
+}
+
+// learned is the plan that was learned from a process, or nil.
+func (l *learner) learned(name string) *string {
+	if l == nil {
+		return nil
+	}
+	if plan, ok := l.plans[name]; ok {
+		return &plan
+	}
+	return nil
+}

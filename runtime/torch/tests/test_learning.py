@@ -1,0 +1,223 @@
+"""What a served process leaves for the launcher to make a plan of, and where it looks one
+up. The allocator is a stand-in (serving/sitecustomize.py), but for one test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import struct
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+
+from conftest import FAKE_TORCH, Job, needs_torch
+from stplan import _plankey
+
+BEGIN = """
+import os, signal, sys
+import torch
+weight = torch.empty(1000)
+optimizer = torch.optim.Optimizer()
+optimizer.step()
+optimizer.step()
+"""
+
+
+def environment(job: Job, **settings: Any) -> Dict[str, str]:
+    cache = job.folder / "plans"
+    cache.mkdir(exist_ok=True)
+    kept = job.folder / "kept"
+    kept.write_text("kept")
+    env = job.run_environment(cache=str(cache), versions="1", learn=4, **settings)
+    env.pop("STPLAN_RECORD", None)
+    return {**env, "HISTORY": str(kept), "RANK": "3"}
+
+
+def histories(job: Job) -> List[str]:
+    return sorted(p.name for p in job.reports.iterdir() if "history" in p.name)
+
+
+@pytest.mark.parametrize(
+    "end, code",
+    [
+        ("", 0),
+        ("sys.exit(7)", 7),
+        ("1 / 0", 1),
+        ("os._exit(5)", 5),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+    ],
+)
+def test_a_process_that_ends_early_leaves_its_history(job: Job, end: str, code: int) -> None:
+    done = job.finish(job.start(BEGIN + end, environment(job)))
+    assert done.returncode == code
+    assert done.stderr.startswith("asked 3: None auto\n")
+    assert done.stderr.endswith("history of rank 3: steps of [0, 0]\n")
+    assert histories(job) == ["train-rank3.history"]
+
+
+def test_the_history_is_written_once_after_the_last_step(job: Job) -> None:
+    script = BEGIN + """
+other = torch.optim.Optimizer()
+for i in range(3):
+    optimizer.step()
+    other.step()
+    print(i, os.path.exists(sys.argv[1]))
+"""
+    env = environment(job)
+    script = script.replace("sys.argv[1]", repr(str(job.reports / "train-rank3.history")))
+    done = job.finish(job.start(script, env))
+    assert done.stdout == "0 False\n1 True\n2 True\n"
+    # The first step of the fourth iteration ends the history, as it ends a recording.
+    assert done.stderr.count("history") == 1 and done.stderr.endswith("steps of [0, 0, 0, 1, 0]\n")
+
+
+def test_a_signal_while_the_history_is_written_waits_for_it(job: Job) -> None:
+    script = BEGIN.replace("import torch\n", """import torch
+from stplan import _serving
+save = _serving.served().history.save
+def slow(path, rank):
+    os.kill(os.getpid(), signal.SIGTERM)
+    save(path, rank)
+type(_serving.served().history).save = lambda self, path, rank: slow(path, rank)
+""") + "optimizer.step()\noptimizer.step()\nprint('not reached', flush=True)\n"
+    done = job.finish(job.start(script, environment(job)))
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+    assert histories(job) == ["train-rank3.history"]
+
+
+def test_a_forked_child_leaves_no_history(job: Job) -> None:
+    script = BEGIN + """
+if os.fork() == 0:
+    for _ in range(9):
+        optimizer.step()
+    os._exit(0)
+os.wait()
+"""
+    done = job.finish(job.start(script, environment(job)))
+    assert done.stderr == "asked 3: None auto\nhistory of rank 3: steps of [0, 0]\n"
+
+
+def test_a_helper_leaves_no_history(job: Job) -> None:
+    script = """
+import os, subprocess, sys, torch
+torch.empty(1)
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "helper"], check=True)
+"""
+    done = job.finish(job.start(script, {**environment(job), "COUNTERS": '{"0": {}}'}))
+    assert done.stderr == 2 * "asked 3: None auto\n" + "history of rank 3: steps of []\n"
+
+
+@pytest.mark.parametrize("broken", ["keep", "step", "save"])
+def test_nothing_that_fails_here_reaches_the_job(job: Job, broken: str) -> None:
+    script = BEGIN.replace("import torch\n", f"""import torch
+from stplan import _serving
+def fails(*_):
+    raise OSError("no room")
+type(_serving.served().history).{broken} = fails
+""") + "print('trained')\n"
+    done = job.finish(job.start(script, environment(job)))
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "stplan: nothing is learned from this process: OSError: no room\n" in done.stderr
+
+
+def test_a_plan_is_found_under_the_name_that_is_reported(job: Job) -> None:
+    env = environment(job)
+    job.finish(job.start(BEGIN, env))
+    (report,) = job.said()
+    assert report["plan"] is None
+    plan = job.folder / "plans" / report["cached"]
+    plan.write_bytes(b"")
+    before = plan.stat().st_mtime_ns
+    done = job.finish(job.start(BEGIN, env))
+    assert done.stderr == f"asked 3: plans/{plan.name} auto\nno history\n"
+    assert plan.stat().st_mtime_ns >= before
+    for state in (3, 4):  # it has come to its end, or does not fit
+        done = job.finish(job.start(BEGIN, {**env, "COUNTERS": json.dumps({"0": {"state": state}})}))
+        assert done.stderr.endswith("history of rank 3: steps of [0, 0]\n")
+    done = job.finish(job.start(BEGIN, {**env, "REFUSE_PLAN": "damaged"}))
+    assert done.stderr == "asked 3: None auto\nstplan: damaged; served without this plan\nhistory of rank 3: steps of [0, 0]\n"
+    assert job.said()[-1]["plan"] is None
+
+
+def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(__version__="2.11", version=SimpleNamespace(cuda="13.0"))
+    script = tmp_path / "train.py"
+    script.write_text("train()")
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "." / "train.py"), "--lr", "3"])
+    monkeypatch.setattr(_plankey, "devices", lambda: [("H200", 1 << 37)])
+    for name in (*_plankey.VARIABLES, "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "x")
+    monkeypatch.setenv("HOME", "/anywhere")
+    assert _plankey.parts(torch, "1", "0") == {
+        "program": [str(script), hashlib.sha256(b"train()").hexdigest(), "--lr", "3"],
+        "rank": "0",
+        "world": None,
+        "torch": "2.11",
+        "cuda": "13.0",
+        "devices": [("H200", 1 << 37)],
+        "stplan": "1",
+        "environment": {"PYTORCH_ALLOC_CONF": "x"},
+    }
+    name = _plankey.file_name(torch, "1", "0")
+    assert name.startswith("train-") and name.endswith(".bin") and len(name) == len("train-.bin") + 32
+    script.write_text("train(2)")
+    assert _plankey.file_name(torch, "1", "0") != name
+
+
+def test_the_program_of_a_command() -> None:
+    assert _plankey.program(["-c"], ["python", "-c", "train()"]) == ["python", "-c", "train()"]
+    assert _plankey.program(["/nowhere/train.py", "5"], ["python", "train.py"]) == ["/nowhere/train.py", "5"]
+    assert _plankey.program([], []) == []
+
+
+def test_the_size_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 3)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    assert _plankey.world({"WORLD_SIZE": "8"}) == "8"
+    assert _plankey.world({}) == "3"
+    monkeypatch.delitem(sys.modules, "torch.distributed")
+    assert _plankey.world({}) is None
+
+
+@needs_torch
+@pytest.mark.parametrize("way", ["shim", "pluggable"])
+def test_the_history_of_the_real_torch(job: Job, cache: Path, device: Dict[str, str], way: str) -> None:
+    script = """
+import os, torch
+
+class Empty(torch.optim.Optimizer):
+    def step(self):
+        torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+optimizer = Empty([torch.nn.Parameter(torch.zeros(1))], {})
+kept = [torch.empty(700, dtype=torch.uint8, device="cuda")]
+for _ in range(6):
+    kept.append(torch.empty(100, dtype=torch.uint8, device="cuda"))
+    optimizer.step()
+print(torch.cuda.get_device_properties, flush=True)
+os._exit(0)
+"""
+    env = {**environment(job), **device, "XDG_CACHE_HOME": str(cache)}
+    env["PYTHONPATH"] = env["PYTHONPATH"].split(str(FAKE_TORCH))[0]
+    if way == "pluggable":
+        env["CXX"] = "none"
+    done = job.finish(job.start(script, env))
+    assert done.returncode == 0, done.stderr
+    (report,) = job.said()
+    assert (report["backend"], report["state"]) == (way, "serving")
+    data = (job.reports / "train-rank3.history").read_bytes()
+    magic, version, devices, length, _, rank, _ = struct.unpack_from("<8sIIQQiI", data)
+    assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 1, 1, len(data), 3)
+    ordinal, streams, size, records, allocations, flags = struct.unpack_from("<IIQQQQ", data, 40)
+    # 700 B, then four times 100 B, 1 MiB and its free, and a mark.
+    assert (ordinal, streams, records, allocations, flags) == (0, 1, 1 + 4 * 4, 1 + 4 * 2, 0)
+    of = data[80 + 8 * streams :][:size]
+    step = bytes([100 << 3 & 127 | 128, 100 >> 4]) + bytes([(2048 << 3 | 1) & 127 | 128, 128, 1]) + bytes([4, 1 << 3 | 6])
+    assert of == bytes([700 << 3 & 127 | 128, 700 >> 4]) + 4 * step
+    assert not list((job.folder / "plans").iterdir())
