@@ -63,6 +63,8 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
     sp_device_plan_give_up(d); /* what moves for that moves once */
   sp_range *list = NULL;
   uint64_t found = 0;
+  if (!sp_device_plan_served(d))
+    chain_zone(d, SP_ZONE_PLAN, bytes, low, high, &list, &found); /* what a plan on trial has left */
   chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
   int served = !spent && (!sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS) || chain_plan(d, bytes, low, high, &list, &found));

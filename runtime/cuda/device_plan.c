@@ -37,14 +37,17 @@ enum { FITTING = 75 };
  * requests ended plans for good, although the pool costs more in the long run. */
 enum { EXCESS_FITS = 33 };
 
-/* 1/N, likewise, for a plan that has been suspended and that the run does not follow:
- * it is of another job. The pool may reserve hardly more than has been allocated, and
- * in leaving, the plan costs something besides. */
-enum { EXCESS_DOUBTED = 150 };
+/* 1/N, likewise, for a plan of another job. The pool may reserve hardly more than has
+ * been allocated, and in leaving, the plan costs something besides. */
+enum { EXCESS_OTHER = 150 };
 
 /* 1/N of what the run has allocated: a run that lacks no more than this has
  * allocated as much as the recording. */
 enum { FOLLOWS = 100 };
+
+/* 1/N, likewise: a run that lacks more than this is of another job. With 20, runs of
+ * the plan's job lost it in which one large block was left out. */
+enum { RESEMBLES = 10 };
 
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
  * not need; most blocks are freed before the run has gone through them. */
@@ -132,7 +135,8 @@ static void set_zone(stplan_device *d, sp_zone zone) {
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
  * leaves behind, and owes nothing. If the plan leaves nothing, the pool goes on
- * as if there were none. */
+ * as if there were none. What a plan on trial leaves is little, and not the
+ * pool's, which would spread over its addresses: it moves first (device_move.c). */
 static void suspend(stplan_device *d, int suspended) {
   sp_device_plan *p = d->plan;
   p->suspended = suspended;
@@ -141,7 +145,8 @@ static void suspend(stplan_device *d, int suspended) {
   p->wanted_bytes = p->placed_bytes = 0;
   if (suspended && p->base != 0)
     sp_debt_leave(&d->debt);
-  set_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
+  if (!suspended || p->watched >= WATCH || p->given_up || !sp_device_moves(d))
+    set_zone(d, suspended ? SP_ZONE_OPEN : SP_ZONE_PLAN);
 }
 
 void sp_device_plan_give_up(stplan_device *d) {
@@ -253,11 +258,11 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
 /* fits says whether the plan is of this run, as far as is known. */
 static int fits(const sp_device_plan *p) { return p->placed_bytes >= p->wanted_bytes / 100 * FITTING; }
 
-/* follows says whether the run has allocated as much as the recording had at
- * the same step. If not, the plan is of a job that needs more memory. */
-static int follows(const stplan_device *d) {
+/* lacks says whether the run has allocated less than the recording had at the
+ * same step, by more than 1/share. Then the plan is of a job that needs more memory. */
+static int lacks(const stplan_device *d, uint64_t share) {
   uint64_t peak = d->counters.peak_allocated_bytes;
-  return d->plan->recorded_bytes <= peak + peak / FOLLOWS;
+  return d->plan->recorded_bytes > peak + peak / share;
 }
 
 /* expected is the most that the recording had allocated. It tells what the run
@@ -272,18 +277,17 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   const sp_device_plan *p = d->plan;
   const stplan_counters *c = &d->counters;
   uint64_t most = 0, share = excess;
-  int same = follows(d), fitting = fits(p);
   if (!sp_device_moves(d))
     most = p->plan->arena_bytes; /* which came in one piece */
-  else if (same && (fitting || excess == SP_EXCESS_ENDS))
+  else if (!lacks(d, FOLLOWS) && (fits(p) || excess == SP_EXCESS_ENDS))
     most = expected(p->plan);
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)
     most = c->allocated_bytes + more;
-  if (excess == SP_EXCESS_ENDS && p->doubted && !same)
-    share = EXCESS_DOUBTED;
-  else if (excess == SP_EXCESS_ENDS && !p->doubted && fitting)
+  if (excess == SP_EXCESS_ENDS && lacks(d, RESEMBLES))
+    share = EXCESS_OTHER;
+  else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))
     share = EXCESS_FITS;
   return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
 }

@@ -9,8 +9,9 @@
  *   STPLAN_ENDED                   a recorded plan has been served to its last step
  *   STPLAN_DECLINED                it says of itself that it does not pay; treated as no plan
  *
- * While it is not served, its memory is part of the pool. Every function is
- * called with the lock held and keeps it. */
+ * While it is not served, its memory is part of the pool; if it was suspended on
+ * trial, it only moves to where the pool needs it. Every function is called with
+ * the lock held and keeps it. */
 #ifndef STPLAN_DEVICE_PLAN_H
 #define STPLAN_DEVICE_PLAN_H
 

@@ -162,7 +162,7 @@ uint64_t sp_device_trim(stplan_device *d, int plan) {
 uint64_t stplan_empty_cache(stplan_device *d) {
   sp_device_lock(d);
   sp_device_lock_growth(d);
-  uint64_t total = sp_device_trim(d, 0);
+  uint64_t total = sp_device_trim(d, !sp_device_plan_served(d));
   sp_device_unlock(d);
   sp_device_unlock_growth(d);
   return total;
