@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stplan/stplan/internal/compile"
@@ -138,6 +139,55 @@ func TestAHistorySaysWhatASnapshotSays(t *testing.T) {
 					of.ArenaBytes, of.Mode, len(of.Slots), len(of.Phases), kept.ArenaBytes, kept.Mode, len(kept.Slots), len(kept.Phases))
 			}
 		})
+	}
+}
+
+// TestAHistoryOfManyThreads: whatever the order of their requests was, the history is one
+// that a reader accepts, with every request.
+func TestAHistoryOfManyThreads(t *testing.T) {
+	if !cuda.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	const threads, rounds, depth = 8, 200, 10
+	device, err := cuda.Open(nil, 0, cuda.Options{Capacity: 1 << 50, Granularity: 2 << 20, Partial: true, Silent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	if err := device.KeepHistory(historyRoom); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for thread := range uint64(threads) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range rounds {
+				var live [depth]uint64
+				for i := range live {
+					live[i], _, _ = device.Malloc(uint64(i+1)*300, thread)
+				}
+				for _, address := range live {
+					if device.RecordStream(address, (thread+1)%threads) != nil || device.Free(address, thread) != nil {
+						t.Error("a live block was refused")
+					}
+				}
+				device.Step(int(thread))
+			}
+		}()
+	}
+	all.Wait()
+	path := filepath.Join(t.TempDir(), "kept.history")
+	if err := device.WriteHistory(path, 5); err != nil {
+		t.Fatal(err)
+	}
+	read, err := trace.ReadFile(path, trace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &read.Devices[0]
+	if n := threads * rounds * depth; d.Ordinal != 5 || len(d.Events) != 3*n || len(d.Annotations) != threads*rounds {
+		t.Errorf("device %d: %d events and %d annotations, expected %d and %d", d.Ordinal, len(d.Events), len(d.Annotations), 3*n, threads*rounds)
 	}
 }
 
