@@ -130,7 +130,8 @@ func TestAHistorySaysWhatASnapshotSays(t *testing.T) {
 			if !slices.Equal(requests(&snapshot.Devices[0]), requests(&history.Devices[0])) {
 				t.Fatal("the history has other requests than the snapshot")
 			}
-			if testing.Short() {
+			// A history has no requests that failed, and so no out-of-memory to plan for.
+			if testing.Short() || compile.FailureOf(&snapshot.Devices[0]) != nil {
 				return
 			}
 			of, kept := compiled(t, snapshot), compiled(t, history)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/trace"
+	"github.com/stplan/stplan/runtime/torch"
 )
 
 // mostCached is how many plans a cache keeps. A plan has a megabyte or so, and every
@@ -25,14 +26,15 @@ type planCache struct{ folder string }
 
 // openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the
 // user's, and nobody else may write there: a plan of somebody else's could be large or
-// useless, although it could break nothing.
+// useless, although it could break nothing. So folders above it may be others', as on file
+// systems that a team shares; the caches of code are checked up to the root.
 func openPlanCache(folder string) (*planCache, error) {
 	if folder == "" {
-		root, err := userCacheFolder()
-		if err != nil {
-			return nil, err
+		cache := torch.UserCache()
+		if cache == "" {
+			return nil, errors.New("no folder for plans: the user has neither XDG_CACHE_HOME nor a home")
 		}
-		folder = filepath.Join(root, "stplan", "plans")
+		folder = filepath.Join(cache, "plans")
 	}
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -53,19 +55,6 @@ func openPlanCache(folder string) (*planCache, error) {
 			"chmod go-w it, or name another one with --cache"}
 	}
 	return &planCache{folder}, nil
-}
-
-// userCacheFolder is $XDG_CACHE_HOME, or .cache in the home folder. The XDG specification
-// says that a relative path is to be ignored.
-func userCacheFolder() (string, error) {
-	if root := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(root) {
-		return root, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder for plans: neither XDG_CACHE_HOME nor HOME is set")
-	}
-	return filepath.Join(home, ".cache"), nil
 }
 
 // cacheVersions is the part of a plan's name in the cache that this stplan decides.

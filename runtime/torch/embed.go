@@ -28,7 +28,7 @@ var sources embed.FS
 // is gone can be made again by any user. refused is set if the user's cache was left out
 // because others could write there.
 func InstallForUser() (bootstrap string, refused *Refused, err error) {
-	if cache := userCache(); cache != "" {
+	if cache := UserCache(); cache != "" {
 		repair(cache)
 		bootstrap, err := installInPrivate(cache)
 		if err == nil {

@@ -25,8 +25,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("%s: %s %s", r.Folder, r.Place, r.Reason)
 }
 
-// userCache is the folder stplan of the user's cache, or empty if the user has no home.
-func userCache() string {
+// UserCache is the folder stplan of the user's cache, or empty if the user has no home.
+func UserCache() string {
 	// The XDG specification says that a relative path is to be ignored.
 	if root := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(root) {
 		return filepath.Join(root, "stplan")

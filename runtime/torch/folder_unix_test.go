@@ -177,7 +177,7 @@ func TestTheCacheOfAUserWithoutAHome(t *testing.T) {
 	for value, want := range map[string]string{home: filepath.Join(home, ".cache", "stplan"), "relative": "", "": ""} {
 		t.Setenv("HOME", value)
 		// Without a home there may still be one in the user database.
-		if got := userCache(); got != want && (want != "" || !filepath.IsAbs(got)) {
+		if got := UserCache(); got != want && (want != "" || !filepath.IsAbs(got)) {
 			t.Errorf("HOME=%q: the cache is %q, want %q", value, got, want)
 		}
 	}
