@@ -273,14 +273,14 @@ func deviceOf(ordinal int, lives []life, annotations []trace.Annotation) *trace.
 	return d
 }
 
-// madeUp are jobs of a few gigabytes, with weights of the same sizes.
+// madeUp are jobs of one or two gigabytes, with weights of the same sizes.
 var madeUp = []synth.Pipeline{
 	{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 8, Iterations: 4, PerLayer: 6, Recompute: true, Varied: true, Optimizer: 8},
 	{Layers: 8, Chunks: 1, Stages: 2, MicroBatches: 8, Iterations: 4, PerLayer: 6, Varied: true, Optimizer: 2},
 	{Layers: 12, Chunks: 1, Stages: 1, MicroBatches: 4, Iterations: 4, PerLayer: 9, Varied: true, Optimizer: 24},
 }
 
-// madeUpScale makes gigabytes of the activations of the made-up jobs. Weights stay as they are.
+// madeUpScale makes a gigabyte of the activations of the made-up jobs. Weights stay as they are.
 const madeUpScale = 16
 
 // pipelineDevice is the recording of a made-up job.
