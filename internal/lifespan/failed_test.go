@@ -6,7 +6,7 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// failing is a device whose recording ends in a request of so many bytes that fails,
+// failing is a device whose recording ends in a request of this many bytes that fails,
 // with one buffer of 4 KiB live and one of 1 KiB freed before; survived puts an
 // allocation after the failure.
 func failing(request trace.Bytes, survived bool) *trace.Device {

@@ -137,7 +137,7 @@ type handed struct {
 	stream uint64
 }
 
-// pending is a buffer whose free completes so many events after the last iteration.
+// pending is a buffer whose free completes this many events after the last iteration.
 type pending struct {
 	addr  uint64
 	after trace.Time

@@ -201,7 +201,7 @@ func (n *nest) evenly() bool {
 	return true
 }
 
-// differ compares the gaps that are so many after marked ones with all others.
+// differ compares the gaps at this distance behind marked ones with all others.
 func (n *nest) differ(shift int) int {
 	var with, without []int32
 	first, after := n.whole()

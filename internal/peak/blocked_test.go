@@ -10,7 +10,7 @@ const mib = 1 << 20
 
 // failing is a device that has a segment of 100 MiB with one block of 40 MiB at its
 // start on stream 0, one of 30 MiB on stream 1 that a block of 1 MiB keeps, and a
-// request of so many bytes that fails with driver bytes free.
+// request of this many bytes that fails, with driver bytes free.
 func failing(t *testing.T, request, driver trace.Bytes) (*Recording, *Peak) {
 	t.Helper()
 	d := trace.Device{Events: []trace.Event{

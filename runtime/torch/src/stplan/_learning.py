@@ -25,7 +25,7 @@ _ENDED, _OFF = 3, 4
 
 
 class Learner:
-    """Writes the history after so many optimizer steps, or when the process ends before.
+    """Writes the history after this many optimizer steps, or when the process ends before.
 
     served: the shim or the runtime that serves this process. path: of the file. rank: this
     process's. found: a plan of an earlier run is served. Then the history is written only
