@@ -18,6 +18,9 @@ import (
 // against plans of other jobs: the recording's peak counted only while the plan fitted, or a
 // plan that fits was given up above 1 % if the run had allocated less than the recording.
 func TestDisturbedRunsKeepTheirPlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("serves many runs, which takes seconds, and minutes under the race detector")
+	}
 	if !simdevice.Built {
 		t.Skip("built without cgo: no runtime")
 	}

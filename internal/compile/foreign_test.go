@@ -45,6 +45,9 @@ type run struct {
 // made-up jobs are among them. Recordings of another seed, another rank or another
 // allocator are of the same job, and of recordings with the same requests there is one.
 func TestForeignPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("serves many runs, which takes seconds, and minutes under the race detector")
+	}
 	if !simdevice.Built {
 		t.Skip("built without cgo: no runtime")
 	}

@@ -117,6 +117,9 @@ func repeated(t *testing.T, begin, again string, n int) []byte {
 // one long text. All that is allocated stays within a few times the bound on what is in use:
 // it includes what growing slices leave to the garbage collector.
 func TestSnapshotBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts allocated bytes, which takes seconds, and minutes under the race detector")
+	}
 	const size = 160 << 20 // of the pickles
 	const tooMuch = "run.pickle: byte #: the values up to here take # B of memory, expected at most # B for what was read of the file"
 	for name, c := range map[string]struct{ begin, again, want string }{

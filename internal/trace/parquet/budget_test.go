@@ -42,6 +42,9 @@ func same(n int, pages []byte, rows int64) []rawChunk {
 // bounded by the file's size, however the cost is spread over row groups and pages, and the
 // error does not depend on the number of cores.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts allocated bytes, which takes seconds, and minutes under the race detector")
+	}
 	const (
 		tooMuch = "a file of %d B may have pages of %d B uncompressed, and %d B of dictionaries and distinct texts; this one has more"
 		limit   = 2*keepFree + inflateFree
