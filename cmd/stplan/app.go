@@ -89,3 +89,16 @@ func (a *app) note(format string, args ...any) {
 		fmt.Fprintf(a.stderr, "note: %s\n", report.Printable(fmt.Sprintf(format, args...)))
 	}
 }
+
+// message is an error's text, on a line of its own for each of several joined ones.
+func message(err error) string {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return report.Printable(err.Error())
+	}
+	var lines []string
+	for _, e := range joined.Unwrap() {
+		lines = append(lines, message(e))
+	}
+	return strings.Join(lines, "\n")
+}

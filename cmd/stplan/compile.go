@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,17 +15,6 @@ import (
 	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
 )
-
-type compileFlags struct {
-	output         string
-	mode           string
-	marker         string
-	noReusePending bool
-	noCrossStream  bool
-	timeLimit      time.Duration
-	merge          bool
-	json           bool
-}
 
 func (a *app) compileCommand() *cobra.Command {
 	var f compileFlags
@@ -247,11 +233,6 @@ func compileOutputs(paths []string, f compileFlags) ([]string, error) {
 	return names, nil
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
 // compileOne compiles one recording and writes its plan.
 func (a *app) compileOne(ctx context.Context, path, output string, opt compile.Options) (report.Compiled, error) {
 	t, err := a.readTrace(path, trace.Options{})
@@ -261,36 +242,4 @@ func (a *app) compileOne(ctx context.Context, path, output string, opt compile.O
 	return a.writePlan(output, opt, func(opt compile.Options) (*planfile.Plan, report.Compiled, error) {
 		return compile.Compile(ctx, t, opt)
 	})
-}
-
-// writePlan makes a plan and writes it.
-func (a *app) writePlan(output string, opt compile.Options, make func(compile.Options) (*planfile.Plan, report.Compiled, error)) (report.Compiled, error) {
-	stages := a.stages()
-	opt.Progress = stages.update
-	p, sum, err := make(opt)
-	stages.done()
-	if err != nil {
-		return report.Compiled{}, err
-	}
-	data, err := planfile.Encode(p)
-	if err != nil {
-		return report.Compiled{}, &bug{err}
-	}
-	sum.Plan = output
-	return sum, a.outputs.write(output, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
-}
-
-// printCompiled prints the summary for people, on standard output unless the
-// plan went there.
-func (a *app) printCompiled(sum report.Compiled, output string) error {
-	if output == "-" {
-		if a.quiet {
-			return nil
-		}
-		return sum.Write(a.stderr)
-	}
-	return sum.Write(a.stdout)
 }

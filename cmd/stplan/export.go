@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/export"
-	"github.com/stplan/stplan/internal/peak"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -168,15 +167,4 @@ func (a *app) exported(path string, f exportFlags, at, oneDevice bool) ([]export
 		devices = append(devices, one)
 	}
 	return devices, nil
-}
-
-// instant is the event of --at, or the one that peak chooses.
-func instant(at int64, given bool) (trace.Time, error) {
-	switch {
-	case !given:
-		return peak.Auto, nil
-	case at < 0:
-		return 0, fmt.Errorf("--at: expected an event from 0 on, found %d", at)
-	}
-	return trace.Time(at), nil
 }

@@ -175,3 +175,14 @@ func allocatingDevices(t *trace.Trace, ordinal int, one bool) ([]*trace.Device, 
 	}
 	return found, nil
 }
+
+// instant is the event of --at, or the one that peak chooses.
+func instant(at int64, given bool) (trace.Time, error) {
+	switch {
+	case !given:
+		return peak.Auto, nil
+	case at < 0:
+		return 0, fmt.Errorf("--at: expected an event from 0 on, found %d", at)
+	}
+	return trace.Time(at), nil
+}

@@ -95,19 +95,6 @@ func (a *app) finish(err error) int {
 	return exitBadInput
 }
 
-// message is an error's text, on a line of its own for each of several joined ones.
-func message(err error) string {
-	joined, several := err.(interface{ Unwrap() []error })
-	if !several {
-		return report.Printable(err.Error())
-	}
-	var lines []string
-	for _, e := range joined.Unwrap() {
-		lines = append(lines, message(e))
-	}
-	return strings.Join(lines, "\n")
-}
-
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stplan",

@@ -7,27 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/runtime/cuda"
 )
-
-// runReport is what one process of a served job says of itself: the Python
-// package writes it, first when CUDA is about to be initialised. The counters of
-// device N are in the file NAME.deviceN beside it.
-type runReport struct {
-	State   string  `json:"state"`
-	PID     int     `json:"pid"`
-	Name    string  `json:"name"`
-	Plan    *string `json:"plan"`
-	Without string  `json:"without"` // why it has no plan although the job has some
-	Cached  *string `json:"cached"`  // the name of its plan in the cache
-	Backend string  `json:"backend"`
-	Error   string  `json:"error"`
-}
 
 // States of a runReport. In the first the process was killed meanwhile.
 const (
@@ -167,74 +152,4 @@ func readServedDevice(file string) (report.ServedDevice, error) {
 	}
 	d.Derive()
 	return d, nil
-}
-
-// remarks are what is to be said of several processes at once, in the order in
-// which each was said first.
-type remarks struct {
-	texts []string
-	of    map[string][]string // names of processes, by text
-	grave map[string]bool     // it went wrong
-}
-
-func (m *remarks) note(name, text string) {
-	if m.of == nil {
-		m.of, m.grave = map[string][]string{}, map[string]bool{}
-	}
-	if m.of[text] == nil {
-		m.texts = append(m.texts, text)
-	}
-	m.of[text] = append(m.of[text], name)
-}
-
-func (m *remarks) problem(name, text string) {
-	m.note(name, text)
-	m.grave[text] = true
-}
-
-func (m *remarks) ofDevice(name string, d report.ServedDevice) {
-	off := d.PlanState == planStates[cuda.Off]
-	switch {
-	case off && d.PlannedAllocations == 0:
-		m.note(name, "the plan was given up: its memory was not to be had, or nothing fitted; served from the pool")
-	case off:
-		m.note(name, "the plan was suspended at the end: it does not fit this run; served from the pool then")
-	case d.PlanState == planStates[cuda.Declined]:
-		m.note(name, "served from the pool alone: the plan does not pay, as compile found; its advice is followed")
-	case d.PlanState == planStates[cuda.Ended] && d.PlannedAllocations < d.Allocations:
-		m.note(name, "the plan is of the recorded steps only and has ended; served from the pool after them")
-	}
-	if d.RefusedFrees > 0 {
-		m.note(name, "freed memory that was not allocated; refused and counted (refused_frees of --summary)")
-	}
-}
-
-func (m *remarks) print(a *app) {
-	for _, text := range m.texts {
-		line := report.Names(m.of[text]) + ": " + text
-		if m.grave[text] {
-			fmt.Fprintf(a.stderr, "stplan: %s\n", report.Printable(line))
-		} else {
-			a.note("%s", line)
-		}
-	}
-}
-
-var rankInName = regexp.MustCompile(`-rank([0-9]+)`)
-
-// byRankThenName puts rank 10 behind rank 9.
-func byRankThenName(x, y string) int {
-	return cmp.Or(cmp.Compare(rankOf(x), rankOf(y)), cmp.Compare(x, y))
-}
-
-func rankOf(name string) int {
-	m := rankInName.FindStringSubmatch(name)
-	if m == nil {
-		return -1
-	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		return -1 // More digits than a rank has.
-	}
-	return n
 }

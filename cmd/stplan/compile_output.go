@@ -1,0 +1,59 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
+)
+
+type compileFlags struct {
+	output         string
+	mode           string
+	marker         string
+	noReusePending bool
+	noCrossStream  bool
+	timeLimit      time.Duration
+	merge          bool
+	json           bool
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// writePlan makes a plan and writes it.
+func (a *app) writePlan(output string, opt compile.Options, make func(compile.Options) (*planfile.Plan, report.Compiled, error)) (report.Compiled, error) {
+	stages := a.stages()
+	opt.Progress = stages.update
+	p, sum, err := make(opt)
+	stages.done()
+	if err != nil {
+		return report.Compiled{}, err
+	}
+	data, err := planfile.Encode(p)
+	if err != nil {
+		return report.Compiled{}, &bug{err}
+	}
+	sum.Plan = output
+	return sum, a.outputs.write(output, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// printCompiled prints the summary for people, on standard output unless the
+// plan went there.
+func (a *app) printCompiled(sum report.Compiled, output string) error {
+	if output == "-" {
+		if a.quiet {
+			return nil
+		}
+		return sum.Write(a.stderr)
+	}
+	return sum.Write(a.stdout)
+}
