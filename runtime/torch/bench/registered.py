@@ -26,7 +26,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 WORKER = Path(__file__).resolve().parent / "registered_worker.py"
 
 # Seconds until a job is ended as hanging: a registration that has gone stale may hang it.
-TIMEOUT = 180
+TIMEOUT = 60
 
 RANKS = 2
 
@@ -166,6 +166,8 @@ def main() -> int:
         for case in cases:
             native, served = everywhere(case, stplan, folder)
             print(row(case, native, served), flush=True)
+            if native.problem:
+                print(f"{case.title}, natively: {native.problem}", file=sys.stderr)
             problems += failures(case, native, served)
     print(f"\n{len(cases)} cases, {len(problems)} failures under stplan.")
     for text in problems:

@@ -69,6 +69,7 @@ class Output:
         self._folder = Path(folder) if folder else None
         self._name = name
         if self._folder:
+            self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / f"{name}.md").write_text("")
 
     def lines(self, lines: List[str]) -> None:

@@ -168,6 +168,8 @@ class Bench:
             return 1 if self.problems else 0
         self.runner.run(chunks)
         kept = self.document()
+        if not torchtests_table.ran(kept["outcomes"]):
+            self.problems.append("no test ran")
         for mode, sums in kept["served"].items():
             if not sums["allocations"] and torchtests_table.ran(o for o in kept["outcomes"] if o["mode"] == mode):
                 self.problems.append(f"{mode}: stplan counted no allocation, so it served nothing")
