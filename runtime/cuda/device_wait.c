@@ -9,14 +9,15 @@
 /* record records the event of an exchange. If that fails now, it is done later, since
  * the exchange is under way all the same. Locked; lets go of the lock. */
 static void record(stplan_device *d, int exchange) {
-  sp_streams_recording(&d->streams, exchange);
+  uint64_t serial = sp_streams_recording(&d->streams, exchange);
   sp_device_unlock(d);
   int failed = sp_streams_record_exchange(&d->streams, &d->prim, exchange);
   sp_device_lock(d);
-  sp_streams_recorded(&d->streams, exchange, failed);
+  sp_streams_recorded(&d->streams, exchange, serial, failed);
 }
 
-void sp_device_look(stplan_device *d) {
+/* look_for_exchanges finds out which are over. Locked; may let go of the lock. */
+static void look_for_exchanges(stplan_device *d) {
   int i, done = 1;
   while (done && (i = sp_streams_oldest(&d->streams)) >= 0) {
     if (!d->streams.exchanges[i].recorded)
@@ -32,16 +33,41 @@ void sp_device_look(stplan_device *d) {
   }
 }
 
-/* begin notes an exchange that began at a tick. Locked; lets go of the lock. */
-static void begin(stplan_device *d, uint64_t tick) {
-  int i = sp_streams_begin(&d->streams, tick);
-  if (i >= 0)
-    record(d, i);
+void sp_device_look(stplan_device *d) {
+  int i, done = 1;
+  look_for_exchanges(d);
+  while (done && sp_streams_oldest(&d->streams) >= 0 && (i = sp_streams_next(&d->streams)) >= 0) {
+    void *event = d->streams.whole.list[i].event;
+    sp_device_unlock(d);
+    done = d->prim.event_done(d->prim.self, event);
+    sp_device_lock(d);
+    sp_streams_looked(&d->streams, i, done);
+  }
 }
 
-void stplan_exchange(stplan_device *d) {
+/* begin notes an exchange that began at a tick, and returns its number; 0 if it is not
+ * followed. Locked; lets go of the lock. */
+static uint64_t begin(stplan_device *d, uint64_t tick) {
+  int i = sp_streams_begin(&d->streams, tick);
+  if (i < 0)
+    return 0;
+  uint64_t number = d->streams.exchanges[i].number;
+  record(d, i);
+  return number;
+}
+
+uint64_t stplan_exchange(stplan_device *d) {
   sp_device_lock(d);
-  begin(d, ++d->streams.now);
+  uint64_t number = begin(d, ++d->streams.now);
+  sp_device_unlock(d);
+  return number;
+}
+
+void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream stream) {
+  sp_device_lock(d);
+  int index = sp_streams_find(&d->streams, stream);
+  if (exchange != 0 && index >= 0)
+    sp_streams_awaited(&d->streams, exchange, index);
   sp_device_unlock(d);
 }
 

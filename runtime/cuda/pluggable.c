@@ -288,10 +288,15 @@ void stplan_pluggable_mark(void) {
   }
 }
 
-void stplan_pluggable_exchange(int device) {
+uint64_t stplan_pluggable_exchange(int device) {
+  stplan_device *d = in_use(device);
+  return d == NULL ? 0 : stplan_exchange(d);
+}
+
+void stplan_pluggable_exchange_awaited(int device, uint64_t exchange, stplan_stream stream) {
   stplan_device *d = in_use(device);
   if (d != NULL)
-    stplan_exchange(d);
+    stplan_exchange_awaited(d, exchange, stream);
 }
 
 void stplan_pluggable_limit(int device, uint64_t bytes) {

@@ -4,6 +4,11 @@
 #include <stdlib.h>
 
 typedef struct {
+  uint64_t number;
+  uint64_t recorded; /* the recordings of any event by its own last one */
+} host_event;
+
+typedef struct {
   sp_host_options options;
   pthread_mutex_t lock; /* everything below */
   uint64_t next;        /* address of the next separate extent */
@@ -13,7 +18,7 @@ typedef struct {
   uint64_t events;
   uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
   uint64_t captures; /* how many there have been; the last one's number */
-  int stalled;       /* no event is done */
+  uint64_t recordings, lag; /* so far; how many later ones there are once an event is done */
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
@@ -81,11 +86,11 @@ static void stop_moving(void *self) {
 
 static int event_create(void *self, void **event) {
   host *h = self;
-  uint64_t *e = malloc(sizeof *e);
+  host_event *e = calloc(1, sizeof *e);
   if (e == NULL)
     return 1;
   pthread_mutex_lock(&h->lock);
-  *e = h->events++;
+  e->number = h->events++;
   pthread_mutex_unlock(&h->lock);
   *event = e;
   return 0;
@@ -116,12 +121,20 @@ static int note(host *h, sp_host_entry e) {
 static int noted(void *self, sp_host_kind kind, uint64_t stream, const void *event) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int failed = note(h, (sp_host_entry){.kind = kind, .stream = stream, .event = event == NULL ? 0 : *(const uint64_t *)event});
+  int failed = note(h, (sp_host_entry){.kind = kind, .stream = stream, .event = event == NULL ? 0 : ((const host_event *)event)->number});
   pthread_mutex_unlock(&h->lock);
   return failed;
 }
 
-static int event_record(void *self, void *event, uint64_t stream) { return noted(self, SP_HOST_RECORD, stream, event); }
+/* recorded notes a recording of an event. */
+static int recorded(host *h, sp_host_kind kind, uint64_t stream, host_event *e) {
+  pthread_mutex_lock(&h->lock);
+  e->recorded = ++h->recordings;
+  pthread_mutex_unlock(&h->lock);
+  return noted(h, kind, stream, e);
+}
+
+static int event_record(void *self, void *event, uint64_t stream) { return recorded(self, SP_HOST_RECORD, stream, event); }
 
 /* As the driver does, it refuses for good if it is asked during a capture. */
 static int event_record_whole(void *self, void *event) {
@@ -129,25 +142,26 @@ static int event_record_whole(void *self, void *event) {
   pthread_mutex_lock(&h->lock);
   int captured = h->captured != UINT64_MAX;
   pthread_mutex_unlock(&h->lock);
-  return captured ? SP_NEVER : noted(self, SP_HOST_WHOLE, 0, event);
+  return captured ? SP_NEVER : recorded(h, SP_HOST_WHOLE, 0, event);
 }
 
 static int stream_wait(void *self, uint64_t stream, void *event) { return noted(self, SP_HOST_WAIT, stream, event); }
 
 static int event_done(void *self, void *event) {
   host *h = self;
+  const host_event *e = event;
   pthread_mutex_lock(&h->lock);
-  int stalled = h->stalled;
+  int done = h->recordings - e->recorded >= h->lag;
   pthread_mutex_unlock(&h->lock);
-  return !stalled && noted(self, SP_HOST_DONE, 0, event) == 0;
+  return done && noted(self, SP_HOST_DONE, 0, event) == 0;
 }
 
 static int synchronize(void *self) { return noted(self, SP_HOST_SETTLED, 0, NULL); }
 
-void sp_host_stall(const sp_prim *prim, int stalled) {
+void sp_host_lag(const sp_prim *prim, uint64_t recordings) {
   host *h = prim->self;
   pthread_mutex_lock(&h->lock);
-  h->stalled = stalled;
+  h->lag = recordings;
   pthread_mutex_unlock(&h->lock);
 }
 

@@ -49,7 +49,9 @@ size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
 /* sp_host_capture has a stream be captured from now on; none if it is UINT64_MAX. */
 void sp_host_capture(const sp_prim *prim, uint64_t stream);
 
-/* sp_host_stall keeps events from being done from now on, or lets them. */
-void sp_host_stall(const sp_prim *prim, int stalled);
+/* sp_host_lag has an event be done only after so many later recordings of events, from now
+ * on; 0: at once, SP_HOST_STALLED: never. */
+#define SP_HOST_STALLED UINT64_MAX
+void sp_host_lag(const sp_prim *prim, uint64_t recordings);
 
 #endif

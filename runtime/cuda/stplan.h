@@ -170,9 +170,15 @@ stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_st
  * is the host: if every process waited for its receive before it sends, all of them
  * would wait for ever. Collectives, which all processes enqueue in the same order,
  * need not be told. Whatever another thread frees between the enqueuing and this call
- * may be taken for earlier. Drivers before 12.5 cannot follow exchanges; then it does
- * nothing. */
-void stplan_exchange(stplan_device *d);
+ * may be taken for earlier. It returns a number for stplan_exchange_awaited, or 0 if the
+ * exchange is not told apart from others. Drivers before 12.5 cannot follow exchanges;
+ * then it does nothing. */
+uint64_t stplan_exchange(stplan_device *d);
+
+/* stplan_exchange_awaited is told that the program has made a stream wait for an exchange,
+ * by its number. From then on the stream may be made to wait for what was enqueued after
+ * that exchange too. It does nothing if the exchange is over, or for the number 0. */
+void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream stream);
 
 /* stplan_mark is told that a step of the program begins here. It is never
  * needed; after drift it helps to find the place in the plan sooner. */

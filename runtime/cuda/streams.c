@@ -130,29 +130,37 @@ void sp_stream_drop(const sp_prim *p, sp_stream *stream) {
   free(stream);
 }
 
-/* covered is the tick up to which a stream has waited for another, by an event of
- * that stream or of the whole device. */
-static uint64_t covered(const sp_stream *stream, int on) { return latest(stream->waited[on], stream->waited[SP_WHOLE]); }
+/* covered is the tick up to which a stream need not wait for another: it has waited, by an
+ * event of that stream or of the whole device, or the device has done it all. */
+static uint64_t covered(const sp_streams *s, int stream, int on) {
+  const uint64_t *waited = s->list[stream]->waited;
+  return latest(s->done, latest(waited[on], waited[SP_WHOLE]));
+}
 
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream) {
-  const sp_stream *of = s->list[stream];
   uint64_t foreign = sp_clock_foreign(c, stream);
-  if (s->has_whole && foreign > of->waited[SP_WHOLE])
+  if (s->has_whole && foreign > covered(s, stream, SP_WHOLE))
     return 1;
   for (int i = 0; i < s->count; i++)
-    if (i != stream && latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i)) > covered(of, i))
+    if (i != stream && latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i)) > covered(s, stream, i))
       return 1;
   return 0;
 }
 
 static sp_marks *marks_of(sp_streams *s, int on) { return on == SP_WHOLE ? &s->whole : &s->list[on]->marks; }
 
-/* since is when the first exchange began that may still be under way. */
-static uint64_t since(const sp_streams *s) {
-  uint64_t first = UINT64_MAX;
-  for (int i = 0; i < SP_EXCHANGES; i++)
-    if (s->exchanges[i].tick != 0 && s->exchanges[i].tick < first)
-      first = s->exchanges[i].tick;
+/* The host, as who waits, in place of a stream. */
+enum { HOST = -1 };
+
+/* since is when the first exchange began that may still be under way, and that the program
+ * has not made this stream wait for. */
+static uint64_t since(const sp_streams *s, int stream) {
+  uint64_t first = UINT64_MAX, bit = stream == HOST ? 0 : UINT64_C(1) << stream;
+  for (int i = 0; i < SP_EXCHANGES; i++) {
+    const sp_exchange *e = &s->exchanges[i];
+    if (e->tick != 0 && (e->awaited & bit) == 0 && e->tick < first)
+      first = e->tick;
+  }
   return first;
 }
 
@@ -191,11 +199,11 @@ int sp_streams_reserve_all(sp_streams *s, sp_need needs[SP_STREAMS]) {
   return count;
 }
 
-/* make_out makes out the wait for a source up to a tick. 0 if no mark is to spare, or
- * if an exchange is under way and no mark from before it will do. */
-static int make_out(sp_streams *s, int on, uint64_t tick, sp_need *need) {
+/* make_out makes out the wait of a stream, or of the host, for a source up to a tick. 0 if
+ * no mark is to spare, or if an exchange is under way and no mark from before it will do. */
+static int make_out(sp_streams *s, int stream, int on, uint64_t tick, sp_need *need) {
   sp_marks *of = marks_of(s, on);
-  uint64_t before = since(s);
+  uint64_t before = since(s, stream);
   int mark = covering(of, tick, before);
   if (mark < 0)
     return before == UINT64_MAX && sp_streams_reserve(s, on, need);
@@ -211,19 +219,18 @@ static int undo(sp_streams *s, const sp_need *needs, int count) {
 }
 
 int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_SOURCES]) {
-  const sp_stream *of = s->list[stream];
   uint64_t foreign = sp_clock_foreign(c, stream), whole = 0;
   int count = 0;
-  if (s->has_whole && foreign > of->waited[SP_WHOLE]) {
-    if (!make_out(s, SP_WHOLE, foreign, &needs[count]))
+  if (s->has_whole && foreign > covered(s, stream, SP_WHOLE)) {
+    if (!make_out(s, stream, SP_WHOLE, foreign, &needs[count]))
       return -1;
     whole = needs[count++].tick;
   }
   for (int i = 0; i < s->count; i++) {
     uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
-    if (i == stream || tick <= latest(whole, covered(of, i)))
+    if (i == stream || tick <= latest(whole, covered(s, stream, i)))
       continue;
-    if (!make_out(s, i, tick, &needs[count]))
+    if (!make_out(s, stream, i, tick, &needs[count]))
       return undo(s, needs, count);
     count++;
   }
@@ -234,12 +241,12 @@ int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs
  * tick of the last free is all that counts. */
 int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_SOURCES]) {
   int count = 0;
-  if (c->owned == 0)
+  if (c->owned <= s->done)
     return 0;
   if (s->has_whole)
-    return make_out(s, SP_WHOLE, c->owned, needs) ? 1 : -1;
+    return make_out(s, HOST, SP_WHOLE, c->owned, needs) ? 1 : -1;
   for (; count < s->count; count++)
-    if (!make_out(s, count, c->owned, &needs[count]))
+    if (!make_out(s, HOST, count, c->owned, &needs[count]))
       return undo(s, needs, count);
   return count;
 }
@@ -321,15 +328,28 @@ int sp_streams_begin(sp_streams *s, uint64_t tick) {
   if (i == SP_EXCHANGES)
     i = s->latest;
   sp_exchange *e = &s->exchanges[i];
+  s->told++;
+  e->number = e->tick == 0 ? s->told : 0;
+  e->awaited = 0;
+  e->recorded = 0;
+  e->first = e->serial + 1;
   if (e->tick == 0 || tick < e->tick)
     e->tick = tick;
   s->latest = i;
   return i;
 }
 
-void sp_streams_recording(sp_streams *s, int exchange) {
-  s->exchanges[exchange].recording++;
-  s->exchanges[exchange].serial++;
+void sp_streams_awaited(sp_streams *s, uint64_t number, int stream) {
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    if (s->exchanges[i].tick != 0 && s->exchanges[i].number == number)
+      s->exchanges[i].awaited |= UINT64_C(1) << stream;
+}
+
+uint64_t sp_streams_recording(sp_streams *s, int exchange) {
+  sp_exchange *e = &s->exchanges[exchange];
+  if (e->recording++ == 0)
+    e->making = s->now;
+  return ++e->serial;
 }
 
 int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange) {
@@ -344,10 +364,13 @@ static void lose(sp_streams *s) {
     s->exchanges[i].tick = 0;
 }
 
-void sp_streams_recorded(sp_streams *s, int exchange, int failed) {
+void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int failed) {
   sp_exchange *e = &s->exchanges[exchange];
   e->recording--;
-  e->recorded |= !failed;
+  if (!failed && serial >= e->first) {
+    e->recorded = 1;
+    e->covers = e->making;
+  }
   if (failed == SP_NEVER)
     lose(s);
 }
@@ -364,10 +387,29 @@ int sp_streams_oldest(const sp_streams *s) {
 
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial) {
   sp_exchange *e = &s->exchanges[exchange];
-  if (e->serial != serial || e->recording > 0)
+  if (e->tick == 0 || e->serial != serial || e->recording > 0)
     return;
   e->tick = 0;
   e->recorded = 0;
+  s->done = latest(s->done, e->covers);
+}
+
+int sp_streams_next(sp_streams *s) {
+  int next = -1;
+  sp_mark *list = s->whole.list;
+  for (int i = 0; i < SP_STREAM_EVENTS; i++)
+    if (!list[i].busy && list[i].tick > s->done && (next < 0 || list[i].tick < list[next].tick))
+      next = i;
+  if (next >= 0)
+    list[next].awaited++;
+  return next;
+}
+
+void sp_streams_looked(sp_streams *s, int mark, int done) {
+  sp_mark *m = &s->whole.list[mark];
+  m->awaited--;
+  if (done)
+    s->done = latest(s->done, m->tick);
 }
 
 void sp_streams_settle(sp_streams *s, int stream, const sp_need *needs, int count, int performed) {

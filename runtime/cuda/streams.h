@@ -19,8 +19,11 @@
  * An exchange with another process, such as a receive, may wait for what that process
  * does later, which may wait for what this one does later. If a stream waited for an
  * event behind such an exchange, or the host did, all of them could wait for each other
- * for ever. So while an exchange is under way (sp_streams_exchange), only events that
- * were recorded before it are waited for. */
+ * for ever. So while an exchange is under way (sp_streams_begin), only events that
+ * were recorded before it are waited for. There are two ways out. A stream that the program
+ * itself has made wait for the exchange may wait for events behind it: it does so anyway
+ * (sp_streams_awaited). And what the device has done by now need not be waited for at all:
+ * events that have completed say up to which tick that is (done). */
 #ifndef STPLAN_STREAMS_H
 #define STPLAN_STREAMS_H
 
@@ -91,10 +94,15 @@ enum { SP_EXCHANGES = 32 };
  * must not wait for. It is over once its event, of the whole device, has completed. */
 typedef struct {
   void *event;
-  uint64_t tick;   /* of the clock when it began; 0 if there is none here */
-  uint64_t serial; /* counts the recordings of the event, those being made too */
-  int recording;   /* how many are being made */
-  int recorded;    /* one has been made for this exchange; if not, it is made later */
+  uint64_t tick;    /* of the clock when it began; 0 if there is none here */
+  uint64_t number;  /* that it was told with; 0 if it stands for several */
+  uint64_t awaited; /* streams that the program has made wait for it, as a mask */
+  uint64_t serial;  /* counts the recordings of the event, those being made too */
+  uint64_t first;   /* the first recording that is behind the exchange */
+  int recording;    /* how many are being made */
+  int recorded;     /* one has been made for this exchange; if not, it is made later */
+  uint64_t making;  /* the least tick that a recording being made covers */
+  uint64_t covers;  /* the tick that the event covers, once it is recorded */
 } sp_exchange;
 
 typedef struct {
@@ -107,10 +115,12 @@ typedef struct {
   sp_stream *list[SP_STREAMS];
   int count;
   uint64_t now;           /* frees so far */
+  uint64_t done;          /* the device has done everything up to this tick, as far as was looked */
   int has_whole;          /* the device has events of the whole device */
   sp_marks whole;         /* if so */
   sp_exchange exchanges[SP_EXCHANGES];
-  int latest; /* of the exchanges, the one that was told last */
+  int latest;     /* of the exchanges, the one that was told last */
+  uint64_t told;  /* exchanges so far */
   pthread_mutex_t prepare; /* held while the events of the whole device are made */
 } sp_streams;
 
@@ -134,20 +144,30 @@ void sp_stream_drop(const sp_prim *p, sp_stream *stream);
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream);
 
 /* sp_streams_begin is told of an exchange that began at this tick, and returns its
- * number; -1 if the device has no events for that. Its event has to be recorded then.
- * sp_streams_recording comes before that;
+ * index; -1 if the device has no events for that. Its event has to be recorded then.
+ * sp_streams_recording comes before that, and returns the recording's serial;
  * sp_streams_record_exchange records it, without the lock; sp_streams_recorded is told
  * what that returned, nonzero for a failure. */
 int sp_streams_begin(sp_streams *s, uint64_t tick);
-void sp_streams_recording(sp_streams *s, int exchange);
+uint64_t sp_streams_recording(sp_streams *s, int exchange);
 int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange);
-void sp_streams_recorded(sp_streams *s, int exchange, int failed);
+void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int failed);
+
+/* sp_streams_awaited is told that the program has made a stream wait for the exchange of
+ * this number. */
+void sp_streams_awaited(sp_streams *s, uint64_t number, int stream);
 
 /* sp_streams_oldest is the first exchange that is under way, unless its event is just
  * being recorded, or -1. sp_streams_over is told that its event has completed, as it was
  * recorded with that serial. */
 int sp_streams_oldest(const sp_streams *s);
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial);
+
+/* sp_streams_next is the oldest mark of the whole device of which it is not known that the
+ * device has done what it covers, or -1. The mark is reserved until sp_streams_looked is
+ * told whether its event has completed. */
+int sp_streams_next(sp_streams *s);
+void sp_streams_looked(sp_streams *s, int mark, int done);
 
 /* sp_need is one wait: for stream `on`, or the whole device, up to a tick. */
 typedef struct {

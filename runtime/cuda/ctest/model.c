@@ -202,7 +202,7 @@ static int stream_wait(void *self, uint64_t handle, void *of) {
   pthread_mutex_lock(&m->lock);
   int failed = fails(m) || e->capture != 0;
   DEMAND(m->captured[s] == 0 && (e->capture == 0 || e->capture != m->captured[e->stream]));
-  DEMAND(!m->told || !behind(m, e));
+  DEMAND(!m->told || !behind(m, e) || m->known[s][MODEL_LINK] >= m->exchange);
   if (!failed)
     follow(m->known[s], e->known);
   pthread_mutex_unlock(&m->lock);
@@ -265,6 +265,7 @@ void model_begin(model *m, int stream, uint64_t address, uint64_t size) {
   m->met |= UINT32_C(1) << stream;
   m->known[stream][stream]++;
   memcpy(known, m->known[stream], sizeof known);
+  follow(known, m->done); /* what the host has seen done comes before all that it enqueues now */
   pthread_mutex_unlock(&m->lock);
   for (uint64_t i = 0; i < size / MODEL_UNIT; i++) {
     DEMAND(u[i].there && !u[i].owned);

@@ -49,7 +49,8 @@ void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);
 void model_capture(model *m, int stream, int captured);
 
 /* model_exchange begins an exchange on MODEL_LINK that is over at the second call. Once
- * the runtime has been told (model_told), no stream may be made to wait for it. */
+ * the runtime has been told (model_told), no stream may be made to wait for it, unless
+ * the program itself has done so (model_follow). */
 void model_exchange(model *m, int begins);
 void model_told(model *m);
 

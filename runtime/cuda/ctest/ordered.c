@@ -29,9 +29,11 @@ static struct {
   pthread_rwlock_t begins[CAPTURED]; /* held for reading during a request on the stream, for writing during a capture */
   pthread_rwlock_t exchange;         /* held for reading during a request or free, for writing while an exchange begins and is told */
   atomic_int exchanging;
+  atomic_ulong number; /* of the exchange, as the runtime has told */
 } on[DEVICES];
 
 static long operations; /* of each thread */
+static int known_only; /* the device has no events of all its streams */
 static int planned, may_fail; /* there is a plan; calls of the device may fail */
 
 typedef struct {
@@ -123,13 +125,26 @@ static void exchange(int device) {
   if (atomic_exchange(&on[device].exchanging, 1) == 0) {
     pthread_rwlock_wrlock(&on[device].exchange);
     model_exchange(on[device].model, 1);
-    stplan_exchange(on[device].device);
+    atomic_store(&on[device].number, stplan_exchange(on[device].device));
     model_told(on[device].model);
     pthread_rwlock_unlock(&on[device].exchange);
   } else {
     model_exchange(on[device].model, 0);
     atomic_store(&on[device].exchanging, 0);
   }
+}
+
+/* await has a stream wait for the exchange, if there is one, and says so. Without events of
+ * the whole device the runtime does not follow exchanges. */
+static void await(int device, int stream) {
+  if (known_only)
+    return;
+  pthread_rwlock_wrlock(&on[device].exchange);
+  if (atomic_load(&on[device].exchanging)) {
+    model_follow(on[device].model, stream, MODEL_LINK);
+    stplan_exchange_awaited(on[device].device, atomic_load(&on[device].number), model_handle(stream));
+  }
+  pthread_rwlock_unlock(&on[device].exchange);
 }
 
 /* besides does something that a program does now and then. */
@@ -150,6 +165,7 @@ static void besides(uint64_t *seed, int device) {
     break;
   case 7: case 8: case 9: capture(device, FIRST_CAPTURED + (int)draw(seed, CAPTURED)); break;
   case 10: case 11: case 12: case 13: exchange(device); break;
+  case 14: case 15: case 16: case 17: await(device, (int)draw(seed, FIRST_CAPTURED)); break;
   }
 }
 
@@ -180,7 +196,6 @@ static void *work(void *number) {
 
 static stplan_plan *plan;
 static uint64_t failures, allocations, on_plan, waits, moved;
-static int known_only;
 
 static void open_devices(void) {
   for (int i = 0; i < DEVICES; i++) {

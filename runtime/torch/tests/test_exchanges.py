@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 
@@ -25,71 +25,130 @@ class Tensor:
         return self.device
 
 
+class Work:
+    def wait(self, timeout: int = 0) -> str:
+        """Waits."""
+        if timeout < 0:
+            raise RuntimeError("too late")
+        return "waited"
+
+    def synchronize(self) -> None:
+        pass
+
+
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A process group, whose class stands for both of torch's."""
+    """A process group, whose class stands for both of torch's. Its calls return works."""
+
+    class Waits(Work):
+        pass
+
+    for name in ("wait", "synchronize"):
+        setattr(Waits, name, getattr(Work, name))
 
     class Group:
-        def send(self, tensors: List[Tensor], dst: int, tag: int) -> str:
+        def send(self, tensors: List[Tensor], dst: int, tag: int) -> Work:
             """Sends."""
             if dst < 0:
                 raise ValueError("no such rank")
-            return f"sent to {dst}"
+            return Waits()
 
-        def recv(self, tensors: List[Tensor], src: int, tag: int) -> str:
-            return f"received from {src}"
+        def recv(self, tensors: List[Tensor], src: int, tag: int) -> Work:
+            return Waits()
 
-        def recv_anysource(self, tensors: List[Tensor], tag: int) -> str:
-            return "received"
+        def recv_anysource(self, tensors: List[Tensor], tag: int) -> Work:
+            return Waits()
 
-        def _end_coalescing(self, device: Any = None) -> str:
-            return "both"
+        def _start_coalescing(self, device: Any = None) -> None:
+            pass
 
-    bindings = SimpleNamespace(ProcessGroup=Group, Backend=type("Backend", (), {}))
+        def _end_coalescing(self, device: Any = None) -> Work:
+            return Waits()
+
+    bindings = SimpleNamespace(ProcessGroup=Group, Backend=type("Backend", (), {}), Work=Waits)
     monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", bindings)
     return Group()
 
 
+class Told:
+    """What the runtime is told. The current stream of a device is 100 and its ordinal."""
+
+    def __init__(self) -> None:
+        self.devices: List[int] = []
+        self.awaited: List[Tuple[int, int, int]] = []
+        _exchanges.watch(self.tell, lambda *awaited: self.awaited.append(awaited), lambda device: 100 + device)
+
+    def tell(self, device: int) -> int:
+        self.devices.append(device)
+        return len(self.devices)
+
+
 def test_calls_with_cuda_tensors_are_told_after_them(group: Any) -> None:
-    told: List[int] = []
-    _exchanges.watch(told.append)
-    assert group.send([Tensor(1)], 2, 0) == "sent to 2"
-    assert group.recv(tensors=[Tensor(3)], src=4, tag=0) == "received from 4"
-    assert group.recv_anysource([Tensor(0)], 0) == "received"
-    assert told == [1, 3, 0]
+    told = Told()
+    assert isinstance(group.send([Tensor(1)], 2, 0), Work)
+    assert isinstance(group.recv(tensors=[Tensor(3)], src=4, tag=0), Work)
+    assert isinstance(group.recv_anysource([Tensor(0)], 0), Work)
+    assert told.devices == [1, 3, 0]
     with pytest.raises(ValueError, match="no such rank"):
         group.send([Tensor(5)], -1, 0)
-    assert group.send([Tensor(-1)], 2, 0) == "sent to 2"
-    assert told == [1, 3, 0], "a call that fails, or that is for the host, is not told"
+    assert isinstance(group.send([Tensor(-1)], 2, 0), Work)
+    assert told.devices == [1, 3, 0], "a call that fails, or that is for the host, is not told"
     assert (type(group).send.__name__, type(group).send.__doc__) == ("send", "Sends.")
 
 
-def test_calls_together_are_told_again_when_they_are_enqueued(group: Any) -> None:
-    told: List[int] = []
-    _exchanges.watch(told.append)
+def test_calls_together_are_told_once_when_they_are_enqueued(group: Any) -> None:
+    told = Told()
+    group._start_coalescing("cuda")
     group.send([Tensor(1)], 2, 0)
     group.recv([Tensor(1)], 2, 0)
-    assert group._end_coalescing("cuda") == "both"
-    assert told == [1, 1, 1]
+    assert told.devices == [], "nothing is enqueued yet"
+    work = group._end_coalescing("cuda")
+    assert told.devices == [1]
+    work.wait()
+    assert told.awaited == [(1, 1, 101)]
+    group._start_coalescing("cuda")
     group._end_coalescing("cuda")
-    assert told == [1, 1, 1], "there was no point-to-point call"
+    assert told.devices == [1], "there was no point-to-point call"
+    group.send([Tensor(2)], 2, 0)
+    assert told.devices == [1, 2]
+
+
+def test_the_stream_that_is_made_to_wait_is_told(group: Any) -> None:
+    told = Told()
+    first, second = group.send([Tensor(1)], 2, 0), group.recv([Tensor(2)], 2, 0)
+    with pytest.raises(RuntimeError, match="too late"):
+        first.wait(-1)
+    assert told.awaited == [], "it did not wait"
+    assert second.wait(timeout=5) == "waited"
+    first.synchronize()
+    type(first)().wait()  # of something else, such as a collective
+    assert told.awaited == [(2, 2, 102), (1, 1, 101)]
+
+
+def test_an_exchange_without_a_number_is_not_followed(group: Any) -> None:
+    awaited: List[Any] = []
+    _exchanges.watch(lambda device: 0, lambda *a: awaited.append(a), lambda device: 100)
+    group.send([Tensor(1)], 2, 0).wait()
+    assert awaited == []
 
 
 @pytest.mark.parametrize("tensors", [[Tensor(1)], [], None, [object()]])
 def test_nothing_that_goes_wrong_reaches_the_job(group: Any, tensors: Any) -> None:
-    def tell(device: int) -> None:
+    def fails(*_: int) -> int:
         raise RuntimeError("the runtime")
 
-    _exchanges.watch(tell)
-    assert group.send(tensors, 2, 0) == "sent to 2"
-    assert group._end_coalescing() == "both"
+    _exchanges.watch(fails, lambda *_: None, fails)
+    assert group.send(tensors, 2, 0).wait() == "waited"
+    assert isinstance(group._end_coalescing(), Work)
+    _exchanges.watch(lambda device: 1, lambda *_: None, fails)
+    assert group.send(tensors, 2, 0).wait() == "waited"
 
 
 def test_a_torch_without_distributed_or_with_other_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch._C._distributed_c10d", raising=False)
-    _exchanges.watch(lambda device: None)
+    Told()
     monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", SimpleNamespace(ProcessGroup=int, Backend=None))
-    _exchanges.watch(lambda device: None)
+    Told()
 
 
 def run(*scripts: str, **environment: str) -> List[str]:
@@ -108,7 +167,7 @@ import sys, torch, torch.distributed as dist
 from stplan import _exchanges
 before = [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 told = []
-_exchanges.watch(told.append)
+_exchanges.watch(told.append, lambda *awaited: told.append(awaited), lambda device: 0)
 assert before == [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 rank = {rank}
 dist.init_process_group("gloo", init_method="file://{store}", rank=rank, world_size=2)
@@ -147,21 +206,29 @@ import torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from stplan import _exchanges
 told = []
-_exchanges.watch(told.append)
+def tell(device):
+    told.append(device)
+    return len(told)
+_exchanges.watch(tell, lambda device, number, stream: told.append(f"{number} awaited"), lambda device: 0)
 _exchanges._device = lambda tensors: 2
 dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
 tensor = torch.empty(4)
 for call in (dist.isend, dist.irecv, dist.send, dist.recv):
-    call(tensor, 1)
+    work = call(tensor, 1)
+    if call in (dist.isend, dist.irecv):
+        work.wait()
     print(call.__name__, told)
     told.clear()
 dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1), dist.P2POp(dist.irecv, tensor, 3)])
 print("batch", told)
+told.clear()
 try:
-    with dist.distributed_c10d._coalescing_manager(device=tensor.device, async_ops=True):
+    with dist.distributed_c10d._coalescing_manager(device=tensor.device, async_ops=True) as manager:
         dist.isend(tensor, 1)
-        told.clear()
+        print("not yet", told)
     print("together", told)
+    manager.wait()
+    print(told)
 except RuntimeError:
     pass
 """
@@ -171,6 +238,9 @@ except RuntimeError:
 def test_exchanges_of_the_real_torch_are_told() -> None:
     """By a process group that sends nothing, with tensors that are taken for CUDA's."""
     (said,) = run(FAKE)
-    alone = ["isend [2]", "irecv [2]", "send [2]", "recv [2]", "batch [2, 2]"]
+    awaited = [f"{call} [2, '1 awaited']" for call in ("isend", "irecv", "send", "recv")]
+    together = ["not yet []", "together [2]", "[2, '1 awaited']"]
+    lines = said.splitlines()
+    assert lines[:5] == [*awaited, "batch [2, 2]"]
     # The process group of torch 2.6 that sends nothing cannot do so together either.
-    assert said.splitlines() in (alone, [*alone, "together [2]"])
+    assert lines[5:] in ([], together[:1], together)

@@ -69,10 +69,12 @@ def test_if_the_shim_fails_the_pluggable_allocator_serves(
 
 def test_exchanges_are_watched_in_a_served_process(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     served, watched = Served(), []
-    monkeypatch.setattr(_exchanges, "watch", watched.append)
+    monkeypatch.setattr(_exchanges, "watch", lambda *arguments: watched.append(arguments))
     monkeypatch.setattr(_shim, "installed", lambda: served if ways.asked else None)
+    sys.modules["torch"]._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 100 + device)
     _serving.install(None)
-    assert watched == [served.exchange]
+    ((tell, awaited, current_stream),) = watched
+    assert (tell, awaited, current_stream(3)) == (served.exchange, served.exchange_awaited, 103)
 
 
 def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
@@ -158,8 +160,12 @@ class Served:
     def mark(self) -> None:
         self.marks += 1
 
-    def exchange(self, device: int) -> None:
+    def exchange(self, device: int) -> int:
         self.exchanges.append(device)
+        return len(self.exchanges)
+
+    def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
+        raise AssertionError("nobody has waited")
 
 
 @pytest.mark.parametrize("way", [_shim, _pluggable])

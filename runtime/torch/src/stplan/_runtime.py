@@ -155,7 +155,8 @@ class Runtime:
         self._reset_peaks = _function(library, "reset_peaks", None, [device])
         self._reset_sums = _function(library, "reset_sums", None, [device])
         self._mark = _function(library, "mark", None, [])
-        self._exchange = _function(library, "exchange", None, [device])
+        self._exchange = _function(library, "exchange", ctypes.c_uint64, [device])
+        self._exchange_awaited = _function(library, "exchange_awaited", None, [device, ctypes.c_uint64, ctypes.c_uint64])
         self._pin = _function(library, "pin", ctypes.c_int, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int])
         self.history = Kept(library, "stplan")
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
@@ -191,9 +192,15 @@ class Runtime:
         """Mark the beginning of a step of the program."""
         self._mark()
 
-    def exchange(self, device: int) -> None:
-        """Say that an exchange with another process has been enqueued on a device."""
-        self._exchange(device)
+    def exchange(self, device: int) -> int:
+        """Say that an exchange with another process has been enqueued on a device. Returns its
+        number for exchange_awaited, or 0 if it has none."""
+        return int(self._exchange(device))
+
+    def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
+        """Say that a stream, by its handle, has been made to wait for an exchange."""
+        self._exchange_awaited(device, exchange, stream)
+
     def pin(self, address: int, size: int, pinned: bool) -> bool:
         """Pin memory of a live block, or unpin it. False if the runtime has no such block,
         or no such pin."""

@@ -42,7 +42,7 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
         raise ServingError(described(error)) from error
     serving = served()
     if serving is not None:
-        _exchanges.watch(serving.exchange)
+        _exchanges.watch(serving.exchange, serving.exchange_awaited, lambda device: int(torch._C._cuda_getCurrentRawStream(device)))
     return _backend
 
 

@@ -42,8 +42,10 @@ class Shim:
         library.stplan_shim_pin.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         self.history = Kept(library, "stplan_shim")
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
-        library.stplan_shim_exchange.restype = None
+        library.stplan_shim_exchange.restype = ctypes.c_uint64
         library.stplan_shim_exchange.argtypes = [ctypes.c_int]
+        library.stplan_shim_exchange_awaited.restype = None
+        library.stplan_shim_exchange_awaited.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
 
     def unanswered(self) -> Optional[str]:
         """The first function of this torch's allocator interface that the shim does not
@@ -67,9 +69,15 @@ class Shim:
         """Mark the beginning of a step of the program."""
         self._library.stplan_shim_mark()
 
-    def exchange(self, device: int) -> None:
-        """Say that an exchange with another process has been enqueued on a device."""
-        self._library.stplan_shim_exchange(device)
+    def exchange(self, device: int) -> int:
+        """Say that an exchange with another process has been enqueued on a device. Returns its
+        number for exchange_awaited, or 0 if it has none."""
+        return int(self._library.stplan_shim_exchange(device))
+
+    def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
+        """Say that a stream, by its handle, has been made to wait for an exchange."""
+        self._library.stplan_shim_exchange_awaited(device, exchange, stream)
+
     def pin(self, address: int, size: int, pinned: bool) -> bool:
         """Pin memory of a live block, or unpin it. False if the runtime has no such block,
         or no such pin."""

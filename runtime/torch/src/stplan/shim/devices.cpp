@@ -98,11 +98,20 @@ void Allocator::attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) {
   observers_.push_back(std::move(observer));
 }
 
-void Allocator::exchange(DeviceIndex device) {
+stplan_device* Allocator::used(DeviceIndex device) {
   const bool there = device >= 0 && device < count_.load(std::memory_order_acquire);
-  stplan_device* runtime = there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
+  return there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
+}
+
+uint64_t Allocator::exchange(DeviceIndex device) {
+  stplan_device* runtime = used(device);
+  return runtime == nullptr ? 0 : stplan_exchange(runtime);
+}
+
+void Allocator::exchange_awaited(DeviceIndex device, uint64_t exchange, uint64_t stream) {
+  stplan_device* runtime = used(device);
   if (runtime != nullptr)
-    stplan_exchange(runtime);
+    stplan_exchange_awaited(runtime, exchange, stream);
 }
 
 bool Allocator::pin(uint64_t address, uint64_t size, bool pinned) {

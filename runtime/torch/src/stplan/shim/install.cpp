@@ -72,10 +72,15 @@ int stplan_shim_read(int device, stplan_counters* counters) {
   return stplan::installed != nullptr && stplan::installed->read(device, counters);
 }
 
-// stplan_shim_exchange says that an exchange with another process has been enqueued.
-void stplan_shim_exchange(int device) {
+// stplan_shim_exchange says that an exchange with another process has been enqueued, and
+// returns its number, or 0; stplan_shim_exchange_awaited, that a stream has been made to wait
+// for it.
+uint64_t stplan_shim_exchange(int device) {
+  return stplan::installed == nullptr ? 0 : stplan::installed->exchange(static_cast<c10::DeviceIndex>(device));
+}
+void stplan_shim_exchange_awaited(int device, uint64_t exchange, uint64_t stream) {
   if (stplan::installed != nullptr)
-    stplan::installed->exchange(static_cast<c10::DeviceIndex>(device));
+    stplan::installed->exchange_awaited(static_cast<c10::DeviceIndex>(device), exchange, stream);
 }
 
 // stplan_shim_pin pins memory of a live block, or unpins it. It returns 0 if the runtime has
