@@ -218,12 +218,14 @@ def backward(late: Late) -> Round:
             made.append(late.overwrites(size, late.other))
             return gradients[0], None, None
 
+    # The gradient is there before, so that the tensor's own stream allocates nothing after
+    # the tensor is dropped: that might take its memory under any allocator.
     leaf = torch.ones(1, device=DEVICE, requires_grad=True)
+    leaf.grad = torch.zeros(1, device=DEVICE)
 
     def round(size: int, mark: int) -> List[torch.Tensor]:
         made.clear()
         Reads.apply(leaf, size, mark).backward()  # type: ignore[no-untyped-call]
-        leaf.grad = None
         return made
 
     return round
@@ -292,9 +294,11 @@ def wrong_rounds(name: str, rounds: int) -> int:
     wrong = 0
     for number in range(rounds):
         size, mark = SIZES[number % len(SIZES)], number + 1
-        targets = {"pinned host buffer": [late.host[size]], "two readers": [late.read[size], late.read_too[size]]}
+        targets = {"two readers": [late.read[size], late.read_too[size]]}
         held = run(size, mark)
         torch.cuda.synchronize()
+        if name == "pinned host buffer":  # compared on the device, which is faster
+            late.read[size].copy_(late.host[size])
         wrong += any(bool((read != mark).any()) for read in targets.get(name, [late.read[size]]))
         held.clear()
         if number % len(SIZES) == len(SIZES) - 1:

@@ -196,7 +196,9 @@ def main() -> None:
     del exchange
     torch.cuda.synchronize()
     distributed.barrier()
-    print(json.dumps({"rank": rank.rank, "rounds": ROUNDS, "moved_bytes": rank.moved()}), flush=True)
+    found = {"rank": rank.rank, "rounds": ROUNDS, "moved_bytes": rank.moved()}
+    # Printed by one write, since the ranks share their standard output.
+    print(f"{json.dumps(found)}\n", end="", flush=True)
     distributed.destroy_process_group()
 
 

@@ -253,6 +253,26 @@ static void history_is_recorded_in_order() {
   drop_pool();
 }
 
+// Who emptied the cache is recorded only with the contexts of everything.
+static void who_gives_memory_back_is_recorded() {
+  for (RecordContext when : {RecordContext::STATE, RecordContext::ALLOC, RecordContext::ALL}) {
+    installed->emptyCache({0, 0});
+    installed->recordHistory(true, named, 100, when, true, {});
+    installed->allocate(30 * kMiB);
+    installed->emptyCache({0, 0});
+    const cca::SnapshotInfo info = installed->snapshot({0, 0}, true);
+    size_t given_back = 0;
+    for (const auto& entry : info.device_traces.at(0)) {
+      if (entry.addr_ >> 40 != 1 || entry.action_ != TraceEntry::SEGMENT_UNMAP)
+        continue;
+      given_back += entry.size_;
+      DEMAND((entry.context_ != nullptr) == (when == RecordContext::ALL));
+    }
+    DEMAND(given_back >= 30 * kMiB);
+    installed->recordHistory(false, nullptr, 1, RecordContext::NEVER, false, {});
+  }
+}
+
 static void many_streams_are_served() {
   std::vector<DataPtr> blocks;
   for (uintptr_t i = 0; i < 80; i++)
@@ -586,6 +606,7 @@ int main() {
   running_out_of_memory_raises_torchs_exception();
   the_memory_fraction_limits_both_allocators();
   history_is_recorded_in_order();
+  who_gives_memory_back_is_recorded();
   a_forked_child_frees_nothing();
   memory_is_shared();
   shared_files_end_with_their_blocks();

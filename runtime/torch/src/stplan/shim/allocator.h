@@ -136,6 +136,9 @@ class Allocator final : public Delegating {
   enum Unusual : uint32_t { kForked = 1, kDisabled = 2, kWatched = 4 };
 
   Device& at(DeviceIndex device);
+
+  // used is the device's runtime, or nullptr if it has not been opened.
+  stplan_device* used(DeviceIndex device);
   void set_unusual(Unusual what, bool holds);
 
   // served returns the device's runtime, opened at first use, or nullptr if the native

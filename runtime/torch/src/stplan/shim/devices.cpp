@@ -70,8 +70,12 @@ void Allocator::after_fork() {
 void Allocator::emptyCache(MempoolId_t pool) {
   Delegating::emptyCache(pool);
   each([&](Device& d, stplan_device* runtime) {
-    if (pool == MempoolId_t{0, 0})
+    if (pool == MempoolId_t{0, 0}) {
+      // Torch records who emptied the cache at this level.
+      const Context context = d.history.gather(RecordContext::ALL);
+      Calling calling(context);
       stplan_empty_cache(runtime);
+    }
     note_native(d);
   });
   Raised::rethrow();
