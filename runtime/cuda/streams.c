@@ -85,6 +85,8 @@ static int make_marks(const sp_prim *p, sp_marks *marks) {
 
 void sp_streams_open(sp_streams *s, const sp_prim *p) {
   s->has_whole = p->event_record_whole != NULL;
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    s->exchanges[i].before = -1;
   pthread_mutex_init(&s->prepare, NULL);
 }
 
@@ -180,7 +182,7 @@ int sp_streams_reserve(sp_streams *s, int on, sp_need *need) {
   sp_marks *of = marks_of(s, on);
   for (int i = 0; i < SP_STREAM_EVENTS; i++) {
     int k = (of->next + i) % SP_STREAM_EVENTS;
-    if (of->list[k].busy || of->list[k].awaited > 0)
+    if (of->list[k].busy || of->list[k].awaited > 0 || of->list[k].kept > 0)
       continue;
     of->next = (k + 1) % SP_STREAM_EVENTS;
     of->list[k].busy = 1;
@@ -230,8 +232,11 @@ int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs
     uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
     if (i == stream || tick <= latest(whole, covered(s, stream, i)))
       continue;
-    if (!make_out(s, stream, i, tick, &needs[count]))
+    /* While an exchange is under way the whole device may have the only mark that will do. */
+    if (!make_out(s, stream, i, tick, &needs[count]) && !(s->has_whole && make_out(s, stream, SP_WHOLE, tick, &needs[count])))
       return undo(s, needs, count);
+    if (needs[count].on == SP_WHOLE)
+      whole = needs[count].tick;
     count++;
   }
   return count;
@@ -319,12 +324,68 @@ int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count,
   return 0;
 }
 
-int sp_streams_begin(sp_streams *s, uint64_t tick) {
-  if (!s->has_whole)
-    return -1;
+/* keep keeps the last mark of the whole device that had been recorded before an exchange. */
+static void keep(sp_streams *s, sp_exchange *e) {
+  sp_mark *list = s->whole.list;
+  int last = -1, kept = 0;
+  for (int i = 0; i < SP_STREAM_EVENTS; i++) {
+    kept += list[i].kept > 0;
+    if (!list[i].busy && list[i].tick > 0 && list[i].settled < e->tick && (last < 0 || list[i].tick > list[last].tick))
+      last = i;
+  }
+  if (last < 0 || (list[last].kept == 0 && kept == SP_KEPT))
+    return;
+  e->before = last;
+  list[last].kept++;
+}
+
+static void unkeep(sp_streams *s, sp_exchange *e) {
+  if (e->before >= 0)
+    s->whole.list[e->before].kept--;
+  e->before = -1;
+}
+
+/* unused is an exchange's index that is not taken, or SP_EXCHANGES. */
+static int unused(const sp_streams *s) {
   int i = 0;
   while (i < SP_EXCHANGES && s->exchanges[i].tick != 0)
     i++;
+  return i;
+}
+
+/* last_awaited is the exchange that began last of those before a tick that one of these
+ * streams awaits, and whose events are not just being recorded; -1 if there is none. */
+static int last_awaited(const sp_streams *s, uint64_t before, uint64_t streams) {
+  int last = -1;
+  for (int i = 0; i < SP_EXCHANGES; i++) {
+    const sp_exchange *e = &s->exchanges[i];
+    if ((e->awaited & streams) != 0 && e->recording == 0 && e->tick < before && (last < 0 || e->tick > s->exchanges[last].tick))
+      last = i;
+  }
+  return last;
+}
+
+/* join makes one exchange of the last two that the same stream awaits. The event of the
+ * later one is behind both. */
+static void join(sp_streams *s) {
+  int later = last_awaited(s, UINT64_MAX, UINT64_MAX);
+  int earlier = later < 0 ? -1 : last_awaited(s, s->exchanges[later].tick, s->exchanges[later].awaited);
+  if (earlier < 0)
+    return;
+  sp_exchange *e = &s->exchanges[later], *gone = &s->exchanges[earlier];
+  e->tick = gone->tick;
+  e->awaited &= gone->awaited;
+  e->number = 0;
+  gone->tick = gone->awaited = 0;
+  gone->recorded = 0;
+}
+
+int sp_streams_begin(sp_streams *s, uint64_t tick) {
+  if (!s->has_whole)
+    return -1;
+  if (unused(s) == SP_EXCHANGES)
+    join(s);
+  int i = unused(s);
   if (i == SP_EXCHANGES)
     i = s->latest;
   sp_exchange *e = &s->exchanges[i];
@@ -335,14 +396,20 @@ int sp_streams_begin(sp_streams *s, uint64_t tick) {
   e->first = e->serial + 1;
   if (e->tick == 0 || tick < e->tick)
     e->tick = tick;
+  if (e->before < 0)
+    keep(s, e);
   s->latest = i;
   return i;
 }
 
 void sp_streams_awaited(sp_streams *s, uint64_t number, int stream) {
-  for (int i = 0; i < SP_EXCHANGES; i++)
-    if (s->exchanges[i].tick != 0 && s->exchanges[i].number == number)
-      s->exchanges[i].awaited |= UINT64_C(1) << stream;
+  for (int i = 0; i < SP_EXCHANGES; i++) {
+    sp_exchange *e = &s->exchanges[i];
+    if (e->tick == 0 || e->number != number)
+      continue;
+    e->awaited |= UINT64_C(1) << stream;
+    unkeep(s, e);
+  }
 }
 
 uint64_t sp_streams_recording(sp_streams *s, int exchange) {
@@ -360,8 +427,10 @@ int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange) {
  * be followed. */
 static void lose(sp_streams *s) {
   s->has_whole = 0;
-  for (int i = 0; i < SP_EXCHANGES; i++)
-    s->exchanges[i].tick = 0;
+  for (int i = 0; i < SP_EXCHANGES; i++) {
+    s->exchanges[i].tick = s->exchanges[i].awaited = 0;
+    unkeep(s, &s->exchanges[i]);
+  }
 }
 
 void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int failed) {
@@ -389,8 +458,9 @@ void sp_streams_over(sp_streams *s, int exchange, uint64_t serial) {
   sp_exchange *e = &s->exchanges[exchange];
   if (e->tick == 0 || e->serial != serial || e->recording > 0)
     return;
-  e->tick = 0;
+  e->tick = e->awaited = 0;
   e->recorded = 0;
+  unkeep(s, e);
   s->done = latest(s->done, e->covers);
 }
 

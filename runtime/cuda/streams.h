@@ -23,7 +23,9 @@
  * were recorded before it are waited for. There are two ways out. A stream that the program
  * itself has made wait for the exchange may wait for events behind it: it does so anyway
  * (sp_streams_awaited). And what the device has done by now need not be waited for at all:
- * events that have completed say up to which tick that is (done). */
+ * events that have completed say up to which tick that is (done). The last event before an
+ * exchange is kept until the program awaits it, as a program that always posts its next
+ * receive before it awaits the last one leaves no other that could be waited for. */
 #ifndef STPLAN_STREAMS_H
 #define STPLAN_STREAMS_H
 
@@ -79,6 +81,7 @@ typedef struct {
   uint64_t settled; /* the clock when it had been recorded */
   int busy;      /* being recorded */
   int awaited;   /* how many are about to wait for it as it stands; until then it is not recorded again */
+  int kept;      /* exchanges that it is the last one before; until they are awaited it is not recorded again */
 } sp_mark;
 
 typedef struct {
@@ -86,9 +89,13 @@ typedef struct {
   int next; /* the one to record next */
 } sp_marks;
 
-/* Exchanges that are told apart. Of further ones the last takes in the next, so
- * that both count as under way until both are done. */
+/* Exchanges that are told apart. If there are more, the last two that the program awaits
+ * become one; if there are none such, the last one takes in the next. Two that are one
+ * count as under way until both are done. */
 enum { SP_EXCHANGES = 32 };
+
+/* Marks that are kept for exchanges: the others are recorded in turn. */
+enum { SP_KEPT = SP_STREAM_EVENTS / 2 };
 
 /* sp_exchange is an exchange with another process, or something else that the host
  * must not wait for. It is over once its event, of the whole device, has completed. */
@@ -103,6 +110,7 @@ typedef struct {
   int recorded;     /* one has been made for this exchange; if not, it is made later */
   uint64_t making;  /* the least tick that a recording being made covers */
   uint64_t covers;  /* the tick that the event covers, once it is recorded */
+  int before;       /* the mark of the whole device that is kept for it; -1 if none is */
 } sp_exchange;
 
 typedef struct {

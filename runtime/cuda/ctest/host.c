@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "../prim_host.h"
+#include "../streams.h"
 
 #include "conformance.h"
 
@@ -120,6 +121,32 @@ static void memory_comes_back_between_exchanges(void) {
   /* Each step records at least the exchange's event, so the device is at most LAG steps
    * behind; and what a step frees may have to wait for a later exchange. */
   DEMAND(c.peak_reserved_bytes <= (LAG + 4) * (uint64_t)SIZE);
+  stplan_close(d);
+}
+
+/* A program that posts its next receive before it awaits the last one always has one that
+ * its stream has not been made to wait for. If the device is far behind, memory from before
+ * that receive comes back by the last event before it. */
+static void receives_ahead_of_need(void) {
+  enum { STEPS = 50, FREES = 3 * SP_STREAM_EVENTS, SIZE = 4 * MIB };
+  sp_prim prim;
+  stplan_counters c;
+  stplan_device *d = fresh(&prim);
+  uint64_t next = 0;
+  stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  for (int i = 0; i < STEPS; i++) {
+    uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL), awaited = next;
+    DEMAND(p != 0 && stplan_record_stream(d, p, 2) == STPLAN_OK);
+    next = stplan_exchange(d);
+    stplan_exchange_awaited(d, awaited, 1);
+    stplan_free(d, p, 1);
+    for (int k = 0; k < FREES; k++)
+      stplan_free(d, stplan_malloc(d, SIZE, 1, NULL, NULL), 1);
+  }
+  stplan_read(d, &c);
+  /* A step's memory may be used from the step after the next on, and there is one block more. */
+  DEMAND(c.peak_reserved_bytes <= 6 * (uint64_t)SIZE && c.waits > 0);
   stplan_close(d);
 }
 
@@ -266,5 +293,6 @@ int main(void) {
   nobody_waits_for_an_exchange(0);
   memory_comes_back_between_exchanges();
   who_awaits_an_exchange_waits_behind_it();
+  receives_ahead_of_need();
   return 0;
 }
