@@ -49,6 +49,10 @@ size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
 /* sp_host_capture has a stream be captured from now on; none if it is UINT64_MAX. */
 void sp_host_capture(const sp_prim *prim, uint64_t stream);
 
+/* sp_host_occupy has another process have this much of the device's memory from now on, as
+ * far as there is as much. */
+void sp_host_occupy(const sp_prim *prim, uint64_t bytes);
+
 /* sp_host_stall keeps events from being done from now on, or lets them. */
 void sp_host_stall(const sp_prim *prim, int stalled);
 
