@@ -125,8 +125,7 @@ def job(by: str, iterations: int) -> None:
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    stplan: Any = sys.modules.get("stplan")
-    served = stplan is not None and stplan.stats(0)["backend"] is not None
+    stplan: Any = sys.modules.get("stplan")  # loaded by `stplan run`
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -185,7 +184,7 @@ def job(by: str, iterations: int) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss).hex())
+        losses.append(loss.item().hex())
 
     gone = ""
     for number in range(iterations):
@@ -197,7 +196,7 @@ def job(by: str, iterations: int) -> None:
             # What torch_memory_saver does for a region whose contents it keeps.
             def away() -> None:
                 for value in states():
-                    kept.append((value, value.to("cpu"), value.untyped_storage().nbytes()))
+                    kept.append((value, value.to("cpu", copy=True), value.untyped_storage().nbytes()))
                     value.untyped_storage().resize_(0)
 
             offload, _ = timed(away)
@@ -227,9 +226,10 @@ def job(by: str, iterations: int) -> None:
         now["iteration_s"] = offload + sum(now.get(key, 0.0) for key in ("give_s", "generate_s", "take_s", "train_s"))
         figures.append(now)
         del words
+    counters = None if stplan is None else stplan.stats(0)
     print(json.dumps({
         "figures": figures, "losses": losses, "reserved": torch.cuda.max_memory_reserved(),
-        "gone": gone, "stplan": stplan.stats(0) if served else None,
+        "gone": gone, "stplan": counters if counters and counters["backend"] else None,
     }), flush=True)
 
 

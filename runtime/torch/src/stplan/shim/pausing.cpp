@@ -8,6 +8,8 @@ static void add(stplan_status& all, stplan_status one) { all = all == STPLAN_OK 
 
 stplan_status Allocator::pause(int device, uint64_t* given) {
   *given = 0;
+  if (forked())
+    return STPLAN_OK; // the memory is the parent's
   if (captures())
     return STPLAN_HELD;
   stplan_status status = STPLAN_OK;
