@@ -113,7 +113,7 @@ static void unlink_range(sp_arena *a, sp_range *r) {
 /* mergeable says whether two neighbours are to be one range. */
 static int mergeable(const sp_range *low, const sp_range *high) {
   return low != NULL && high != NULL && !low->taken && !high->taken && low->absent == high->absent &&
-         !high->first && low->zone == high->zone;
+         low->lent == high->lent && !high->first && low->zone == high->zone;
 }
 
 /* settle merges a range that is neither taken nor indexed with its neighbours,
@@ -228,6 +228,7 @@ static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
   low->size = size;
   low->zone = r->zone;
   low->absent = r->absent;
+  low->lent = r->lent;
   low->first = r->first;
   low->uses = r->uses;
   move(r, r->addr + size);
@@ -276,19 +277,52 @@ sp_range *sp_arena_cut(sp_arena *a, sp_range *r, uint64_t size) {
   return low;
 }
 
-void sp_arena_decommit(sp_arena *a, sp_range *r) {
-  r->absent = 1;
-  r = settle(a, r);
-  if (!r->first || (r->next != NULL && !r->next->first))
-    return;
+/* forget drops the absent ranges of an extent from its first one on, and returns how many
+ * of their bytes were lent. */
+static uint64_t forget(sp_arena *a, sp_range *r) {
+  uint64_t lent = 0;
   a->extents--;
-  unindex_gap(a, r);
-  unlink_range(a, r);
+  for (int last = 0; !last;) {
+    sp_range *next = r->next;
+    last = next == NULL || next->first;
+    lent += r->lent ? r->size : 0;
+    unindex_gap(a, r);
+    unlink_range(a, r);
+    r = next;
+  }
+  return lent;
+}
+
+uint64_t sp_arena_decommit(sp_arena *a, sp_range *r, int lent) {
+  r->absent = 1;
+  r->lent = (uint8_t)lent;
+  r = settle(a, r);
+  const sp_range *last = r;
+  while (!r->first && r->prev->absent)
+    r = r->prev;
+  while (last->next != NULL && !last->next->first && last->next->absent)
+    last = last->next;
+  return r->first && (last->next == NULL || last->next->first) ? forget(a, r) : 0;
+}
+
+sp_range *sp_arena_lent(const sp_arena *a, uint64_t addr) {
+  sp_range *r = sp_arena_below(a, addr);
+  while (r != NULL && !r->lent)
+    r = r->prev;
+  return r;
+}
+
+void sp_arena_unlend(sp_arena *a) {
+  for (sp_range *r = sp_arena_lent(a, UINT64_MAX); r != NULL; r = sp_arena_lent(a, r->addr)) {
+    unindex_gap(a, r);
+    r->lent = 0;
+    r = settle(a, r);
+  }
 }
 
 void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
   sp_range *r = sp_arena_take(a, absent, addr, size);
-  r->absent = 0;
+  r->absent = r->lent = 0;
   memset(&r->uses, 0, sizeof r->uses);
   settle(a, r);
 }

@@ -1,8 +1,8 @@
 /* arena.h: device memory as ranges. An extent is addresses that the device gave in
  * one piece, or that grew in place. Its ranges follow one another without a gap,
  * each of them free, taken, or absent: addresses without memory at present. Free
- * neighbours are always merged, and so are absent ones, except across extents and
- * zones. Every operation takes O(log n) time unless it says otherwise, and none
+ * neighbours are always merged, and so are absent ones that are alike in being lent or
+ * not, except across extents and zones. Every operation takes O(log n) time unless it says otherwise, and none
  * allocates: nodes come from a pool that is filled beforehand. */
 #ifndef STPLAN_ARENA_H
 #define STPLAN_ARENA_H
@@ -39,6 +39,7 @@ typedef struct sp_range {
   uint8_t taken;
   uint8_t leaving; /* taken, but not a live block: its free is under way, or it is being given back to the device */
   uint8_t absent;
+  uint8_t lent;        /* absent: its memory was given away, to be taken back (device_pause.c) */
   uint32_t number;     /* taken: of its allocation in the history, or 0 */
 
   sp_node by_size; /* free and absent ranges only */
@@ -117,9 +118,14 @@ void sp_arena_give(sp_arena *a, sp_range *r);
  * them, which are taken as well. */
 sp_range *sp_arena_cut(sp_arena *a, sp_range *r, uint64_t size);
 
-/* sp_arena_decommit makes a taken range absent. An extent that has no memory
- * left is forgotten. */
-void sp_arena_decommit(sp_arena *a, sp_range *r);
+/* sp_arena_decommit makes a taken range absent, and lent if that is set. An extent that has
+ * no memory left is forgotten. The answer is how many bytes of it were lent; 0 if it is not. */
+uint64_t sp_arena_decommit(sp_arena *a, sp_range *r, int lent);
+
+/* sp_arena_lent is the last absent range that starts below addr and is lent, or NULL. It
+ * takes O(n) time. sp_arena_unlend has no range be lent any more, in O(n log n). */
+sp_range *sp_arena_lent(const sp_arena *a, uint64_t addr);
+void sp_arena_unlend(sp_arena *a);
 
 /* sp_arena_starts says whether a range starts a piece of memory: what lies before it has
  * no memory at present, or is another piece. sp_arena_ends says the same of its end. */

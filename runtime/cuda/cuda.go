@@ -118,8 +118,38 @@ func (d *Device) WriteHistory(path string, ordinal int) error {
 // Mark tells that a step of the program begins.
 func (d *Device) Mark() { C.stplan_mark(d.device) }
 
-// EmptyCache gives idle memory outside the plan back, and returns the bytes.
-func (d *Device) EmptyCache() uint64 { return uint64(C.stplan_empty_cache(d.device)) }
+// Pause gives idle memory back, and returns the bytes.
+func (d *Device) Pause() (uint64, error) {
+	var given C.uint64_t
+	status := C.stplan_pause(d.device, &given)
+	return uint64(given), statusError(status)
+}
+
+// Resume takes up to `most` bytes of that back, and returns how many. ErrNoMemory if the
+// device has less.
+func (d *Device) Resume(most uint64) (uint64, error) {
+	var taken C.uint64_t
+	status := C.stplan_resume(d.device, C.uint64_t(most), &taken)
+	return uint64(taken), statusError(status)
+}
+
+// Survey says where reserved memory is.
+func (d *Device) Survey() Memory {
+	var m C.stplan_memory
+	C.stplan_survey(d.device, &m)
+	return Memory{
+		Given: uint64(m.given), Idle: uint64(m.idle), Live: uint64(m.live),
+		Beside: uint64(m.beside), Pinned: uint64(m.pinned), Plan: uint64(m.plan),
+	}
+}
+
+// Occupy has another process have this much of the device's memory, or what there is.
+func (d *Device) Occupy(bytes uint64) { C.sp_host_occupy(&d.prim, C.uint64_t(bytes)) }
+
+// Pin keeps the physical memory of a live block's bytes where it is.
+func (d *Device) Pin(address, size uint64) error {
+	return statusError(C.stplan_pin(d.device, C.uint64_t(address), C.uint64_t(size)))
+}
 
 // StopMoving has memory stay where it is from now on.
 func (d *Device) StopMoving() { C.stplan_stop_moving(d.device) }

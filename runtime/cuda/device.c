@@ -71,6 +71,8 @@ void stplan_set_limit(stplan_device *d, uint64_t bytes) {
 
 void sp_device_account(stplan_device *d, int64_t reserved) {
   SP_COUNT(d, reserved_bytes, (uint64_t)reserved);
+  if (d->counters.reserved_bytes >= d->before)
+    d->before = 0;
   if (d->counters.reserved_bytes > d->counters.peak_reserved_bytes)
     SP_SET(d, peak_reserved_bytes, d->counters.reserved_bytes);
   sp_tally_set(&d->usage.reserved, d->counters.reserved_bytes);

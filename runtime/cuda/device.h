@@ -8,6 +8,7 @@
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much
  *   device_trim      gives idle memory back to the device
+ *   device_pause     gives all of it to others, and takes it back
  *   device_hold      not while a graph is captured
  *   device_pins      nor memory whose address somebody outside knows
  *   device_history   keeps what was asked for, if it is told to
@@ -51,6 +52,10 @@ struct stplan_device {
   uint64_t limit;         /* of reserved bytes; 0: none */
   int kept;               /* memory is never given back */
   int still;              /* memory does not move */
+  int refused;            /* the device has just refused memory: what is idle moves, as at the limit; growth lock held */
+  stplan_status held_up;  /* why not all could be given back the last time, or STPLAN_OK; growth lock held */
+  uint64_t before;        /* reserved bytes before a pause, as long as fewer are reserved; 0 if not paused */
+  uint64_t forgotten[SP_ZONES]; /* bytes that it gave away together with their addresses */
   sp_pin *pins;
   stplan_seen *seen;      /* of stplan_watch; changed with the growth lock held */
   void *seen_context;

@@ -84,9 +84,7 @@ static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, wind
   return best->missing != UINT64_MAX;
 }
 
-/* commit takes memory for what is absent of [addr, end), as far as that lies in
- * extents. Locked; lets go of the lock. Growth lock held. */
-static int commit(stplan_device *d, uint64_t addr, uint64_t end) {
+int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
   uint64_t got;
   sp_range *r = sp_arena_holding(&d->arena, addr);
   while (r != NULL && r->addr < end) {
@@ -155,7 +153,7 @@ static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
 /* fill takes what a window misses. Locked; lets go of the lock. Growth lock held. */
 static int fill(stplan_device *d, sp_zone zone, uint64_t need, const window *w) {
   uint64_t end = w->addr + need;
-  return sp_device_nodes(d) && commit(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
+  return sp_device_nodes(d) && sp_device_map(d, w->addr, end) && (!w->open || (sp_device_nodes(d) && grow_end(d, zone, end)));
 }
 
 /* clear makes room for what a window misses, and returns how many bytes that
@@ -180,11 +178,27 @@ static int fill_lot(stplan_device *d, sp_zone zone) {
   return c->reserved_bytes + bytes <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
 }
 
+/* grow_room takes an extent that goes on to grow, if memory moves. Locked; lets go of the
+ * lock. Growth lock held. */
+static int grow_room(stplan_device *d, sp_zone zone, uint64_t need) {
+  uint64_t addr;
+  if (!sp_device_nodes(d) || !grow_fresh(d, zone, need, &addr))
+    return 0;
+  if (sp_device_moves(d))
+    d->end[zone] = addr + sp_round_up(need, d->prim.granularity);
+  return 1;
+}
+
+int sp_device_add(stplan_device *d, sp_zone zone, uint64_t bytes) {
+  if (d->end[zone] == 0)
+    return grow_room(d, zone, bytes);
+  return sp_device_nodes(d) && grow_end(d, zone, d->end[zone] + bytes);
+}
+
 /* grow_by takes as much as makes `need` bytes fit into the zone. Locked; lets
  * go of the lock. Growth lock held. */
 static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
-  uint64_t addr;
   int moves = sp_device_moves(d);
   if (moves && fill_lot(d, zone))
     return 1;
@@ -196,24 +210,30 @@ static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
   }
   if (!found)
     sp_device_make_room(d, sp_round_up(need, d->prim.granularity), 0, 0);
-  if (!sp_device_nodes(d) || !grow_fresh(d, zone, need, &addr))
-    return 0;
-  if (moves)
-    d->end[zone] = addr + sp_round_up(need, d->prim.granularity);
-  return 1;
+  return grow_room(d, zone, need);
 }
 
+/* How memory is asked for, one after the other until there is some: as usual; with as much
+ * given back where it is idle, as the device has refused it; with all given back that is idle.
+ * What is given back may be taken by another process, so it is no more than is needed, as
+ * long as that will do. */
+typedef enum { PLAINLY, MOVING, TRIMMED } attempt;
+
 int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uint64_t *addr) {
+  static const attempt attempts[] = {PLAINLY, MOVING, TRIMMED};
   int done = 0;
   sp_device_lock_growth(d);
-  for (int trimmed = 0; !done && sp_device_nodes(d); trimmed = 1) {
+  for (size_t i = 0; i < sizeof attempts / sizeof *attempts && !done && sp_device_nodes(d); i++) {
+    if (fresh && attempts[i] == MOVING)
+      continue; /* what it gets must not have to be waited for */
+    if (attempts[i] == TRIMMED)
+      sp_device_trim(d, SP_TO_TRIM);
+    d->refused = attempts[i] == MOVING;
     if (fresh)
       done = grow_fresh(d, zone, need, addr);
     else
       done = sp_arena_fit(&d->arena, &d->streams, zone, need, 0) != NULL || grow_by(d, zone, need);
-    if (done || trimmed)
-      break;
-    sp_device_trim(d, 1);
+    d->refused = 0;
   }
   sp_device_unlock_growth(d);
   return done;
@@ -259,10 +279,16 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
     uint64_t bytes = sp_round_up(missing(r, addr, addr + size), d->prim.granularity);
-    int served = sp_device_make_room(d, bytes, addr, addr + size);
-    done = served && commit(d, addr, addr + size);
-    if (served && !done)
-      sp_device_plan_give_up(d); /* the device is too small for it */
+    int served = 1;
+    done = 0;
+    for (int refused = 0; refused < 2 && served && !done; refused++) {
+      d->refused = refused;
+      served = sp_device_make_room(d, bytes, addr, addr + size);
+      done = served && sp_device_map(d, addr, addr + size);
+    }
+    d->refused = 0;
+    if (served && !done && d->before == 0)
+      sp_device_plan_give_up(d); /* the device is too small for it; what was lent comes back */
   }
   sp_device_unlock_growth(d);
   return done;
@@ -276,7 +302,7 @@ static void complete_plan(stplan_device *d) {
     return;
   uint64_t end = base + sp_device_plan_bytes(d), lacks = missing(sp_arena_holding(&d->arena, base), base, end);
   if (!sp_device_plan_costs(d, lacks, lacks, SP_EXCESS_ENDS))
-    commit(d, base, end);
+    sp_device_map(d, base, end);
 }
 
 void stplan_stop_moving(stplan_device *d) {

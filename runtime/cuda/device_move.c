@@ -53,7 +53,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (d->still)
     return 1;
   int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
-  int may_take = sp_device_may_take(d, bytes);
+  int may_take = !d->refused && sp_device_may_take(d, bytes);
   if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))
     return 1;
   int spent = may_take && !sp_debt_allows(&d->debt, c, bytes);
@@ -67,7 +67,8 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
     chain_zone(d, SP_ZONE_PLAN, bytes, low, high, &list, &found); /* what a plan on trial has left */
   chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
-  int served = !spent && (!sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS) || chain_plan(d, bytes, low, high, &list, &found));
+  int may_add = may_take && !sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS);
+  int served = !spent && (may_add || chain_plan(d, bytes, low, high, &list, &found));
   uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
   sp_debt_add(&d->debt, moved);

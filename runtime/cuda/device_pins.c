@@ -9,9 +9,41 @@ struct sp_pin {
   uint64_t low, high; /* the granules that hold these bytes */
 };
 
+/* next_pinned finds the next pinned bytes at or behind addr: from *low to where one of the
+ * pins there ends. Both are `end` if there are none before that. */
+static void next_pinned(const stplan_device *d, uint64_t addr, uint64_t end, uint64_t *low, uint64_t *high) {
+  *low = *high = end;
+  for (const sp_pin *p = d->pins; p != NULL; p = p->next) {
+    uint64_t from = p->low > addr ? p->low : addr;
+    if (p->high > from && from < *low) {
+      *low = from;
+      *high = sp_least(p->high, end);
+    }
+  }
+}
+
 void sp_pins_spare(const stplan_device *d, uint64_t *addr, uint64_t *end) {
-  for (const sp_pin *p = d->pins; p != NULL; p = p->next)
-    sp_larger_part(addr, end, p->low, p->high);
+  uint64_t from = *addr, best = *addr, size = 0, low, high;
+  while (from < *end) {
+    next_pinned(d, from, *end, &low, &high);
+    if (low - from > size) {
+      best = from;
+      size = low - from;
+    }
+    from = high;
+  }
+  *addr = best;
+  *end = best + size;
+}
+
+uint64_t sp_pins_bytes(const stplan_device *d, uint64_t addr, uint64_t end) {
+  uint64_t bytes = 0, low, high;
+  while (addr < end) {
+    next_pinned(d, addr, end, &low, &high);
+    bytes += high - low;
+    addr = high;
+  }
+  return bytes;
 }
 
 void sp_pins_drop(stplan_device *d) {

@@ -5,31 +5,36 @@
 #include "device_plan.h"
 #include "device_wait.h"
 
-/* idle_piece says whether the bytes are a whole piece of memory, which is not the plan's.
+/* whole_piece says whether the bytes are a whole piece of memory, which is not the plan's.
  * Without memory that moves nothing else can be given back. */
-static int idle_piece(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end) {
+static int whole_piece(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end) {
   int whole = addr == r->addr && end == r->addr + r->size && sp_arena_starts(r) && sp_arena_ends(r);
-  sp_pins_spare(d, &addr, &end);
-  return whole && end - addr == r->size && !sp_device_plan_holds(d, r->addr);
+  return whole && !sp_device_plan_holds(d, r->addr);
 }
 
 /* Whole granules can be given back, and what a granule at the end of an extent
  * lacks to a whole one. Of the plan's memory the first granule stays, so that
  * its addresses stay ours. */
-int sp_device_idle(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end) {
+int sp_device_whole(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end) {
   if (r->taken || r->absent)
     return 0;
   if (!sp_device_moves(d))
-    return idle_piece(d, r, *addr, *end);
+    return whole_piece(d, r, *addr, *end);
   int last = *end == r->addr + r->size && (r->next == NULL || r->next->first);
   if (sp_device_plan_holds(d, r->addr) && *addr == sp_device_plan_base(d))
     *addr += d->prim.granularity;
   *addr = sp_round_up(*addr, d->prim.granularity);
   if (!last)
     *end = sp_round_down(*end, d->prim.granularity);
-  if (*addr < *end)
-    sp_pins_spare(d, addr, end);
   return *addr < *end;
+}
+
+int sp_device_idle(const stplan_device *d, const sp_range *r, uint64_t *addr, uint64_t *end) {
+  if (!sp_device_whole(d, r, addr, end))
+    return 0;
+  uint64_t whole = *end - *addr;
+  sp_pins_spare(d, addr, end);
+  return sp_device_moves(d) ? *addr < *end : *end - *addr == whole;
 }
 
 void sp_device_chain(stplan_device *d, sp_range *gap, uint64_t addr, uint64_t end, sp_range **list) {
@@ -77,7 +82,7 @@ static uint64_t give_piece(const stplan_device *d, uint64_t addr, uint64_t bytes
 
 /* give gives back the bytes of a range that is out of use, and returns how many were.
  * What was not is free again. Locked; lets go of the lock. */
-static uint64_t give(stplan_device *d, sp_range *r) {
+static uint64_t give(stplan_device *d, sp_range *r, sp_reason reason) {
   int moves = sp_device_moves(d);
   sp_device_unlock(d);
   uint64_t given = moves ? give_granules(d, r->addr, r->size) : give_piece(d, r->addr, r->size);
@@ -88,7 +93,8 @@ static uint64_t give(stplan_device *d, sp_range *r) {
   if (given == 0)
     return 0;
   sp_device_account(d, -(int64_t)given);
-  sp_arena_decommit(&d->arena, gone);
+  sp_zone zone = (sp_zone)gone->zone;
+  d->forgotten[zone] += sp_arena_decommit(&d->arena, gone, reason == SP_TO_LEND);
   forget_ends(d);
   return given;
 }
@@ -102,17 +108,19 @@ static int settle(stplan_device *d, const sp_range *list, sp_reason reason) {
   if (d->kept || (reason == SP_TO_MOVE && sp_device_await(d, &uses) != 0))
     return 1;
   sp_device_unlock(d);
-  int failed = !sp_hold_enter();
-  if (!failed && reason == SP_TO_TRIM && d->prim.synchronize(d->prim.self) != 0) {
-    failed = 1;
+  if (!sp_hold_enter()) {
+    d->held_up = STPLAN_HELD;
+  } else if (reason != SP_TO_MOVE && d->prim.synchronize(d->prim.self) != 0) {
+    d->held_up = STPLAN_FAILED;
     sp_hold_leave();
   }
   sp_device_lock(d);
-  return failed;
+  return d->held_up != STPLAN_OK;
 }
 
 uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) {
   uint64_t total = 0;
+  d->held_up = STPLAN_OK;
   if (list == NULL)
     return 0;
   int held_up = settle(d, list, reason), failed = held_up;
@@ -123,8 +131,11 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) 
     if (failed)
       sp_arena_give(&d->arena, r);
     else
-      given = give(d, r);
-    failed = failed || given < size;
+      given = give(d, r, reason);
+    if (!failed && given < size) {
+      failed = 1;
+      d->held_up = STPLAN_FAILED;
+    }
     total += given;
   }
   if (!held_up)
@@ -134,7 +145,7 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) 
 
 /* chain_idle chains an idle part of each free range, and says whether there were any.
  * Locked; may let go of the lock. */
-static int chain_idle(stplan_device *d, int plan, sp_range **list) {
+static int chain_idle(stplan_device *d, sp_range **list) {
   uint64_t below = UINT64_MAX;
   int found = 0;
   while (sp_device_nodes(d)) {
@@ -143,7 +154,7 @@ static int chain_idle(stplan_device *d, int plan, sp_range **list) {
       break;
     below = r->addr;
     uint64_t addr = r->addr, end = r->addr + r->size;
-    if ((r->zone == SP_ZONE_PLAN && !plan) || !sp_device_idle(d, r, &addr, &end))
+    if (!sp_device_idle(d, r, &addr, &end))
       continue;
     sp_device_chain(d, r, addr, end, list);
     found = 1;
@@ -151,21 +162,12 @@ static int chain_idle(stplan_device *d, int plan, sp_range **list) {
   return found;
 }
 
-uint64_t sp_device_trim(stplan_device *d, int plan) {
+uint64_t sp_device_trim(stplan_device *d, sp_reason reason) {
   sp_range *list = NULL;
   /* A free range with pinned granules has several idle parts. */
-  while (chain_idle(d, plan, &list) && d->pins != NULL)
+  while (chain_idle(d, &list) && d->pins != NULL)
     ;
-  return sp_device_withdraw(d, list, SP_TO_TRIM);
-}
-
-uint64_t stplan_empty_cache(stplan_device *d) {
-  sp_device_lock(d);
-  sp_device_lock_growth(d);
-  uint64_t total = sp_device_trim(d, !sp_device_plan_served(d));
-  sp_device_unlock(d);
-  sp_device_unlock_growth(d);
-  return total;
+  return sp_device_withdraw(d, list, reason);
 }
 
 void stplan_keep(stplan_device *d) {

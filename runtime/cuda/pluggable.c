@@ -280,6 +280,50 @@ stplan_status stplan_pluggable_pin(uint64_t address, uint64_t size, int pin) {
   return status;
 }
 
+/* An amount for every device, and what has become of it. */
+typedef stplan_status each_function(stplan_device *d, uint64_t most, uint64_t *bytes);
+
+static stplan_status pause_one(stplan_device *d, uint64_t most, uint64_t *bytes) {
+  (void)most;
+  return stplan_pause(d, bytes);
+}
+
+/* each calls a function for one device or all, and adds up what it returns. */
+static stplan_status each(each_function *call, int device, uint64_t most, uint64_t *bytes) {
+  stplan_status status = STPLAN_OK;
+  *bytes = 0;
+  for (int i = 0; i < STPLAN_DEVICES; i++) {
+    stplan_device *d = device < 0 || device == i ? in_use(i) : NULL;
+    uint64_t one = 0;
+    stplan_status now = d == NULL ? STPLAN_OK : call(d, most, &one);
+    status = status == STPLAN_OK ? now : status;
+    *bytes += one;
+  }
+  return status;
+}
+
+stplan_status stplan_pluggable_pause(int device, uint64_t *given) {
+  if (atomic_load(&begun) == 0)
+    return each(pause_one, device, 0, given);
+  *given = 0;
+  return STPLAN_HELD;
+}
+
+stplan_status stplan_pluggable_resume(int device, uint64_t most, uint64_t *taken) {
+  return each(stplan_resume, device, most, taken);
+}
+
+int stplan_pluggable_survey(int device, stplan_memory *memory, uint64_t *captured) {
+  stplan_device *d = in_use(device);
+  stplan_statistics of = {0};
+  if (d == NULL)
+    return 0;
+  stplan_survey(d, memory);
+  add_pools(device, &of);
+  *captured = of.reserved.current;
+  return 1;
+}
+
 void stplan_pluggable_mark(void) {
   for (int device = 0; device < STPLAN_DEVICES; device++) {
     stplan_device *d = in_use(device);

@@ -40,6 +40,14 @@ void stplan_pluggable_record_stream(void *ptr, void *stream);
 /* stplan_pluggable_empty_cache gives the idle memory of all devices back. */
 void stplan_pluggable_empty_cache(void);
 
+/* stplan_pluggable_pause and stplan_pluggable_resume are stplan_pause and stplan_resume for a
+ * device, or for all that are in use if it is negative; the bytes are summed up, and the
+ * status is the first that is not STPLAN_OK. stplan_pluggable_survey is stplan_survey, with
+ * what captures have reserved as well, which stays. 0 if the device is not in use. */
+stplan_status stplan_pluggable_pause(int device, uint64_t *given);
+stplan_status stplan_pluggable_resume(int device, uint64_t most, uint64_t *taken);
+int stplan_pluggable_survey(int device, stplan_memory *memory, uint64_t *captured);
+
 /* torch's MempoolId_t, a pair that C++ passes as C does a structure. */
 typedef struct {
   unsigned long long first, second;

@@ -15,6 +15,7 @@ typedef struct {
   int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
   uint64_t given;
+  uint64_t occupied; /* by another process */
   uint64_t events;
   uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
   uint64_t captures; /* how many there have been; the last one's number */
@@ -56,7 +57,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
 static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  uint64_t found = bytes <= h->options.capacity - h->given ? place(h, at, bytes, room) : 0;
+  uint64_t found = bytes <= h->options.capacity - h->given - h->occupied ? place(h, at, bytes, room) : 0;
   if (found != 0) {
     h->given += bytes;
     *addr = found;
@@ -225,6 +226,14 @@ void sp_host_capture(const sp_prim *prim, uint64_t stream) {
   pthread_mutex_lock(&h->lock);
   h->captured = stream;
   h->captures++;
+  pthread_mutex_unlock(&h->lock);
+}
+
+void sp_host_occupy(const sp_prim *prim, uint64_t bytes) {
+  host *h = prim->self;
+  pthread_mutex_lock(&h->lock);
+  uint64_t left = h->options.capacity - h->given;
+  h->occupied = bytes < left ? bytes : left;
   pthread_mutex_unlock(&h->lock);
 }
 

@@ -53,5 +53,8 @@ void sp_host_capture(const sp_prim *prim, uint64_t stream);
  * on; 0: at once, SP_HOST_STALLED: never. */
 #define SP_HOST_STALLED UINT64_MAX
 void sp_host_lag(const sp_prim *prim, uint64_t recordings);
+/* sp_host_occupy has another process have this much of the device's memory from now on, as
+ * far as there is as much. */
+void sp_host_occupy(const sp_prim *prim, uint64_t bytes);
 
 #endif

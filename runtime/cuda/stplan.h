@@ -50,7 +50,8 @@ typedef enum {
   STPLAN_BAD_STREAM,  /* the 65th stream, or one that takes no events of this device */
   STPLAN_BAD_PLAN,    /* stplan_plan_error says what is wrong */
   STPLAN_BAD_DEVICE,  /* the plan has no such device */
-  STPLAN_FAILED       /* the system refused a file or memory of the host */
+  STPLAN_FAILED,      /* the system refused a file or memory of the host, or the device does not answer */
+  STPLAN_HELD         /* stplan_hold keeps memory from being given back */
 } stplan_status;
 
 /* Where a block came from. */
@@ -227,8 +228,38 @@ void stplan_history_end(stplan_device *d);
 void stplan_history_step(stplan_device *d, unsigned optimizer);
 stplan_status stplan_history_write(const stplan_recorded *devices, size_t count, int rank, const char *path);
 
-/* stplan_empty_cache gives idle memory outside the plan back to the device, and
- * returns the bytes. It waits for the device. */
+/* stplan_pause gives idle memory back to the device, the plan's too, for another allocator or
+ * process, and says how much. It waits for everything that the device was given, on any
+ * stream. Live blocks, pinned memory and the plan stay; stplan_survey says how much of each.
+ * Requests go on: they take what they need from the device again, at the plan's places too.
+ * Nobody keeps the memory for this process meanwhile. If it is gone, requests fail with
+ * STPLAN_NO_MEMORY once all other idle memory has been used, and the plan stays, for what is
+ * to come back.
+ *
+ * STPLAN_HELD if stplan_hold is in the way, STPLAN_FAILED if the device cannot be waited for
+ * or does not take all of it back. Whatever is not given is there as before. */
+stplan_status stplan_pause(stplan_device *d, uint64_t *given);
+
+/* stplan_resume takes memory back that stplan_pause gave, up to `bytes`, so that requests need
+ * not. It takes no more than was reserved before. STPLAN_NO_MEMORY if the device or the limit
+ * has less than that left: *taken is what it took, and requests take the rest as they need
+ * it. Memory that is plain, or does not move, is taken by requests only. It may be called
+ * while a graph is captured. */
+stplan_status stplan_resume(stplan_device *d, uint64_t bytes, uint64_t *taken);
+
+/* Where reserved memory is, in bytes, as far as stplan_pause is concerned. All but `given`
+ * add up to what is reserved. */
+typedef struct {
+  uint64_t given;  /* by stplan_pause, and neither taken back since nor made up for by other memory */
+  uint64_t idle;   /* stplan_pause would give it */
+  uint64_t live;   /* in blocks */
+  uint64_t beside; /* free, in granules that blocks lie in as well; of plain memory, or if nothing moves, in pieces */
+  uint64_t pinned; /* free, in granules or pieces that stplan_pin has pinned */
+  uint64_t plan;   /* free, of the plan: what keeps its addresses, or all if it does not move */
+} stplan_memory;
+void stplan_survey(stplan_device *d, stplan_memory *memory);
+
+/* stplan_empty_cache is stplan_pause, and returns the bytes given. */
 uint64_t stplan_empty_cache(stplan_device *d);
 
 /* stplan_hold keeps all device objects of the process from waiting for a device and from

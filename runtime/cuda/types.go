@@ -47,6 +47,9 @@ const (
 	Declined State = 5
 )
 
+// Memory is the stplan_memory of stplan.h, in bytes.
+type Memory struct{ Given, Idle, Live, Beside, Pinned, Plan uint64 }
+
 // Counters are those of stplan.h.
 type Counters struct {
 	State                            State

@@ -82,7 +82,25 @@ static int get(stplan_device *d, uint64_t size, uint64_t stream) {
   return 1;
 }
 
-/* program allocates, frees, moves and trims on several streams, and returns how
+/* pause_or_resume gives idle memory away, or takes some back. Whatever the driver refuses, what is
+ * reserved is somewhere, and a block's memory stays. */
+static void pause_or_resume(stplan_device *d, int pause, uint64_t bytes) {
+  stplan_counters before, after;
+  stplan_memory where;
+  uint64_t moved;
+  stplan_read(d, &before);
+  stplan_status status = pause ? stplan_pause(d, &moved) : stplan_resume(d, bytes, &moved);
+  stplan_read(d, &after);
+  stplan_survey(d, &where);
+  DEMAND(after.reserved_bytes == (pause ? before.reserved_bytes - moved : before.reserved_bytes + moved));
+  DEMAND(where.idle + where.live + where.beside + where.pinned + where.plan == after.reserved_bytes);
+  DEMAND(status == STPLAN_OK || status == (pause ? STPLAN_FAILED : STPLAN_NO_MEMORY));
+  DEMAND(!pause || (where.idle > 0) == (status != STPLAN_OK));
+  for (int i = 0; i < count; i++)
+    DEMAND(fake.backed(0, live[i].address, live[i].size));
+}
+
+/* program allocates, frees, moves, pauses and resumes on several streams, and returns how
  * many requests failed. In the end everything is freed and closed. */
 static int program(const uint64_t streams[STREAMS]) {
   sp_prim prim;
@@ -98,8 +116,10 @@ static int program(const uint64_t streams[STREAMS]) {
     stplan_stop_moving(d);
   for (int step = 0; step < STEPS; step++) {
     uint64_t stream = streams[draw(&seed, STREAMS)], kind = draw(&seed, 100);
+    if (step % 8 == 7)
+      pause_or_resume(d, 0, (uint64_t)step * MIB);
     if (kind < 4) {
-      stplan_empty_cache(d);
+      pause_or_resume(d, 1, 0);
     } else if (kind < 7) {
       failed += stplan_allow_peer(d, 1) != STPLAN_OK;
     } else if (count == LIVE || (count > 0 && kind < 55)) {

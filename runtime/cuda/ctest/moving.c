@@ -294,12 +294,16 @@ static void refused_memory_stays_ours(void) {
   uint64_t p = get(w, 32 * MIB);
   put(w, p);
   w->refuse = 5;
-  DEMAND(stplan_empty_cache(w->device) == 4 * GRANULE);
+  uint64_t given, taken;
+  DEMAND(stplan_pause(w->device, &given) == STPLAN_FAILED && given == 4 * GRANULE);
   DEMAND(counters(w).reserved_bytes == 32 * MIB - 4 * GRANULE && memcmp(w->there, w->told, sizeof w->there) == 0);
   DEMAND(get(w, 24 * MIB) == p + 4 * GRANULE);
+  DEMAND(stplan_resume(w->device, UINT64_MAX, &taken) == STPLAN_OK && taken == given && w->there[(p - BASE) / GRANULE]);
   put(w, p + 4 * GRANULE);
+  w->refuse = 5;
+  DEMAND(stplan_pause(w->device, &given) == STPLAN_FAILED && given == 4 * GRANULE);
   w->refuse = 1;
-  DEMAND(stplan_empty_cache(w->device) == 0 && w->of[STPLAN_UNMAPPED] == 1);
+  DEMAND(stplan_empty_cache(w->device) == 0 && w->of[STPLAN_UNMAPPED] == 2);
   DEMAND(stplan_empty_cache(w->device) == 24 * MIB && counters(w).reserved_bytes == 0);
   stplan_stop_moving(w->device);
   put(w, get(w, 32 * MIB));
@@ -307,6 +311,45 @@ static void refused_memory_stays_ours(void) {
   DEMAND(stplan_empty_cache(w->device) == 0);
   DEMAND(w->list[w->count - 2].event == STPLAN_PIECE_FREED && w->list[w->count - 1].event == STPLAN_PIECE_TAKEN);
   pieces_are_segments(w); /* the first extent is gone, as a whole */
+  drop(w);
+}
+
+/* A pause that leaves nothing is undone at other addresses, and what a request has taken
+ * meanwhile counts. Memory that does not move is left to requests. */
+static void pauses_are_undone(void) {
+  world *w = fresh();
+  uint64_t bytes;
+  stplan_memory where;
+  put(w, get(w, 100 * MIB));
+  put(w, get(w, 100 * 1024)); /* which has a zone of its own */
+  DEMAND(stplan_pause(w->device, &bytes) == STPLAN_OK && bytes == 102 * MIB && counters(w).reserved_bytes == 0);
+  stplan_survey(w->device, &where);
+  DEMAND(where.given == 102 * MIB && where.idle == 0 && where.live == 0);
+  uint64_t p = get(w, 10 * MIB);
+  DEMAND(counters(w).reserved_bytes == 10 * MIB);
+  DEMAND(stplan_resume(w->device, UINT64_MAX, &bytes) == STPLAN_OK && bytes == 92 * MIB);
+  uint64_t growths = counters(w).growths;
+  put(w, get(w, 80 * MIB));
+  DEMAND(counters(w).growths == growths && counters(w).reserved_bytes == 102 * MIB);
+  put(w, p);
+  stplan_stop_moving(w->device);
+  DEMAND(stplan_pause(w->device, &bytes) == STPLAN_OK && bytes == 102 * MIB);
+  DEMAND(stplan_resume(w->device, UINT64_MAX, &bytes) == STPLAN_OK && bytes == 0);
+  drop(w);
+}
+
+/* The limit refuses what is taken back as the device does. */
+static void limits_hold_resumes(void) {
+  world *w = fresh();
+  uint64_t bytes, small = get(w, 4 * MIB);
+  put(w, get(w, 300 * MIB));
+  DEMAND(stplan_pause(w->device, &bytes) == STPLAN_OK && bytes >= 298 * MIB);
+  stplan_set_limit(w->device, 150 * MIB);
+  DEMAND(stplan_resume(w->device, UINT64_MAX, &bytes) == STPLAN_NO_MEMORY && bytes <= 146 * MIB && bytes > 64 * MIB);
+  put(w, get(w, 140 * MIB));
+  stplan_set_limit(w->device, 0);
+  DEMAND(stplan_resume(w->device, UINT64_MAX, &bytes) == STPLAN_OK && counters(w).reserved_bytes == counters(w).peak_reserved_bytes);
+  put(w, small);
   drop(w);
 }
 
@@ -342,7 +385,9 @@ static void holds_are_of_the_process(void) {
   pthread_join(holder, NULL);
   DEMAND((uintptr_t)given == 8 * MIB);
   put(b, get(b, 8 * MIB));
-  DEMAND(stplan_empty_cache(a->device) == 0 && stplan_empty_cache(b->device) == 0);
+  uint64_t bytes;
+  DEMAND(stplan_pause(a->device, &bytes) == STPLAN_HELD && bytes == 0 && stplan_empty_cache(b->device) == 0);
+  DEMAND(stplan_resume(b->device, 4 * MIB, &bytes) == STPLAN_OK && bytes == 0); /* 8 are back by request */
   stplan_hold(0);
   DEMAND(stplan_empty_cache(a->device) == 8 * MIB && stplan_empty_cache(b->device) == 8 * MIB);
   /* One object may keep its memory for ever. */
@@ -377,6 +422,8 @@ static void *work(void *self) {
       stplan_stop_moving(d);
     if (draw(w, 200) == 0)
       stplan_empty_cache(d);
+    if (draw(w, 100) == 0)
+      stplan_resume(d, draw(w, 100 * MIB), &(uint64_t){0});
     if (pinned != 0 && draw(w, 20) == 0) {
       DEMAND(stplan_unpin(d, pinned, size) == STPLAN_OK);
       pinned = 0;
@@ -440,6 +487,8 @@ int main(void) {
   pins_survive_frees();
   whole_pieces_are_pinned();
   refused_memory_stays_ours();
+  pauses_are_undone();
+  limits_hold_resumes();
   holds_are_of_the_process();
   threads_go_on();
   handles_fit();

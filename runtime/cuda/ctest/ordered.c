@@ -166,6 +166,8 @@ static void besides(uint64_t *seed, int device) {
   case 7: case 8: case 9: capture(device, FIRST_CAPTURED + (int)draw(seed, CAPTURED)); break;
   case 10: case 11: case 12: case 13: exchange(device); break;
   case 14: case 15: case 16: case 17: await(device, (int)draw(seed, FIRST_CAPTURED)); break;
+  case 18: stplan_resume(d, draw(seed, CAPACITY), &(uint64_t){0}); break;
+  case 19: stplan_survey(d, &(stplan_memory){0}); break;
   }
 }
 

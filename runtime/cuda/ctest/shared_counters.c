@@ -80,6 +80,8 @@ static stplan_counters serve(const stplan_plan *plan, const char *path, int spoi
         live[count++] = address[0];
     }
     DEMAND(draw(&seed, 2000) > 0 || stplan_empty_cache(twin[0]) == stplan_empty_cache(twin[1]));
+    uint64_t taken[TWINS] = {0}, most = draw(&seed, 2000) > 0 ? 0 : UINT64_MAX;
+    DEMAND(stplan_resume(twin[0], most, &taken[0]) == stplan_resume(twin[1], most, &taken[1]) && taken[0] == taken[1]);
     for (int i = 0; i < TWINS; i++)
       stplan_read(twin[i], &counters[i]);
     DEMAND(memcmp(&counters[0], &counters[1], sizeof counters[0]) == 0);

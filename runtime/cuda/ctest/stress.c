@@ -76,6 +76,8 @@ static void *work(void *number) {
     }
     if (draw(&seed, 4096) == 0)
       stplan_empty_cache(device);
+    if (draw(&seed, 2048) == 0)
+      stplan_resume(device, draw(&seed, LIMIT), &(uint64_t){0});
     if (draw(&seed, 512) == 0)
       stplan_mark(device);
   }

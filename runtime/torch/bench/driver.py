@@ -26,6 +26,17 @@ class Device:
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return total.value - free.value, total.value
 
+    def take(self, size: int) -> int:
+        """Allocates `size` bytes as cudaMalloc does, and returns their address."""
+        address = ctypes.c_uint64()
+        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def give(self, address: int) -> None:
+        """Frees what take returned."""
+        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+
     def about(self) -> str:
         """Versions of the software, and the device's name."""
         name = ctypes.create_string_buffer(256)

@@ -75,6 +75,7 @@ FEATURES = [
     Feature("pinned memory, asynchronous copies", "pinned.py"),
     Feature("memory statistics", "counted.py"),
     Feature("memory fraction, empty_cache", "limits.py"),
+    Feature("idle memory given to others", "pausing.py", own=True),
     Feature("memory snapshot and history", "snapshot.py"),
     Feature("MemPool", "mempool.py"),
     Feature("caching_allocator_alloc", "raw.py"),

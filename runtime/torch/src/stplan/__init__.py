@@ -12,12 +12,29 @@ from __future__ import annotations
 
 import os
 
-from stplan._errors import ServingError
+from stplan._errors import PauseError, ServingError
+from stplan._pausing import memory, pause, paused, resume
 from stplan._public import enable, exchange, mark, pin, stats, unpin
 from stplan._recorder import arm
 from stplan._settings import STACKS, Settings, SettingsError
 
-__all__ = ["STACKS", "ServingError", "SettingsError", "enable", "exchange", "mark", "pin", "record", "stats", "unpin"]
+__all__ = [
+    "STACKS",
+    "PauseError",
+    "ServingError",
+    "SettingsError",
+    "enable",
+    "exchange",
+    "mark",
+    "memory",
+    "pause",
+    "paused",
+    "pin",
+    "record",
+    "resume",
+    "stats",
+    "unpin",
+]
 __version__ = "0.1.0"
 
 

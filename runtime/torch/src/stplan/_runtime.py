@@ -9,6 +9,7 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from stplan._kept import Kept
+from stplan._lending import Lending
 
 MEMORY = {"plain": 0, "virtual": 1, "auto": 2}
 """How memory is taken from a device: the values of sp_cuda_memory in prim_cuda.h."""
@@ -159,6 +160,7 @@ class Runtime:
         self._exchange_awaited = _function(library, "exchange_awaited", None, [device, ctypes.c_uint64, ctypes.c_uint64])
         self._pin = _function(library, "pin", ctypes.c_int, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int])
         self.history = Kept(library, "stplan")
+        self.lending = Lending(library, "stplan_pluggable")
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 

@@ -13,6 +13,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 from stplan import _build, _library
 from stplan._kept import Kept
+from stplan._lending import Lending
 from stplan._runtime import MEMORY, MOVE, Counters, Ranks, RuntimeFailure, ranks
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
@@ -41,6 +42,7 @@ class Shim:
         library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, Ranks]
         library.stplan_shim_pin.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         self.history = Kept(library, "stplan_shim")
+        self.lending = Lending(library, "stplan_shim")
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
         library.stplan_shim_exchange.restype = ctypes.c_uint64
         library.stplan_shim_exchange.argtypes = [ctypes.c_int]

@@ -1,23 +1,34 @@
 /* fake_driver.c: a libcuda.so.1 with one simulated device. It has the functions that the
  * runtime's CUDA primitives and the start of torch call. Virtual memory and plain memory
  * are addresses only, from 0x200000000000 and from 0x300000000000 on. If FAKE_LOG is set,
- * it is a file descriptor to which events recorded and waits for events are written. */
+ * it is a file descriptor to which events recorded and waits for events are written. If
+ * FAKE_DEVICE is set, it is a file that holds the bytes in use: processes with the same one
+ * have the same device. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define TOTAL ((size_t)256 << 20)
 enum { OK = 0, OUT_OF_MEMORY = 2, GRANULE = 2 << 20, VIRTUAL_SUPPORTED = 102, FILES_SUPPORTED = 103 };
 
-static size_t used;
+static size_t alone, *used = &alone;
 static uint64_t next_virtual = UINT64_C(0x200000000000), next_plain = UINT64_C(0x300000000000);
 
+__attribute__((constructor)) static void share(void) {
+  const char *path = getenv("FAKE_DEVICE");
+  int file = path == NULL ? -1 : open(path, O_RDWR);
+  void *shared = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *used, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (shared != MAP_FAILED)
+    used = shared;
+}
+
 static int take(size_t n) {
-  if (n > TOTAL - used)
+  if (n > TOTAL - *used)
     return OUT_OF_MEMORY;
-  used += n;
+  *used += n;
   return OK;
 }
 
@@ -31,13 +42,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   *value = attribute == VIRTUAL_SUPPORTED || attribute == FILES_SUPPORTED;
   return OK;
 }
-int cuMemGetInfo_v2(size_t *available, size_t *total) { return *total = TOTAL, *available = TOTAL - used, OK; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { return *total = TOTAL, *available = TOTAL - *used, OK; }
 
-int cuDevicePrimaryCtxRetain(void **context, int device) { return (void)device, *context = &used, OK; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return (void)device, *context = used, OK; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, OK; }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { return (void)device, *flags = 0, *active = 1, OK; }
 int cuCtxPushCurrent_v2(void *context) { return (void)context, OK; }
-int cuCtxPopCurrent_v2(void **context) { return *context = &used, OK; }
+int cuCtxPopCurrent_v2(void **context) { return *context = used, OK; }
 int cuCtxSynchronize(void) { return OK; }
 
 int cuMemAlloc_v2(uint64_t *address, size_t n) {
@@ -69,7 +80,7 @@ int cuMemRelease(uint64_t handle) { return (void)handle, OK; }
 int cuMemMap(uint64_t address, size_t n, size_t offset, uint64_t handle, uint64_t flags) {
   return (void)address, (void)n, (void)offset, (void)handle, (void)flags, OK;
 }
-int cuMemUnmap(uint64_t address, size_t n) { return (void)address, used -= n, OK; }
+int cuMemUnmap(uint64_t address, size_t n) { return (void)address, *used -= n, OK; }
 int cuMemSetAccess(uint64_t address, size_t n, const void *access, size_t count) {
   return (void)address, (void)n, (void)access, (void)count, OK;
 }

@@ -3,6 +3,7 @@
 #include "devices.cpp"
 #include "history.cpp"
 #include "install.cpp"
+#include "pausing.cpp"
 #include "pools.cpp"
 #include "serving.cpp"
 #include "sharing.cpp"

@@ -118,6 +118,14 @@ class Allocator final : public Delegating {
   // such block, or no such pin.
   bool pin(uint64_t address, uint64_t size, bool pinned);
 
+  // pause gives the idle memory of a device back, or of all devices if `device` is negative,
+  // and the native allocator's. resume takes back what the runtime gave, up to `most` bytes
+  // on each device. survey says where a device's memory is, and how much the native allocator
+  // has of it; it returns false if the runtime does not serve the device.
+  stplan_status pause(int device, uint64_t* given);
+  stplan_status resume(int device, uint64_t most, uint64_t* taken);
+  bool survey(int device, stplan_memory* memory, uint64_t* native);
+
   // mark says that a step of the program begins.
   void mark();
 
@@ -152,6 +160,10 @@ class Allocator final : public Delegating {
   // owner returns the device whose runtime has a live block at the pointer. It returns
   // nullptr if the block is the native allocator's, or if there is none.
   Device* owner(const void* pointer);
+
+  // captures says whether requests of some capture or MemPool are being routed.
+  bool captures();
+  uint64_t native_reserved(int device);
 
   void* serve(Device& device, size_t size, cudaStream_t stream);
   void* watched(Device& device, uint64_t address, size_t size, cudaStream_t stream, const Context& context);

@@ -39,6 +39,21 @@ static const char* install(const stplan_settings& settings) {
   return nullptr;
 }
 
+// guarded returns what `call` does, or STPLAN_FAILED if torch or one of its trackers throws:
+// no exception may reach Python's ctypes.
+template <typename Call>
+static int guarded(Call call) {
+  if (installed == nullptr)
+    return STPLAN_OK;
+  try {
+    const stplan_status status = call(*installed);
+    Raised::rethrow();
+    return status;
+  } catch (...) {
+    return STPLAN_FAILED;
+  }
+}
+
 } // namespace stplan
 
 extern "C" {
@@ -88,6 +103,23 @@ void stplan_shim_exchange_awaited(int device, uint64_t exchange, uint64_t stream
 int stplan_shim_pin(uint64_t address, uint64_t size, int pinned) {
   return stplan::installed != nullptr && stplan::installed->pin(address, size, pinned != 0);
 }
+
+// stplan_shim_pause gives the idle memory of a device back, or of all if it is negative, and
+// stplan_shim_resume takes it back. They return an stplan_status.
+int stplan_shim_pause(int device, uint64_t* given) {
+  return stplan::guarded([&](stplan::Allocator& a) { return a.pause(device, given); });
+}
+int stplan_shim_resume(int device, uint64_t most, uint64_t* taken) {
+  return stplan::guarded([&](stplan::Allocator& a) { return a.resume(device, most, taken); });
+}
+
+// stplan_shim_survey says where a device's memory is. Nothing is written if the runtime does
+// not serve the device yet.
+void stplan_shim_survey(int device, stplan_memory* memory, uint64_t* native) {
+  if (stplan::installed != nullptr)
+    stplan::installed->survey(device, memory, native);
+}
+
 // These three pass on what process.h has under the names stplan_keep_history, stplan_step
 // and stplan_save_history.
 void stplan_shim_keep_history(uint64_t bytes) { stplan_keep_history(bytes); }

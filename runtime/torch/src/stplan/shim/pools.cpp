@@ -30,6 +30,12 @@ cca::CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::
   return delta;
 }
 
+bool Allocator::captures() {
+  bool any = false;
+  every([&](Device& d) { any = any || d.routes.count() != 0; });
+  return any;
+}
+
 // own gives a block of the native allocator the shim's deleter. torch compares deleters,
 // so all blocks of the program must have the same one.
 void Allocator::own(DataPtr& data) {

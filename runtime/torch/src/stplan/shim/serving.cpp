@@ -146,9 +146,7 @@ void* Allocator::exhausted(Device& device, size_t size, cudaStream_t stream) {
   const auto callbacks = c10::FreeCudaMemoryCallbacksRegistry();
   for (const auto& name : callbacks->Keys())
     callbacks->Create(name)->Execute();
-  bool pools = false;
-  every([&](Device& d) { pools = pools || d.routes.count() != 0; });
-  if (!pools) // a capture must not be interrupted
+  if (!captures()) // which must not be interrupted
     Delegating::emptyCache({0, 0});
   note_native(device);
   device.retries.fetch_add(1, std::memory_order_relaxed);

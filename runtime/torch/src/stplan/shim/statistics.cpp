@@ -86,6 +86,11 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
   return s;
 }
 
+uint64_t Allocator::native_reserved(int device) {
+  const Stat reserved = native_->getDeviceStats(static_cast<DeviceIndex>(device)).reserved_bytes[kAll];
+  return static_cast<uint64_t>(std::max<int64_t>(reserved.current, 0));
+}
+
 bool Allocator::read(int device, stplan_counters* counters) {
   if (device < 0 || device >= count_.load(std::memory_order_acquire))
     return false;
