@@ -169,26 +169,11 @@ func provenPlan(name string, p *planfile.Plan, t *trace.Trace) error {
 // comparison, and one for each --config. recorded is what the recording ran
 // under.
 func diffAllocators(t *trace.Trace, f diffFlags) (recorded baseline.Config, all []baseline.Allocator, err error) {
-	if recorded, err = baseline.RecordedConfig(t.Settings); err != nil {
-		return recorded, nil, fmt.Errorf("%s: recorded settings: %w", t.Name, err)
+	if recorded, err = recordedConfig(t, f.recorded); err != nil {
+		return recorded, nil, err
 	}
-	if f.recorded != "" {
-		if recorded, err = recorded.Apply(f.recorded); err != nil {
-			return recorded, nil, fmt.Errorf("--recorded-config: %w", err)
-		}
-	}
-	all = baseline.Allocators(recorded)
-	for _, conf := range f.configs {
-		if conf == "" {
-			continue
-		}
-		c, err := recorded.Apply(conf)
-		if err != nil {
-			return recorded, nil, fmt.Errorf("--config: %w", err)
-		}
-		all = append(all, baseline.Caching(report.KeyConfigured, conf, c))
-	}
-	return recorded, all, nil
+	configured, err := configuredAllocators(recorded, f.configs)
+	return recorded, append(baseline.Allocators(recorded), configured...), err
 }
 
 // compareDevice simulates one device's program on each allocator and accounts

@@ -17,6 +17,7 @@ var jsonOf = []struct {
 }{
 	{"compile", Compiled{}},
 	{"diff", Compared{}},
+	{"fit", Fitted{}},
 	{"import", Imported{}},
 	{"inspect", Inspected{}},
 	{"pack", Packed{}},

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/fit"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+type fitFlags struct {
+	memory   memoryFlags
+	configs  []string
+	recorded string
+	device   int
+	json     bool
+}
+
+func (a *app) fitCommand() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit TRACE... --device-memory SIZE",
+		Short: "Say whether a job fits into a GPU's memory, under which allocator",
+		Long: `fit tries a recorded job on a GPU of the given size: under PyTorch's native
+allocator, under expandable segments, from stplan's pool alone, and by a plan.
+Each gets a verdict, with what it takes and what is spare, or the event at which
+it runs out of memory. The plan is compiled for this, and not kept.
+
+An allocator may fit although it would take more on a larger GPU: before it runs
+out of memory it gives cached memory back ("gives back" in the output), which
+costs time. PyTorch's allocators and the pool do; the figure is then what is
+taken within the limit. --json has both.
+
+Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
+the CUDA context, kernels and libraries, and, if the job has several ranks, for
+NCCL. Both figures are estimates, which it prints; nvidia-smi shows the real
+ones, less what PyTorch reserves. --context-memory and --nccl-memory change them.
+
+A folder stands for the recordings in it, and these for the ranks of one job: it
+fits if all do, and fit names the rank that binds.
+
+A recording that ends in an out-of-memory counts with the request that failed:
+it is served, and freed at once. What the program would have done then is not in
+the recording.
+
+The exit code is 1 if the job fits under none.`,
+		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
+  stplan fit traces/ --device-memory 80GiB            # the ranks of a job
+  stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
+  stplan fit run.pickle.gz --device-memory 141GiB --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, "expected at least one TRACE, found none")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runFit(cmd.Context(), args, f, cmd.Flags().Changed("device"))
+		},
+	}
+	f.memory.add(cmd)
+	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
+	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
+	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the verdicts as JSON")
+	return cmd
+}
+
+func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
+	paths, ranks, err := fitInputs(args)
+	if err != nil {
+		return err
+	}
+	budget, err := f.memory.budget(ranks && len(paths) > 1)
+	if err != nil {
+		return err
+	}
+	if budget == nil {
+		return &hinted{errors.New("fit needs the size of the GPU's memory"), "--device-memory 80GiB"}
+	}
+	if err := a.demandInputs(paths...); err != nil {
+		return err
+	}
+	if !simdevice.Built {
+		a.note("this stplan was built without its C runtime and cannot say what the pool and a plan take")
+	}
+	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
+	for _, path := range paths {
+		t, err := a.readTrace(path, trace.Options{})
+		if err != nil {
+			return err
+		}
+		jobs, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
+		if err != nil {
+			return err
+		}
+		result.Jobs = append(result.Jobs, jobs...)
+	}
+	if ranks {
+		result.Whole = report.NewWhole(result.Jobs)
+	}
+	if err := a.printFitted(&result, f.json); err != nil {
+		return err
+	}
+	if len(result.FitsUnder()) == 0 {
+		return &negative{fmt.Sprintf("does not fit into %s under any allocator", report.Bytes(int64(budget.Device)))}
+	}
+	return nil
+}
+
+// fitInputs lists the recordings to read. Those of a folder are the ranks of a job.
+func fitInputs(args []string) (paths []string, ranks bool, err error) {
+	if i := slices.IndexFunc(args, isDir); i < 0 {
+		return args, false, nil
+	} else if len(args) > 1 {
+		return nil, false, fmt.Errorf("%s: expected one folder of ranks, or recordings, found a folder among %d arguments", args[i], len(args))
+	}
+	entries, err := os.ReadDir(args[0])
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: cannot read: %w", args[0], cause(err))
+	}
+	for _, e := range entries { // by name
+		if path := filepath.Join(args[0], e.Name()); !e.IsDir() && outputName(path, "") != path {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, false, fmt.Errorf("%s: no recordings in this folder: expected files whose names end in .pickle, .pkl, .parquet or .history", args[0])
+	}
+	return paths, true, nil
+}
+
+// fitTrace tries the devices of a recording.
+func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevice bool, b fit.Budget) ([]report.FittedJob, error) {
+	devices, err := allocatingDevices(t, f.device, oneDevice)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := recordedConfig(t, f.recorded)
+	if err != nil {
+		return nil, err
+	}
+	configured, err := configuredAllocators(recorded, f.configs)
+	if err != nil {
+		return nil, err
+	}
+	var out []report.FittedJob
+	for _, d := range devices {
+		job, err := fit.NewJob(t, d, recorded)
+		if err != nil {
+			return nil, err
+		}
+		row := report.FittedJob{Trace: t.Name, Device: d.Ordinal, PeakAllocated: int64(job.Allocated()), Failure: compile.FailureOf(d)}
+		if row.SelfCheck, err = a.selfCheckJob(d, recorded); err != nil {
+			return nil, err
+		}
+		all := a.fitAllocators(recorded)
+		for _, c := range configured {
+			all = append(all, fit.Simulated(c))
+		}
+		for _, al := range all {
+			answer, err := a.try(ctx, al, job, b)
+			if err != nil {
+				return nil, err
+			}
+			row.Allocators = append(row.Allocators, fittedRow(al, answer, b))
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// fitAllocators are those that every job is tried on.
+func (a *app) fitAllocators(recorded baseline.Config) []fit.Allocator {
+	opt := compile.Options{Producer: producer}
+	if !simdevice.Built {
+		return fit.Allocators(recorded, nil, nil)
+	}
+	opt.Serve = simdevice.Serve
+	return fit.Allocators(recorded, simdevice.ServeWithin, fit.Compiled(opt))
+}
+
+// try tries a job on an allocator, and says on the terminal that it does.
+func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Budget) (fit.Answer, error) {
+	bar := a.progress("trying " + al.Title)
+	defer bar.done()
+	return al.Try(ctx, job, b.Usable(), b.Device)
+}
+
+// selfCheckJob checks the simulation by a device's recording.
+func (a *app) selfCheckJob(d *trace.Device, recorded baseline.Config) (report.SelfCheck, error) {
+	program, err := baseline.ReadProgram(d, recorded)
+	if err != nil {
+		return report.SelfCheck{}, err
+	}
+	return a.selfCheck(d, program, recorded)
+}
+
+func fittedRow(al fit.Allocator, answer fit.Answer, b fit.Budget) report.FittedRow {
+	row := report.FittedRow{Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries, ServedBy: answer.Instead}
+	if answer.Fits {
+		within, spare := int64(answer.Within), int64(b.Usable()-answer.Within)
+		row.Within, row.Spare = &within, &spare
+	} else {
+		row.OutOfMemory = &report.FitFailure{Event: int64(answer.At), Requested: int64(answer.Requested)}
+	}
+	return row
+}
+
+func (a *app) printFitted(f *report.Fitted, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(a.stdout, f)
+	}
+	for i := range f.Jobs {
+		j := &f.Jobs[i]
+		if err := report.WriteFailures(a.stdout, j.Trace, []report.DeviceFailure{{Device: j.Device, Failure: j.Failure}}); err != nil {
+			return err
+		}
+	}
+	return f.Write(a.stdout)
+}
