@@ -62,7 +62,7 @@ var testsMayImport = map[string][]string{
 	"internal/simdevice": {"internal/synth"},
 	"internal/report":    {"internal/baseline"},
 	"internal/export":    {"internal/compile"},
-	"internal/fit":       {"internal/simdevice"},
+	"internal/fit":       {"internal/simdevice", "internal/synth"},
 	"cmd/stplan":         {"internal/synth"},
 }
 

@@ -20,6 +20,7 @@ import (
 
 type fitFlags struct {
 	memory   memoryFlags
+	sizes    []float64
 	configs  []string
 	recorded string
 	device   int
@@ -30,7 +31,7 @@ func (a *app) fitCommand() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "fit TRACE... --device-memory SIZE",
-		Short: "Say whether a job fits into a GPU's memory, under which allocator",
+		Short: "Say whether a job fits into a GPU's memory, and at which sizes",
 		Long: `fit tries a recorded job on a GPU of the given size: under PyTorch's native
 allocator, under expandable segments, from stplan's pool alone, and by a plan.
 Each gets a verdict, with what it takes and what is spare, or the event at which
@@ -49,6 +50,12 @@ ones, less what PyTorch reserves. --context-memory and --nccl-memory change them
 A folder stands for the recordings in it, and these for the ranks of one job: it
 fits if all do, and fit names the rank that binds.
 
+Several recordings are of one job at several sizes: samples in a batch, or tokens
+in a sequence. From them fit finds how each allocation grows, and from that the
+largest size that fits under each allocator, with an error bar. --sizes names the
+sizes of the recordings; without it they are multiples of the first one's. Three
+or more recordings test the laws: each is predicted from the others.
+
 A recording that ends in an out-of-memory counts with the request that failed:
 it is served, and freed at once. What the program would have done then is not in
 the recording.
@@ -56,6 +63,7 @@ the recording.
 The exit code is 1 if the job fits under none.`,
 		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
   stplan fit traces/ --device-memory 80GiB            # the ranks of a job
+  stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --device-memory 80GiB
   stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
   stplan fit run.pickle.gz --device-memory 141GiB --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -69,6 +77,7 @@ The exit code is 1 if the job fits under none.`,
 		},
 	}
 	f.memory.add(cmd)
+	cmd.Flags().Float64SliceVar(&f.sizes, "sizes", nil, "the `sizes` of the recordings, one each, such as the samples of a batch: 4,8")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
 	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
@@ -79,6 +88,9 @@ The exit code is 1 if the job fits under none.`,
 func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
 	paths, ranks, err := fitInputs(args)
 	if err != nil {
+		return err
+	}
+	if err := demandSizes(f.sizes, len(paths), ranks); err != nil {
 		return err
 	}
 	budget, err := f.memory.budget(ranks && len(paths) > 1)
@@ -95,19 +107,28 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 		a.note("this stplan was built without its C runtime and cannot say what the pool and a plan take")
 	}
 	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
+	var all [][]*fit.Job
 	for _, path := range paths {
 		t, err := a.readTrace(path, trace.Options{})
 		if err != nil {
 			return err
 		}
-		jobs, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
+		jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
 		if err != nil {
 			return err
 		}
-		result.Jobs = append(result.Jobs, jobs...)
+		result.Jobs = append(result.Jobs, rows...)
+		if !ranks && len(paths) > 1 {
+			all = append(all, jobs)
+		}
 	}
-	if ranks {
+	switch {
+	case ranks:
 		result.Whole = report.NewWhole(result.Jobs)
+	case len(paths) > 1:
+		if result.Laws, err = a.sizeLaws(ctx, all, f.sizes, *budget); err != nil {
+			return err
+		}
 	}
 	if err := a.printFitted(&result, f.json); err != nil {
 		return err
@@ -141,47 +162,59 @@ func fitInputs(args []string) (paths []string, ranks bool, err error) {
 }
 
 // fitTrace tries the devices of a recording.
-func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevice bool, b fit.Budget) ([]report.FittedJob, error) {
+func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevice bool, b fit.Budget) ([]*fit.Job, []report.FittedJob, error) {
 	devices, err := allocatingDevices(t, f.device, oneDevice)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	recorded, err := recordedConfig(t, f.recorded)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	configured, err := configuredAllocators(recorded, f.configs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []report.FittedJob
+	all := fitAllocators(recorded)
+	for _, c := range configured {
+		all = append(all, fit.Simulated(c))
+	}
+	var jobs []*fit.Job
+	var rows []report.FittedJob
 	for _, d := range devices {
 		job, err := fit.NewJob(t, d, recorded)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		row := report.FittedJob{Trace: t.Name, Device: d.Ordinal, PeakAllocated: int64(job.Allocated()), Failure: compile.FailureOf(d)}
-		if row.SelfCheck, err = a.selfCheckJob(d, recorded); err != nil {
-			return nil, err
+		row, err := a.fitJob(ctx, job, all, b)
+		if err != nil {
+			return nil, nil, err
 		}
-		all := a.fitAllocators(recorded)
-		for _, c := range configured {
-			all = append(all, fit.Simulated(c))
-		}
-		for _, al := range all {
-			answer, err := a.try(ctx, al, job, b)
-			if err != nil {
-				return nil, err
-			}
-			row.Allocators = append(row.Allocators, fittedRow(al, answer, b))
-		}
-		out = append(out, row)
+		jobs, rows = append(jobs, job), append(rows, *row)
 	}
-	return out, nil
+	return jobs, rows, nil
+}
+
+// fitJob tries one device of a recording.
+func (a *app) fitJob(ctx context.Context, job *fit.Job, all []fit.Allocator, b fit.Budget) (*report.FittedJob, error) {
+	d := job.Device
+	row := &report.FittedJob{Trace: job.Trace.Name, Device: d.Ordinal, PeakAllocated: int64(job.Allocated()), Failure: compile.FailureOf(d)}
+	var err error
+	if row.SelfCheck, err = a.selfCheckJob(d, job.Recorded); err != nil {
+		return nil, err
+	}
+	for _, al := range all {
+		answer, err := a.try(ctx, al, job, b)
+		if err != nil {
+			return nil, err
+		}
+		row.Allocators = append(row.Allocators, fittedRow(al, answer, b))
+	}
+	return row, nil
 }
 
 // fitAllocators are those that every job is tried on.
-func (a *app) fitAllocators(recorded baseline.Config) []fit.Allocator {
+func fitAllocators(recorded baseline.Config) []fit.Allocator {
 	opt := compile.Options{Producer: producer}
 	if !simdevice.Built {
 		return fit.Allocators(recorded, nil, nil)

@@ -72,7 +72,7 @@ func Allocators(recorded baseline.Config, serve Server, plans Planner) []Allocat
 // Simulated is a row for an allocator of package baseline.
 func Simulated(a baseline.Allocator) Allocator {
 	return Allocator{Key: a.Key, Title: a.Title, Try: func(_ context.Context, j *Job, usable, device trace.Bytes) (Answer, error) {
-		w, err := baseline.SimulateWithin(j.simulated, a, usable, device, nil)
+		w, err := baseline.SimulateWithin(j.recorded.Granted(), a, usable, device, nil)
 		if err != nil {
 			return Answer{}, fmt.Errorf("%s: %w", a.Title, err)
 		}
@@ -117,7 +117,7 @@ func tryPlanned(ctx context.Context, j *Job, serve Server, plans Planner, usable
 // tryServed serves a job by an encoded plan, or from the pool alone if there is none.
 func tryServed(j *Job, serve Server, plan []byte, usable trace.Bytes) (Answer, error) {
 	ordinal := j.Device.Ordinal
-	free, err := serve(j.served, plan, ordinal, 0)
+	free, err := serve(j.requests(), plan, ordinal, 0)
 	if err != nil {
 		return Answer{}, unserved(j, err)
 	}
@@ -125,7 +125,7 @@ func tryServed(j *Job, serve Server, plan []byte, usable trace.Bytes) (Answer, e
 	if out.Reserved <= usable {
 		return out, nil
 	}
-	within, err := serve(j.served, plan, ordinal, int64(max(1, usable)))
+	within, err := serve(j.requests(), plan, ordinal, int64(max(1, usable)))
 	var limit *replay.LimitError
 	switch {
 	case errors.As(err, &limit):

@@ -16,6 +16,8 @@ type Fitted struct {
 	Ranks bool         `json:"ranks"`
 	Jobs  []FittedJob  `json:"recordings"`
 	Whole []FittedRank `json:"job,omitempty"`
+	// Laws are of several recordings that are no ranks, one for each device.
+	Laws []SizeLaws `json:"size_laws,omitempty"`
 }
 
 // DeviceMemory is what a process can have of a device.
@@ -140,6 +142,9 @@ func (f *Fitted) Write(w io.Writer) error {
 	}
 	if f.Ranks {
 		f.writeWhole(out)
+	}
+	for i := range f.Laws {
+		f.Laws[i].write(out)
 	}
 	return out.Flush()
 }
