@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -25,6 +26,7 @@ type diffFlags struct {
 	recorded  string
 	json      bool
 	failUnder float64
+	memory    memoryFlags
 }
 
 func (a *app) diffCommand() *cobra.Command {
@@ -77,13 +79,18 @@ garbage_collection_threshold, expandable_segments, large_segment_size_mb,
 max_non_split_rounding_mb, per_process_memory_fraction. Two keys are stplan's
 own: device_memory, the size of the GPU's memory in bytes or with a unit
 (80GiB), and usable_memory, if other users of the GPU leave less of it. As in
-PyTorch, settings that such a string leaves out return to their defaults.`,
+PyTorch, settings that such a string leaves out return to their defaults.
+
+--device-memory says of each allocator whether the job fits into a GPU of that
+size, what is spare, or at which event it runs out of memory ("stplan fit --help"
+says how).`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
+  stplan diff run.bin --trace run.parquet --device-memory 80GiB
   stplan diff run.bin --trace run.parquet --json --fail-under 90`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runDiff(args[0], f, cmd.Flags().Changed("device"), cmd.Flags().Changed("fail-under"))
+			return a.runDiff(cmd.Context(), args[0], f, cmd.Flags().Changed("device"), cmd.Flags().Changed("fail-under"))
 		},
 	}
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
@@ -92,10 +99,11 @@ PyTorch, settings that such a string leaves out return to their defaults.`,
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
+	f.memory.add(cmd)
 	return cmd
 }
 
-func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
+func (a *app) runDiff(ctx context.Context, path string, f diffFlags, oneDevice, limited bool) error {
 	if f.trace == "" {
 		return &hinted{errors.New("diff needs the recording that the plan was made from"), "--trace TRACE"}
 	}
@@ -104,6 +112,10 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 	}
 	if limited && math.IsNaN(f.failUnder) {
 		return errors.New("--fail-under: expected a percentage, found NaN")
+	}
+	budget, err := f.memory.budget(false)
+	if err != nil {
+		return err
 	}
 	if err := a.demandInputs(path, f.trace); err != nil {
 		return err
@@ -136,6 +148,13 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators)
 		if err != nil {
 			return err
+		}
+		if budget != nil {
+			memory := deviceMemory(*budget)
+			c.Memory = &memory
+			if c.Fits, err = a.compareWithin(ctx, &devices[i], t, recorded, allocators, *budget); err != nil {
+				return err
+			}
 		}
 		all = append(all, c)
 	}

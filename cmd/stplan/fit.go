@@ -203,14 +203,8 @@ func (a *app) fitJob(ctx context.Context, job *fit.Job, all []fit.Allocator, b f
 	if row.SelfCheck, err = a.selfCheckJob(d, job.Recorded); err != nil {
 		return nil, err
 	}
-	for _, al := range all {
-		answer, err := a.try(ctx, al, job, b)
-		if err != nil {
-			return nil, err
-		}
-		row.Allocators = append(row.Allocators, fittedRow(al, answer, b))
-	}
-	return row, nil
+	row.Allocators, err = a.tryAll(ctx, all, job, b)
+	return row, err
 }
 
 // fitAllocators are those that every job is tried on.
@@ -223,13 +217,6 @@ func fitAllocators(recorded baseline.Config) []fit.Allocator {
 	return fit.Allocators(recorded, simdevice.ServeWithin, fit.Compiled(opt))
 }
 
-// try tries a job on an allocator, and says on the terminal that it does.
-func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Budget) (fit.Answer, error) {
-	bar := a.progress("trying " + al.Title)
-	defer bar.done()
-	return al.Try(ctx, job, b.Usable(), b.Device)
-}
-
 // selfCheckJob checks the simulation by a device's recording.
 func (a *app) selfCheckJob(d *trace.Device, recorded baseline.Config) (report.SelfCheck, error) {
 	program, err := baseline.ReadProgram(d, recorded)
@@ -237,17 +224,6 @@ func (a *app) selfCheckJob(d *trace.Device, recorded baseline.Config) (report.Se
 		return report.SelfCheck{}, err
 	}
 	return a.selfCheck(d, program, recorded)
-}
-
-func fittedRow(al fit.Allocator, answer fit.Answer, b fit.Budget) report.FittedRow {
-	row := report.FittedRow{Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries, ServedBy: answer.Instead}
-	if answer.Fits {
-		within, spare := int64(answer.Within), int64(b.Usable()-answer.Within)
-		row.Within, row.Spare = &within, &spare
-	} else {
-		row.OutOfMemory = &report.FitFailure{Event: int64(answer.At), Requested: int64(answer.Requested)}
-	}
-	return row
 }
 
 func (a *app) printFitted(f *report.Fitted, asJSON bool) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -64,4 +65,35 @@ func (f *memoryFlags) budget(ranks bool) (*fit.Budget, error) {
 
 func deviceMemory(b fit.Budget) report.DeviceMemory {
 	return report.DeviceMemory{Device: int64(b.Device), Context: int64(b.Context), NCCL: int64(b.NCCL), Usable: int64(b.Usable())}
+}
+
+// tryAll tries a job on allocators.
+func (a *app) tryAll(ctx context.Context, all []fit.Allocator, job *fit.Job, b fit.Budget) ([]report.FittedRow, error) {
+	var rows []report.FittedRow
+	for _, al := range all {
+		answer, err := a.try(ctx, al, job, b)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, fittedRow(al, answer, b))
+	}
+	return rows, nil
+}
+
+// try tries a job on an allocator, and says on the terminal that it does.
+func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Budget) (fit.Answer, error) {
+	bar := a.progress("trying " + al.Title)
+	defer bar.done()
+	return al.Try(ctx, job, b.Usable(), b.Device)
+}
+
+func fittedRow(al fit.Allocator, answer fit.Answer, b fit.Budget) report.FittedRow {
+	row := report.FittedRow{Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries, ServedBy: answer.Instead}
+	if answer.Fits {
+		within, spare := int64(answer.Within), int64(b.Usable()-answer.Within)
+		row.Within, row.Spare = &within, &spare
+	} else {
+		row.OutOfMemory = &report.FitFailure{Event: int64(answer.At), Requested: int64(answer.Requested)}
+	}
+	return row
 }

@@ -19,6 +19,9 @@ type Compared struct {
 	// what would have served it, if the recording ends in it.
 	Failure  *Failure  `json:"out_of_memory"`
 	WouldFit *WouldFit `json:"would_fit,omitempty"`
+	// Memory is what --device-memory says, and Fits what each allocator takes of it.
+	Memory *DeviceMemory `json:"memory,omitempty"`
+	Fits   []FittedRow   `json:"fits,omitempty"`
 	// Others are the plan's other devices, if it has several and none was
 	// chosen.
 	Others []Compared `json:"other_devices,omitempty"`

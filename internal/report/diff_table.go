@@ -32,6 +32,11 @@ func (c *Compared) Write(w io.Writer) error {
 	if c.WouldFit != nil {
 		_ = c.WouldFit.write(out) // Flush returns the error
 	}
+	if c.Memory != nil {
+		fmt.Fprintln(out)
+		_ = writeWrapped(out, "", c.Memory.Line())
+		writeFitted(out, c.Fits)
+	}
 	return out.Flush()
 }
 

@@ -98,14 +98,14 @@ func (f *Fitted) FitsUnder() []string {
 		return titles
 	}
 	for i := range f.Jobs {
-		titles = append(titles, f.Jobs[i].fitsUnder()...)
+		titles = append(titles, fitsUnder(f.Jobs[i].Allocators)...)
 	}
 	return titles
 }
 
-func (j *FittedJob) fitsUnder() []string {
+func fitsUnder(rows []FittedRow) []string {
 	var titles []string
-	for _, r := range j.Allocators {
+	for _, r := range rows {
 		if r.Fits {
 			titles = append(titles, r.Title)
 		}
@@ -159,12 +159,17 @@ func (j *FittedJob) write(out *bufio.Writer) {
 	}
 	fmt.Fprintln(out)
 	_ = writeWrapped(out, "", head)
+	writeFitted(out, j.Allocators)
+}
+
+// writeFitted prints a verdict for each allocator, and one for all.
+func writeFitted(out *bufio.Writer, rows []FittedRow) {
 	lines := []tableLine{{figures: []string{"takes", "spare", ""}}}
-	for _, r := range j.Allocators {
+	for _, r := range rows {
 		lines = append(lines, r.line())
 	}
 	writeLines(out, leftAligned(lines))
-	fmt.Fprintln(out, verdict(j.fitsUnder(), len(j.Allocators)))
+	_ = writeWrapped(out, "", verdict(fitsUnder(rows), len(rows)))
 }
 
 func (r *FittedRow) line() tableLine {
@@ -234,5 +239,5 @@ func (f *Fitted) writeWhole(out *bufio.Writer) {
 	for _, name := range order {
 		_ = writeWrapped(out, "binds: ", fmt.Sprintf("%s (%s)", name, strings.Join(binds[name], ", ")))
 	}
-	fmt.Fprintln(out, verdict(f.FitsUnder(), len(f.Whole)))
+	_ = writeWrapped(out, "", verdict(f.FitsUnder(), len(f.Whole)))
 }
