@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/fit"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
@@ -24,8 +24,9 @@ type diffFlags struct {
 	device    int
 	configs   []string
 	recorded  string
+	oneDevice bool // --device was given
 	json      bool
-	failUnder float64
+	limits    limitFlags
 	memory    memoryFlags
 }
 
@@ -83,14 +84,25 @@ PyTorch, settings that such a string leaves out return to their defaults.
 
 --device-memory says of each allocator whether the job fits into a GPU of that
 size, what is spare, or at which event it runs out of memory ("stplan fit --help"
-says how).`,
+says how).
+
+For CI, --fail-over exits with code 1 if what is served takes more than the given
+percentage or bytes above the peak allocated, and --fail-under if the plan avoids
+too little of native's waste. Everything is compared and printed first. --junit
+writes a test case for each limit and device. Exit code 2 is an error: then there
+is no JUnit file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --device-memory 80GiB
-  stplan diff run.bin --trace run.parquet --json --fail-under 90`,
+  stplan diff run.bin --trace run.parquet --json --fail-under 90
+  stplan diff run.bin --trace run.parquet --fail-over 2% --junit memory.xml`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runDiff(cmd.Context(), args[0], f, cmd.Flags().Changed("device"), cmd.Flags().Changed("fail-under"))
+			if err := f.limits.read(cmd); err != nil {
+				return err
+			}
+			f.oneDevice = cmd.Flags().Changed("device")
+			return a.runDiff(cmd.Context(), args[0], f)
 		},
 	}
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
@@ -98,26 +110,26 @@ says how).`,
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
-	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
+	f.limits.add(cmd)
 	f.memory.add(cmd)
 	return cmd
 }
 
-func (a *app) runDiff(ctx context.Context, path string, f diffFlags, oneDevice, limited bool) error {
+func (a *app) runDiff(ctx context.Context, path string, f diffFlags) error {
 	if f.trace == "" {
 		return &hinted{errors.New("diff needs the recording that the plan was made from"), "--trace TRACE"}
 	}
 	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
 		return err
 	}
-	if limited && math.IsNaN(f.failUnder) {
-		return errors.New("--fail-under: expected a percentage, found NaN")
-	}
 	budget, err := f.memory.budget(false)
 	if err != nil {
 		return err
 	}
 	if err := a.demandInputs(path, f.trace); err != nil {
+		return err
+	}
+	if err := a.outputs.demand(f.limits.junit); err != nil {
 		return err
 	}
 	p, err := a.readPlan(path)
@@ -131,40 +143,45 @@ func (a *app) runDiff(ctx context.Context, path string, f diffFlags, oneDevice, 
 	if err := provenPlan(inputName(path), p, t); err != nil {
 		return err
 	}
-	devices := p.Devices
-	if oneDevice {
+	if f.oneDevice {
 		d, err := planDeviceByOrdinal(p, f.device, inputName(path))
 		if err != nil {
 			return err
 		}
-		devices = []planfile.Device{*d}
+		p.Devices = []planfile.Device{*d}
 	}
-	recorded, allocators, err := diffAllocators(t, f)
+	all, err := a.comparePlan(ctx, inputName(path), p, t, f, budget)
 	if err != nil {
 		return err
-	}
-	var all []report.Compared
-	for i := range devices {
-		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators)
-		if err != nil {
-			return err
-		}
-		if budget != nil {
-			memory := deviceMemory(*budget)
-			c.Memory = &memory
-			if c.Fits, err = a.compareWithin(ctx, &devices[i], t, recorded, allocators, *budget); err != nil {
-				return err
-			}
-		}
-		all = append(all, c)
 	}
 	if err := a.printCompared(all, f.json); err != nil {
 		return err
 	}
-	if limited {
-		return checkReduction(all, f.failUnder)
+	return a.enforce(&f.limits, planVerdicts(&f.limits, all))
+}
+
+// comparePlan compares the devices of a plan with their recordings.
+func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t *trace.Trace, f diffFlags, budget *fit.Budget) ([]report.Compared, error) {
+	recorded, allocators, err := diffAllocators(t, f)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	var all []report.Compared
+	for i := range p.Devices {
+		c, err := a.compareDevice(name, &p.Devices[i], t, recorded, allocators)
+		if err != nil {
+			return nil, err
+		}
+		if budget != nil {
+			memory := deviceMemory(*budget)
+			c.Memory = &memory
+			if c.Fits, err = a.compareWithin(ctx, &p.Devices[i], t, recorded, allocators, *budget); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
 }
 
 // provenPlan refuses to compare a plan that belongs to another trace (bad
@@ -351,32 +368,6 @@ func (a *app) printCompared(all []report.Compared, asJSON bool) error {
 		}
 		for _, h := range all[i].SelfCheck.Hints {
 			a.note("device %d: %s", all[i].Device, h)
-		}
-	}
-	return nil
-}
-
-// checkReduction answers --fail-under for every device. If native wastes nothing,
-// there is nothing to reduce, and a plan that wastes nothing passes. A device does
-// not pass if the simulation could not establish its figures.
-func checkReduction(all []report.Compared, percent float64) error {
-	for i := range all {
-		c := &all[i]
-		problem := ""
-		switch r := c.Plan.ReductionNative; {
-		case c.SelfCheck.Nothing():
-			problem = "the trace has no addresses and no segments to check the simulation by, so there is nothing to judge by"
-		case !c.SelfCheck.Exact():
-			problem = "the simulation does not reproduce the recording, so there is nothing to judge by"
-		case c.Simulated.Row(baseline.KeyNative).OutOfMemory != nil:
-			problem = "native runs out of memory, so there is no figure to judge by"
-		case r == nil && c.Plan.Waste > 0:
-			problem = "native wastes nothing, and the plan " + report.Bytes(c.Plan.Waste)
-		case r != nil && 100**r < percent:
-			problem = fmt.Sprintf("the plan avoids %s of native's waste, less than the limit of %g %%", report.Percent(*r), percent)
-		}
-		if problem != "" {
-			return &negative{fmt.Sprintf("%s: device %d: %s", c.Plan.File, c.Device, problem)}
 		}
 	}
 	return nil
