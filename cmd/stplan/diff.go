@@ -25,6 +25,7 @@ type diffFlags struct {
 	configs   []string
 	recorded  string
 	oneDevice bool // --device was given
+	advise    bool
 	json      bool
 	limits    limitFlags
 	memory    memoryFlags
@@ -86,6 +87,14 @@ PyTorch, settings that such a string leaves out return to their defaults.
 size, what is spare, or at which event it runs out of memory ("stplan fit --help"
 says how).
 
+--advise looks for the best settings of PyTorch's own allocator for this program,
+for those who cannot load a plan: it simulates expandable segments, and values of
+max_split_size_mb and roundup_power2_divisions, at most 40 settings, and prints
+the line for the shell. Best is what takes least. With --device-memory the job
+has to fit first of all, and if it does not, garbage_collection_threshold is
+tried too: it does nothing without a limit on the process. Speed is not judged;
+what gives cached memory back costs time.
+
 For CI, --fail-over exits with code 1 if what is served takes more than the given
 percentage or bytes above the peak allocated, and --fail-under if the plan avoids
 too little of native's waste. Everything is compared and printed first. --junit
@@ -94,6 +103,7 @@ is no JUnit file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --device-memory 80GiB
+  stplan diff run.bin --trace run.parquet --advise
   stplan diff run.bin --trace run.parquet --json --fail-under 90
   stplan diff run.bin --trace run.parquet --fail-over 2% --junit memory.xml`,
 		Args: exactArgs("PLAN.bin"),
@@ -109,6 +119,7 @@ is no JUnit file.`,
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
+	cmd.Flags().BoolVar(&f.advise, "advise", false, "look for the best settings of PYTORCH_CUDA_ALLOC_CONF")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	f.limits.add(cmd)
 	f.memory.add(cmd)
@@ -176,6 +187,11 @@ func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t 
 			memory := deviceMemory(*budget)
 			c.Memory = &memory
 			if c.Fits, err = a.compareWithin(ctx, &p.Devices[i], t, recorded, allocators, *budget); err != nil {
+				return nil, err
+			}
+		}
+		if f.advise {
+			if c.Advice, err = a.advise(c.Device, t, recorded, budget); err != nil {
 				return nil, err
 			}
 		}

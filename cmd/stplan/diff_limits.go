@@ -116,10 +116,7 @@ func planVerdicts(f *limitFlags, all []report.Compared) []report.Verdict {
 			out = append(out, report.Verdict{Subject: subject, Limit: fmt.Sprintf("fail-under %g %%", f.under), Problem: reductionProblem(c, f.under)})
 		}
 		if f.allowed != nil {
-			served := c.Plan.PeakReserved
-			if c.Plan.Instead != nil {
-				served = c.Plan.Instead.PeakReserved
-			}
+			served := c.Plan.Served()
 			what := "takes " + report.Bytes(served)
 			out = append(out, report.Verdict{Subject: subject, Limit: f.allowed.limit("peak allocated"), Problem: f.allowed.exceeded(what, served, c.Plan.PeakAllocated)})
 		}

@@ -32,3 +32,22 @@ func (a *app) compareWithin(ctx context.Context, pd *planfile.Device, t *trace.T
 	}
 	return a.tryAll(ctx, all, job, b)
 }
+
+// advise looks for the settings of PyTorch's allocator that serve a device's program best.
+func (a *app) advise(ordinal int, t *trace.Trace, recorded baseline.Config, b *fit.Budget) (*report.Advice, error) {
+	job, err := fit.NewJob(t, traceDevice(t, ordinal), recorded)
+	if err != nil {
+		return nil, err
+	}
+	bar := a.progress("trying settings")
+	defer bar.done()
+	got, err := fit.Advise(job, b, func(done int) { bar.update(int64(done), fit.MostAdvised) })
+	if err != nil {
+		return nil, err
+	}
+	out := &report.Advice{Conf: got.Conf, PeakReserved: int64(got.Trial.Reserved), Saved: int64(got.Recorded.Reserved - got.Trial.Reserved), Tried: got.Tried}
+	if b != nil {
+		out.Fits = &got.Trial.Fits
+	}
+	return out, nil
+}

@@ -37,6 +37,9 @@ func (c *Compared) Write(w io.Writer) error {
 		_ = writeWrapped(out, "", c.Memory.Line())
 		writeFitted(out, c.Fits)
 	}
+	if c.Advice != nil {
+		c.Advice.write(out, c.Plan.Served())
+	}
 	return out.Flush()
 }
 
