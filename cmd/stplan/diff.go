@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ import (
 )
 
 type diffFlags struct {
-	trace     string
+	traces    []string
 	device    int
 	configs   []string
 	recorded  string
@@ -34,8 +35,8 @@ type diffFlags struct {
 func (a *app) diffCommand() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
-		Use:   "diff PLAN.bin --trace TRACE",
-		Short: "Compare a plan with what PyTorch's allocators reserve",
+		Use:   "diff PLAN.bin --trace TRACE | --trace A --trace B | A.bin B.bin",
+		Short: "Compare a plan with PyTorch's allocators, or two recordings or plans",
 		Long: `diff shows a plan beside what the recording reserved, and beside what PyTorch's
 allocators reserve for the same program: the native caching allocator, and
 expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True).
@@ -95,27 +96,37 @@ has to fit first of all, and if it does not, garbage_collection_threshold is
 tried too: it does nothing without a limit on the process. Speed is not judged;
 what gives cached memory back costs time.
 
+With --trace twice, or with two plans, diff says what changed from the first to
+the second. Of recordings it compares the peaks, what each allocator and the
+pool reserve, and what was allocated at the peak: by category, by phase, and by
+line of code if both have Python stacks. Of plans it compares sizes, lower
+bounds, waits and phases.
+
 For CI, --fail-over exits with code 1 if what is served takes more than the given
 percentage or bytes above the peak allocated, and --fail-under if the plan avoids
-too little of native's waste. Everything is compared and printed first. --junit
+too little of native's waste. Of two recordings or plans, --fail-over is about
+every figure in bytes of the second one: it may not be that much above the
+first one's. Everything is compared and printed first. --junit
 writes a test case for each limit and device. Exit code 2 is an error: then there
 is no JUnit file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --device-memory 80GiB
   stplan diff run.bin --trace run.parquet --advise
+  stplan diff --trace yesterday.pickle.gz --trace today.pickle.gz --fail-over 1%
+  stplan diff yesterday.bin today.bin
   stplan diff run.bin --trace run.parquet --json --fail-under 90
   stplan diff run.bin --trace run.parquet --fail-over 2% --junit memory.xml`,
-		Args: exactArgs("PLAN.bin"),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.limits.read(cmd); err != nil {
 				return err
 			}
 			f.oneDevice = cmd.Flags().Changed("device")
-			return a.runDiff(cmd.Context(), args[0], f)
+			return a.chooseDiff(cmd, args, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
+	cmd.Flags().StringArrayVar(&f.traces, "trace", nil, "the recording that the plan was made from; twice, two recordings to compare")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
@@ -126,18 +137,32 @@ is no JUnit file.`,
 	return cmd
 }
 
-func (a *app) runDiff(ctx context.Context, path string, f diffFlags) error {
-	if f.trace == "" {
+// chooseDiff finds out what is compared with what.
+func (a *app) chooseDiff(cmd *cobra.Command, args []string, f diffFlags) error {
+	switch {
+	case slices.Contains(f.traces, ""):
+		return demandValues(cmd, "trace")
+	case len(args) == 1 && len(f.traces) == 0:
 		return &hinted{errors.New("diff needs the recording that the plan was made from"), "--trace TRACE"}
+	case len(args) == 1 && len(f.traces) == 1:
+		return a.runDiff(cmd.Context(), args[0], f.traces[0], f)
+	case len(args) == 0 && len(f.traces) == 2:
+		return a.runDiffTwo(cmd.Context(), f.traces[0], f.traces[1], false, f)
+	case len(args) == 2 && len(f.traces) == 0:
+		return a.runDiffTwo(cmd.Context(), args[0], args[1], true, f)
 	}
-	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
+	return usageError(cmd, fmt.Sprintf("expected a plan and a trace, two traces or two plans, found %d and %d", len(args), len(f.traces)))
+}
+
+func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) error {
+	if err := oneStdin(path, recording, "PLAN.bin", "--trace"); err != nil {
 		return err
 	}
 	budget, err := f.memory.budget(false)
 	if err != nil {
 		return err
 	}
-	if err := a.demandInputs(path, f.trace); err != nil {
+	if err := a.demandInputs(path, recording); err != nil {
 		return err
 	}
 	if err := a.outputs.demand(f.limits.junit); err != nil {
@@ -147,7 +172,7 @@ func (a *app) runDiff(ctx context.Context, path string, f diffFlags) error {
 	if err != nil {
 		return err
 	}
-	t, err := a.readTrace(f.trace, trace.Options{})
+	t, err := a.readTrace(recording, trace.Options{})
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ type adviser struct {
 
 // simulate tries one configuration.
 func (s *adviser) simulate(title string, c baseline.Config) (Answer, error) {
-	usable, device := unlimited, trace.Bytes(0)
+	usable, device := Unlimited, trace.Bytes(0)
 	if s.budget != nil {
 		usable, device = s.budget.Usable(), s.budget.Device
 	}

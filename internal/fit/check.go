@@ -35,8 +35,8 @@ func (c Compared) Error() float64 {
 	return float64(c.Predicted)/float64(c.Found) - 1
 }
 
-// unlimited is more memory than any job takes, in bytes.
-const unlimited trace.Bytes = 1 << 50
+// Unlimited is more memory than any job takes, in bytes.
+const Unlimited trace.Bytes = 1 << 50
 
 // Check predicts each recording from the others, under allocators that are not slow.
 func (l *Laws) Check(ctx context.Context, allocators []Allocator) ([]Check, error) {
@@ -62,7 +62,7 @@ func (l *Laws) Check(ctx context.Context, allocators []Allocator) ([]Check, erro
 				job  *Job
 				into *trace.Bytes
 			}{{made, &got.Predicted}, {job, &got.Found}} {
-				answer, err := a.Try(ctx, one.job, unlimited, unlimited)
+				answer, err := a.Try(ctx, one.job, Unlimited, Unlimited)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", job.Trace.Name, err)
 				}

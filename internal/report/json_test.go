@@ -17,6 +17,7 @@ var jsonOf = []struct {
 }{
 	{"compile", Compiled{}},
 	{"diff", Compared{}},
+	{"diff of two", Changed{}},
 	{"fit", Fitted{}},
 	{"import", Imported{}},
 	{"inspect", Inspected{}},
