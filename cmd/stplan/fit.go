@@ -24,6 +24,7 @@ type fitFlags struct {
 	configs  []string
 	recorded string
 	device   int
+	top      int
 	json     bool
 }
 
@@ -56,6 +57,11 @@ largest size that fits under each allocator, with an error bar. --sizes names th
 sizes of the recordings; without it they are multiples of the first one's. Three
 or more recordings test the laws: each is predicted from the others.
 
+--top 5 shows what is at the peak of the recording that needs most: the groups of
+buffers with the most bytes, by line of code and category, or by size if there
+are no Python stacks; how long they live; by how much the peak falls if they are
+recomputed, or moved to the host and back; and how fast they would have to move.
+
 A recording that ends in an out-of-memory counts with the request that failed:
 it is served, and freed at once. What the program would have done then is not in
 the recording.
@@ -63,6 +69,7 @@ the recording.
 The exit code is 1 if the job fits under none.`,
 		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
   stplan fit traces/ --device-memory 80GiB            # the ranks of a job
+  stplan fit run.pickle.gz --device-memory 24GiB --top 5
   stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --device-memory 80GiB
   stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
   stplan fit run.pickle.gz --device-memory 141GiB --json`,
@@ -81,6 +88,7 @@ The exit code is 1 if the job fits under none.`,
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
 	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
+	cmd.Flags().IntVar(&f.top, "top", 0, "also show this many groups of buffers at the peak, how long they live, and what recomputing or moving them would give")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the verdicts as JSON")
 	return cmd
 }
@@ -89,6 +97,9 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	paths, ranks, err := fitInputs(args)
 	if err != nil {
 		return err
+	}
+	if f.top < 0 {
+		return fmt.Errorf("--top: expected at least 0, found %d", f.top)
 	}
 	if err := demandSizes(f.sizes, len(paths), ranks); err != nil {
 		return err
@@ -108,6 +119,7 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	}
 	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
 	var all [][]*fit.Job
+	var largest *fit.Job
 	for _, path := range paths {
 		t, err := a.readTrace(path, trace.Options{})
 		if err != nil {
@@ -118,6 +130,11 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 			return err
 		}
 		result.Jobs = append(result.Jobs, rows...)
+		for _, j := range jobs {
+			if largest == nil || j.Allocated() > largest.Allocated() {
+				largest = j
+			}
+		}
 		if !ranks && len(paths) > 1 {
 			all = append(all, jobs)
 		}
@@ -127,6 +144,11 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 		result.Whole = report.NewWhole(result.Jobs)
 	case len(paths) > 1:
 		if result.Laws, err = a.sizeLaws(ctx, all, f.sizes, *budget); err != nil {
+			return err
+		}
+	}
+	if f.top > 0 {
+		if result.Holders, err = peakHolders(largest, f.top); err != nil {
 			return err
 		}
 	}

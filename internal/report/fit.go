@@ -18,6 +18,8 @@ type Fitted struct {
 	Whole []FittedRank `json:"job,omitempty"`
 	// Laws are of several recordings that are no ranks, one for each device.
 	Laws []SizeLaws `json:"size_laws,omitempty"`
+	// Holders are what is at the peak of the recording with the largest.
+	Holders *PeakHolders `json:"at_the_peak,omitempty"`
 }
 
 // DeviceMemory is what a process can have of a device.
@@ -145,6 +147,9 @@ func (f *Fitted) Write(w io.Writer) error {
 	}
 	for i := range f.Laws {
 		f.Laws[i].write(out)
+	}
+	if f.Holders != nil {
+		f.Holders.write(out)
 	}
 	return out.Flush()
 }
