@@ -149,14 +149,16 @@ func (h *holders) without(gone []int) trace.Bytes {
 	tl := *h.r.Timeline
 	tl.Buffers = slices.Clone(tl.Buffers)
 	for _, i := range gone {
-		b := &tl.Buffers[i]
+		b := tl.Buffers[i]
 		if b.RequestedEnd-b.Start <= 2*edge {
 			continue
 		}
-		later := *b
+		later := b
 		later.Start = b.RequestedEnd - edge
-		b.RequestedEnd = b.Start + edge
-		tl.Buffers = append(tl.Buffers, later)
+		tl.Buffers[i].RequestedEnd = b.Start + edge
+		if !b.Resident { // else the end of its life is not in the recording
+			tl.Buffers = append(tl.Buffers, later)
+		}
 	}
 	return tl.Load(lifespan.EndRequested).Peak().Bytes
 }
