@@ -55,7 +55,9 @@ Several recordings are of one job at several sizes: samples in a batch, or token
 in a sequence. From them fit finds how each allocation grows, and from that the
 largest size that fits under each allocator, with an error bar. --sizes names the
 sizes of the recordings; without it they are multiples of the first one's. Three
-or more recordings test the laws: each is predicted from the others.
+or more recordings test the laws: each is predicted from the others. One recording
+is enough if its micro-batches differ in length: sizes are then multiples of the
+longest one, and every micro-batch is taken to be as long.
 
 --top 5 shows what is at the peak of the recording that needs most: the groups of
 buffers with the most bytes, by line of code and category, or by size if there
@@ -135,17 +137,12 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 				largest = j
 			}
 		}
-		if !ranks && len(paths) > 1 {
-			all = append(all, jobs)
-		}
+		all = append(all, jobs)
 	}
-	switch {
-	case ranks:
+	if ranks {
 		result.Whole = report.NewWhole(result.Jobs)
-	case len(paths) > 1:
-		if result.Laws, err = a.sizeLaws(ctx, all, f.sizes, *budget); err != nil {
-			return err
-		}
+	} else if result.Laws, err = a.sizeLaws(ctx, all, f.sizes, *budget); err != nil {
+		return err
 	}
 	if f.top > 0 {
 		if result.Holders, err = peakHolders(largest, f.top); err != nil {

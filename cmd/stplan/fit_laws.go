@@ -41,16 +41,26 @@ func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, sizes []flo
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, *laws)
+		if laws != nil {
+			out = append(out, *laws)
+		}
 	}
 	return out, nil
 }
 
+// deviceLaws finds the laws of one device. It is nil if there is a single recording, whose
+// iterations are all alike.
 func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, sizes []float64, b fit.Budget) (*report.SizeLaws, error) {
 	bar := a.progress("finding size laws")
 	defer bar.done()
-	l, err := fit.FindLaws(jobs, sizes)
-	if err != nil {
+	var l *fit.Laws
+	var err error
+	if len(jobs) == 1 {
+		l, err = fit.FindLengths(jobs[0])
+	} else {
+		l, err = fit.FindLaws(jobs, sizes)
+	}
+	if err != nil || l == nil {
 		return nil, err
 	}
 	allocators := fitAllocators(jobs[0].Recorded)
@@ -62,12 +72,15 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, sizes []float64, 
 	if err != nil {
 		return nil, err
 	}
-	last := len(l.Sizes) - 1
-	m := l.Matching(l.Sizes[last])
+	growth, err := l.Growth()
+	if err != nil {
+		return nil, err
+	}
+	m := l.Matching(l.Sizes[len(l.Sizes)-1])
 	out := &report.SizeLaws{
 		Device: jobs[0].Device.Ordinal, Given: l.Given, Step: l.Step(), Allocations: m.Allocations, Matched: m.Matched,
 		Unknown: int64(m.Unknown), Constant: int64(m.Constant), Beyond: beyond,
-		Growth: int64(float64(l.Jobs[last].Allocated()-l.Jobs[0].Allocated()) / (l.Sizes[last] - l.Sizes[0])),
+		Growth: int64(growth), Checks: []report.LawCheck{},
 	}
 	for i, j := range l.Jobs {
 		out.Sizes = append(out.Sizes, report.LawedSize{Trace: j.Trace.Name, Size: l.Sizes[i], Found: l.Found[i]})

@@ -105,10 +105,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		buf.WriteByte('.')
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), buf.Bytes(), 0o666))
 	},
-	// training LENGTH FILE: writes the recording of a made-up training job as Parquet.
+	// training LENGTH FILE: writes the recording of a made-up training job as Parquet. The
+	// length is that of all sequences, or "varied".
 	"training": func(ts *testscript.TestScript, neg bool, args []string) {
-		length, err := strconv.ParseInt(args[0], 10, 64)
-		ts.Check(err)
+		length := int64(0)
+		if args[0] != "varied" {
+			var err error
+			length, err = strconv.ParseInt(args[0], 10, 64)
+			ts.Check(err)
+		}
 		var buf bytes.Buffer
 		ts.Check(trace.WriteParquet(&buf, madeUpTraining(length), trace.Options{}))
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), buf.Bytes(), 0o666))

@@ -8,10 +8,10 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// madeUpTraining is a recording of a made-up training job with sequences of a length. It
-// has no segments, as a history has none.
+// madeUpTraining is a recording of a made-up training job with sequences of a length,
+// or of any if it is 0. It has no segments, as a history has none.
 func madeUpTraining(length int64) *trace.Trace {
-	buffers, _ := synth.Training{Layers: 6, MicroBatches: [2]int{2, 2}, Steps: 4, Length: length}.Generate(1)
+	buffers, _ := synth.Training{Layers: 6, MicroBatches: [2]int{2, 2}, Steps: 6, Length: length, Lengths: length == 0}.Generate(1)
 	type act struct {
 		at    int64
 		event trace.Event

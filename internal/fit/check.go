@@ -38,8 +38,12 @@ func (c Compared) Error() float64 {
 // Unlimited is more memory than any job takes, in bytes.
 const Unlimited trace.Bytes = 1 << 50
 
-// Check predicts each recording from the others, under allocators that are not slow.
+// Check predicts each recording from the others, under allocators that are not slow. The
+// laws of a single recording have no others.
 func (l *Laws) Check(ctx context.Context, allocators []Allocator) ([]Check, error) {
+	if l.within != nil {
+		return nil, nil // every law goes through three iterations or more
+	}
 	var out []Check
 	for k, job := range l.Jobs {
 		use := l.all()
@@ -87,6 +91,9 @@ type Matching struct {
 
 // Matching looks at the recording that sizes near x are made of.
 func (l *Laws) Matching(x float64) Matching {
+	if l.within != nil {
+		return l.within.matching()
+	}
 	base := l.nearest(x, l.all())
 	tl := l.Jobs[base].Timeline
 	m := Matching{Allocations: len(tl.Buffers)}
@@ -133,8 +140,17 @@ func (l *Laws) errorBar(checks []Check, key string, x float64) float64 {
 		}
 	}
 	base := l.nearest(x, l.all())
-	near := min(max(base, 1), len(l.Sizes)-1)
-	apart := l.Sizes[near] - l.Sizes[near-1]
+	apart := l.apart(base)
 	unknown := float64(l.Matching(x).Unknown) / float64(max(1, l.Jobs[base].Allocated()))
 	return (worst + unknown) * max(1, math.Abs(x-l.Sizes[base])/apart)
+}
+
+// apart is the distance between the sizes of a recording and its neighbour, or between the
+// longest and the shortest micro-batch of a single recording.
+func (l *Laws) apart(base int) float64 {
+	if l.within != nil {
+		return l.within.spread
+	}
+	near := min(max(base, 1), len(l.Sizes)-1)
+	return l.Sizes[near] - l.Sizes[near-1]
 }

@@ -3,8 +3,6 @@ package fit
 import (
 	"context"
 	"math"
-
-	"github.com/stplan/stplan/internal/trace"
 )
 
 // Largest is the largest size at which a job fits under an allocator.
@@ -56,14 +54,12 @@ func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Che
 		if a.Slow {
 			continue
 		}
-		n, err := s.search(0, top, s.fits(a, 0))
+		one := Largest{Allocator: a}
+		n, err := s.search(0, top, s.fits(a, &one.Answer))
 		if err != nil {
 			return nil, false, err
 		}
-		one, err := s.describe(a, a.Key, n, top)
-		if err != nil {
-			return nil, false, err
-		}
+		s.describe(&one, n)
 		out = append(out, one)
 	}
 	for _, a := range allocators {
@@ -89,21 +85,23 @@ type searcher struct {
 	perStep float64 // bytes by which the job grows
 }
 
-// fits says whether a job fits under an allocator if it takes more by a share than it is
-// said to.
-func (s *searcher) fits(a Allocator, more float64) func(*Job) (bool, error) {
-	usable := trace.Bytes(float64(s.budget.Usable()) / (1 + more))
+// fits says whether a job fits under an allocator, and keeps the last answer of one that
+// does: in a search that is the largest.
+func (s *searcher) fits(a Allocator, kept *Answer) func(*Job) (bool, error) {
 	return func(j *Job) (bool, error) {
-		answer, err := a.Try(s.ctx, j, usable, max(usable, s.budget.Device))
+		answer, err := a.Try(s.ctx, j, s.budget.Usable(), s.budget.Device)
+		if answer.Fits {
+			*kept = answer
+		}
 		return answer.Fits, err
 	}
 }
 
 // search finds the largest n in (low, high] such that the job at n steps fits; low if none
-// does. It tries high first.
+// does. It goes down from high in longer and longer steps, since most answers are near it,
+// and halves the last one.
 func (s *searcher) search(low, high int, fits func(*Job) (bool, error)) (int, error) {
-	next := high
-	for low < high {
+	for next, down, found := high, 1, false; low < high; {
 		j, err := s.laws.At(float64(next) * s.step)
 		if err != nil {
 			return 0, err
@@ -113,11 +111,15 @@ func (s *searcher) search(low, high int, fits func(*Job) (bool, error)) (int, er
 			return 0, err
 		}
 		if ok {
-			low = next
+			low, found = next, true
 		} else {
 			high = next - 1
 		}
-		next = low + (high-low+1)/2
+		if found {
+			next = low + (high-low+1)/2
+		} else {
+			next, down = max(low+1, high-down+1), 2*down
+		}
 	}
 	return low, nil
 }
@@ -133,13 +135,16 @@ func (s *searcher) slow(a Allocator, found []Largest, top int) (Largest, error) 
 			pool = f
 		}
 	}
-	n, err := s.search(int(math.Round(pool.Size/s.step)), top, s.fits(a, 0))
+	n, err := s.search(int(math.Round(pool.Size/s.step)), top, s.fits(a, &one.Answer))
 	if err != nil || n == 0 {
 		return one, err
 	}
 	one.Size = float64(n) * s.step
 	one.Low, one.High = max(0, one.Size-(pool.Size-pool.Low)), one.Size+pool.High-pool.Size
-	return one, s.answer(&one)
+	if !one.Answer.Fits { // no larger than under the pool, and not tried
+		err = s.answer(&one)
+	}
+	return one, err
 }
 
 func (s *searcher) answer(one *Largest) error {
@@ -151,33 +156,29 @@ func (s *searcher) answer(one *Largest) error {
 	return err
 }
 
-// describe says what an allocator takes at n steps, and where its error bar ends.
-func (s *searcher) describe(a Allocator, key string, n, top int) (Largest, error) {
-	one := Largest{Allocator: a, Size: float64(n) * s.step}
-	if n > 0 {
-		if err := s.answer(&one); err != nil {
-			return one, err
-		}
+// describe says where the error bar of n steps ends.
+func (s *searcher) describe(one *Largest, n int) {
+	one.Size = float64(n) * s.step
+	if n == 0 || s.perStep <= 0 {
+		one.Low, one.High = one.Size, one.Size
+		return
 	}
-	off := s.laws.errorBar(s.checks, key, max(one.Size, s.step))
-	around := 1
-	if s.perStep > 0 {
-		around += int(off * float64(s.budget.Usable()) / s.perStep)
-	}
-	low, err := s.search(max(0, n-around), n, s.fits(a, off))
-	if err != nil {
-		return one, err
-	}
-	high, err := s.search(n, min(n+around, top+around), s.fits(a, -min(off, 1./2)))
-	one.Low, one.High = float64(low)*s.step, float64(high)*s.step
-	return one, err
+	around := math.Ceil(s.laws.errorBar(s.checks, one.Allocator.Key, one.Size) * float64(s.budget.Usable()) / s.perStep)
+	one.Low, one.High = s.step*max(0, float64(n)-around), s.step*(float64(n)+around)
+}
+
+// Growth is by how many bytes the job grows for each unit of size, near the largest
+// recording.
+func (l *Laws) Growth() (float64, error) {
+	perStep, err := l.slope(l.Sizes[len(l.Sizes)-1])
+	return perStep / l.Step(), err
 }
 
 // slope is the growth of the allocated bytes for each step, from a recording's size to x.
 func (l *Laws) slope(x float64) (float64, error) {
 	from := l.Sizes[0]
 	if from == x {
-		from = l.Sizes[len(l.Sizes)-1]
+		from = x / 2
 	}
 	var jobs [2]*Job
 	for i, size := range []float64{from, x} {

@@ -31,6 +31,8 @@ type Laws struct {
 	Found []float64
 	// matches[k] says which buffer of recording i each buffer of recording k is.
 	matches [][][]int32
+	// within are the laws of a single recording, nil for those of several.
+	within *lengths
 }
 
 // FindLaws matches recordings of a job at several sizes; sizes is nil if these are not
@@ -159,7 +161,12 @@ func (l *Laws) all() []int {
 
 // At is the job at a size: the requests of the nearest recording in their order, with the
 // sizes that the laws give.
-func (l *Laws) At(x float64) (*Job, error) { return l.at(x, l.nearest(x, l.all()), l.all()) }
+func (l *Laws) At(x float64) (*Job, error) {
+	if l.within != nil {
+		return l.within.at(x)
+	}
+	return l.at(x, l.nearest(x, l.all()), l.all())
+}
 
 // at is the job at a size in the order of recording base, by the laws of the recordings in
 // use.

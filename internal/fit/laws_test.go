@@ -14,7 +14,13 @@ import (
 // training is a recording of a made-up training job with sequences of a length.
 func training(t *testing.T, length int64) *fit.Job {
 	t.Helper()
-	buffers, _ := synth.Training{Layers: 6, MicroBatches: [2]int{2, 2}, Steps: 4, Length: length}.Generate(1)
+	return made(t, synth.Training{Layers: 6, MicroBatches: [2]int{2, 2}, Steps: 4, Length: length})
+}
+
+// made is a recording of a made-up training job.
+func made(t *testing.T, spec synth.Training) *fit.Job {
+	t.Helper()
+	buffers, steps := spec.Generate(1)
 	events := map[int64]trace.Event{}
 	var last int64
 	for i, b := range buffers {
@@ -31,6 +37,11 @@ func training(t *testing.T, length int64) *fit.Job {
 		if e, ok := events[at]; ok {
 			d.Events = append(d.Events, e)
 		}
+	}
+	for _, s := range steps { // every tick has an event
+		const name = "Optimizer.step#AdamW.step"
+		d.Annotations = append(d.Annotations,
+			trace.Annotation{Name: name, At: trace.Time(s.Optimizer)}, trace.Annotation{Name: name, At: trace.Time(s.End), End: true})
 	}
 	tr := &trace.Trace{Name: "made up", Devices: []trace.Device{d}}
 	j, err := fit.NewJob(tr, &tr.Devices[0], baseline.Config{})

@@ -79,18 +79,28 @@ func (l *SizeLaws) size(x float64) string {
 
 func (l *SizeLaws) write(out *bufio.Writer) {
 	fmt.Fprintf(out, "\nsize laws, device %d\n", l.Device)
+	single := len(l.Sizes) == 1
 	for _, s := range l.Sizes {
 		_ = writeWrapped(out, "  "+l.size(s.Size)+"  ", s.Trace) // out keeps its errors
 	}
-	if !l.Given {
+	switch {
+	case single:
+		_ = writeWrapped(out, "  ", "its micro-batches differ in length; sizes are multiples of the longest in a steady iteration, and every micro-batch is taken to be as long")
+	case !l.Given:
 		_ = writeWrapped(out, "  ", "sizes are multiples of the first recording's, from what grows most; --sizes names them")
 	}
-	_ = writeWrapped(out, "  ", fmt.Sprintf("%s of %s allocations are in another recording too; %s at the peak are the same at every size, and each %s adds %s",
-		Count(l.Matched), Count(l.Allocations), Bytes(l.Constant), l.size(1), Bytes(l.Growth)))
-	if l.Unknown > 0 {
-		_ = writeWrapped(out, "  ", fmt.Sprintf("up to %s live at once are in one recording only: how they grow is not known", Bytes(l.Unknown)))
+	where := "are in another recording too"
+	if single {
+		where = "have a law"
 	}
-	l.writeChecks(out)
+	_ = writeWrapped(out, "  ", fmt.Sprintf("%s of %s allocations %s; %s at the peak are the same at every size, and each %s adds %s",
+		Count(l.Matched), Count(l.Allocations), where, Bytes(l.Constant), l.size(1), Bytes(l.Growth)))
+	if l.Unknown > 0 {
+		_ = writeWrapped(out, "  ", fmt.Sprintf("how up to %s live at once grow is not known: no other recording or iteration shows it", Bytes(l.Unknown)))
+	}
+	if len(l.Checks) > 0 {
+		l.writeChecks(out)
+	}
 	l.writeLargest(out)
 }
 
