@@ -21,6 +21,7 @@ import (
 type fitFlags struct {
 	memory   memoryFlags
 	sizes    []float64
+	at       []float64
 	configs  []string
 	recorded string
 	device   int
@@ -57,7 +58,7 @@ largest size that fits under each allocator, with an error bar. --sizes names th
 sizes of the recordings; without it they are multiples of the first one's. Three
 or more recordings test the laws: each is predicted from the others. One recording
 is enough if its micro-batches differ in length: sizes are then multiples of the
-longest one, and every micro-batch is taken to be as long.
+longest one, and every micro-batch is taken to be as long. --at tries other sizes.
 
 --top 5 shows what is at the peak of the recording that needs most: the groups of
 buffers with the most bytes, by line of code and category, or by size if there
@@ -72,7 +73,7 @@ The exit code is 1 if the job fits under none.`,
 		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
   stplan fit traces/ --device-memory 80GiB            # the ranks of a job
   stplan fit run.pickle.gz --device-memory 24GiB --top 5
-  stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --device-memory 80GiB
+  stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --at 16 --device-memory 80GiB
   stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
   stplan fit run.pickle.gz --device-memory 141GiB --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -87,6 +88,7 @@ The exit code is 1 if the job fits under none.`,
 	}
 	f.memory.add(cmd)
 	cmd.Flags().Float64SliceVar(&f.sizes, "sizes", nil, "the `sizes` of the recordings, one each, such as the samples of a batch: 4,8")
+	cmd.Flags().Float64SliceVar(&f.at, "at", nil, "with several recordings, also try the job at these `sizes`: 16,32")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
 	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
@@ -103,7 +105,7 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if f.top < 0 {
 		return fmt.Errorf("--top: expected at least 0, found %d", f.top)
 	}
-	if err := demandSizes(f.sizes, len(paths), ranks); err != nil {
+	if err := demandSizes(f.sizes, f.at, len(paths), ranks); err != nil {
 		return err
 	}
 	budget, err := f.memory.budget(ranks && len(paths) > 1)
@@ -141,7 +143,7 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	}
 	if ranks {
 		result.Whole = report.NewWhole(result.Jobs)
-	} else if result.Laws, err = a.sizeLaws(ctx, all, f.sizes, *budget); err != nil {
+	} else if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
 		return err
 	}
 	if f.top > 0 {

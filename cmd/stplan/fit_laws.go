@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -9,8 +10,16 @@ import (
 	"github.com/stplan/stplan/internal/report"
 )
 
-// demandSizes refuses --sizes that do not belong to the recordings.
-func demandSizes(sizes []float64, recordings int, ranks bool) error {
+// demandSizes refuses --sizes that do not belong to the recordings, and --at of ranks.
+func demandSizes(sizes, at []float64, recordings int, ranks bool) error {
+	for _, x := range at {
+		if !(x > 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("--at: expected numbers above 0, found %g", x)
+		}
+	}
+	if at != nil && ranks {
+		return errors.New("--at needs recordings at several sizes, and these are ranks of a job")
+	}
 	if sizes == nil {
 		return nil
 	}
@@ -26,7 +35,7 @@ func demandSizes(sizes []float64, recordings int, ranks bool) error {
 }
 
 // sizeLaws finds the laws of a job from the devices of its recordings.
-func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, sizes []float64, b fit.Budget) ([]report.SizeLaws, error) {
+func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, f fitFlags, b fit.Budget) ([]report.SizeLaws, error) {
 	var out []report.SizeLaws
 	for i := range recordings[0] {
 		jobs := make([]*fit.Job, len(recordings))
@@ -37,9 +46,12 @@ func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, sizes []flo
 			}
 			jobs[k] = recordings[k][i]
 		}
-		laws, err := a.deviceLaws(ctx, jobs, sizes, b)
+		laws, err := a.deviceLaws(ctx, jobs, f, b)
 		if err != nil {
 			return nil, err
+		}
+		if laws == nil && f.at != nil {
+			return nil, fmt.Errorf("--at: %s: its iterations do not differ in size, so there is no law", jobs[0].Trace.Name)
 		}
 		if laws != nil {
 			out = append(out, *laws)
@@ -50,7 +62,7 @@ func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, sizes []flo
 
 // deviceLaws finds the laws of one device. It is nil if there is a single recording, whose
 // iterations are all alike.
-func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, sizes []float64, b fit.Budget) (*report.SizeLaws, error) {
+func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit.Budget) (*report.SizeLaws, error) {
 	bar := a.progress("finding size laws")
 	defer bar.done()
 	var l *fit.Laws
@@ -58,7 +70,7 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, sizes []float64, 
 	if len(jobs) == 1 {
 		l, err = fit.FindLengths(jobs[0])
 	} else {
-		l, err = fit.FindLaws(jobs, sizes)
+		l, err = fit.FindLaws(jobs, f.sizes)
 	}
 	if err != nil || l == nil {
 		return nil, err
@@ -91,8 +103,26 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, sizes []float64, 
 	for _, one := range largest {
 		out.Largest = append(out.Largest, largestSize(&one))
 	}
+	for _, x := range f.at {
+		predicted, err := a.predictedSize(ctx, l, allocators, x, b)
+		if err != nil {
+			return nil, err
+		}
+		out.Asked = append(out.Asked, *predicted)
+	}
 	a.noteSizes(l)
 	return out, nil
+}
+
+// predictedSize tries the job at a size.
+func (a *app) predictedSize(ctx context.Context, l *fit.Laws, allocators []fit.Allocator, x float64, b fit.Budget) (*report.PredictedSize, error) {
+	j, err := l.At(x)
+	if err != nil {
+		return nil, err
+	}
+	out := &report.PredictedSize{Size: x, PeakAllocated: int64(j.Allocated())}
+	out.Allocators, err = a.tryAll(ctx, allocators, j, b)
+	return out, err
 }
 
 func lawCheck(c *fit.Check) report.LawCheck {

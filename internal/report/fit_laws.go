@@ -27,6 +27,8 @@ type SizeLaws struct {
 	Growth   int64         `json:"growth_bytes"`
 	Checks   []LawCheck    `json:"checks"`
 	Largest  []LargestSize `json:"largest"`
+	// Asked are the sizes of --at.
+	Asked []PredictedSize `json:"at,omitempty"`
 	// Beyond says that the search ended before the memory did.
 	Beyond bool `json:"search_ended"`
 }
@@ -69,6 +71,13 @@ type LargestSize struct {
 	PeakReserved *int64 `json:"peak_reserved_bytes"`
 }
 
+// PredictedSize is a job at a size that was asked for.
+type PredictedSize struct {
+	Size          float64     `json:"size"`
+	PeakAllocated int64       `json:"peak_allocated_bytes"`
+	Allocators    []FittedRow `json:"allocators"`
+}
+
 // size formats a size: a number that was given, or a multiple.
 func (l *SizeLaws) size(x float64) string {
 	if l.Given {
@@ -102,6 +111,10 @@ func (l *SizeLaws) write(out *bufio.Writer) {
 		l.writeChecks(out)
 	}
 	l.writeLargest(out)
+	for _, p := range l.Asked {
+		fmt.Fprintf(out, "\nat %s: peak allocated %s\n", l.size(p.Size), Bytes(p.PeakAllocated))
+		writeFitted(out, p.Allocators)
+	}
 }
 
 func (l *SizeLaws) writeChecks(out *bufio.Writer) {
