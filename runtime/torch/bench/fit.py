@@ -5,7 +5,12 @@ be judged: what it says from two of the recordings, against all others.
 
 OUT gets one recording per run and figures.json, with what torch itself counted in each.
 The runs named -limit have a limit on their memory between what two of the batches before
-them reserved, and figures.json says which of them trained. Needs torch, transformers, peft,
+them reserved, and figures.json says which of them trained.
+
+    python runtime/torch/bench/fit.py OUT --table bin/stplan > docs/results/fit.md
+
+predicts from two recordings of each job all others, and compares, without a GPU. The exit
+code is 1 if a prediction is off by more than it may be. Recording needs torch, transformers, peft,
 torchvision and one CUDA device with 60 GiB that nothing else uses. Takes about two
 minutes. The recordings take about 8 MiB.
 """
@@ -187,9 +192,97 @@ def limited(figures: List[Dict[str, Any]]) -> List[Run]:
     return [*runs, *(run._replace(expandable=True) for run in runs[1:])]
 
 
+# The two recordings that each job is predicted from: what is named by the first size varies.
+FROM = {"resnet": (64, 128), "dense": (3, 6), "lora": (2, 4), "dense, by length": (512, 1024)}
+
+# How far off a prediction may be, as a share.
+ALLOCATED, RESERVED = 0.01, 0.03
+
+
+def series(figures: List[Dict[str, Any]]) -> Dict[str, Dict[int, Dict[str, Any]]]:
+    """The recordings without a limit, by job and then by batch or length."""
+    found: Dict[str, Dict[int, Dict[str, Any]]] = {name: {} for name in FROM}
+    for f in figures:
+        if f["limit_bytes"]:
+            continue
+        if (f["job"], f["length"]) in (("dense", 1024), ("lora", 1024), ("resnet", 224)):
+            found[f["job"]][f["batch"]] = f
+        if (f["job"], f["batch"]) == ("dense", 4):
+            found["dense, by length"][f["length"]] = f
+    return found
+
+
+def stplan_fit(stplan: str, *arguments: str) -> Any:
+    """What `stplan fit` says, also if it says no."""
+    done = subprocess.run([stplan, "-q", "fit", *arguments, "--json"], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"stplan fit {' '.join(arguments)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def predictions(stplan: str, out: Path, name: str, runs: Dict[int, Dict[str, Any]]) -> int:
+    """Prints the rows of a job, and returns how many are off by more than they may be."""
+    known = FROM[name]
+    others = sorted(set(runs) - set(known))
+    if not others or not set(known) <= set(runs):
+        print(f"{name}: recordings are missing", file=sys.stderr)
+        return 1
+    paths = [str(out / runs[size]["file"]) for size in known]
+    at = ",".join(map(str, others))
+    said = stplan_fit(stplan, *paths, "--sizes", ",".join(map(str, known)), "--at", at, "--device-memory", "1TiB")
+    off = 0
+    for row in said["size_laws"][0]["at"]:
+        run = runs[int(row["size"])]
+        recorded = stplan_fit(stplan, str(out / run["file"]), "--device-memory", "1TiB")["recordings"][0]
+        allocated, found = row["peak_allocated_bytes"], recorded["peak_allocated_bytes"]
+        native = next(a["peak_reserved_bytes"] for a in row["allocators"] if a["key"] == "native")
+        errors = allocated / found - 1, native / run["peak_reserved_bytes"] - 1
+        off += abs(errors[0]) > ALLOCATED or abs(errors[1]) > RESERVED
+        cells = [name, f"{known[0]}, {known[1]}", f"{int(row['size'])}"]
+        for value, truth, error in ((allocated, found, errors[0]), (native, run["peak_reserved_bytes"], errors[1])):
+            cells += [f"{value / 2**30:.3f}", f"{truth / 2**30:.3f}", f"{100 * error:+.2f} %"]
+        print("| " + " | ".join(cells) + " |")
+    return off
+
+
+def largest(stplan: str, out: Path, figures: List[Dict[str, Any]]) -> None:
+    """Prints what fit says about the limited runs, and which of them trained."""
+    limited_runs = [f for f in figures if f["limit_bytes"]]
+    if not limited_runs:
+        return
+    runs = series(figures)["dense"]
+    limit = limited_runs[0]["limit_bytes"]
+    paths = [str(out / runs[size]["file"]) for size in FROM["dense"]]
+    said = stplan_fit(
+        stplan, *paths, "--sizes", ",".join(map(str, FROM["dense"])), "--device-memory", str(limit), "--context-memory", "0"
+    )
+    print(f"\nThe dense job with {limit / 2**30:.2f} GiB to reserve. The largest batch that fits, from batches of 3 and 6:\n")
+    print("| | largest | error bar |\n| --- | ---: | --- |")
+    for row in said["size_laws"][0]["largest"]:
+        print(f"| {row['settings']} | {row['size']} | {row['size_low']} to {row['size_high']} |")
+    print("\nand what came of it:\n\n| batch | allocator | trained |\n| ---: | --- | --- |")
+    for f in limited_runs:
+        trained = "yes" if f["out_of_memory"] is None else "no: " + f["out_of_memory"].split(". ")[1]
+        print(f"| {f['batch']} | {'expandable segments' if f['expandable'] else 'native'} | {trained} |")
+
+
+def table(stplan: str, out: Path) -> int:
+    figures = json.loads((out / "figures.json").read_text())
+    print("# Jobs predicted from two sizes\n")
+    print("Written by `runtime/torch/bench/fit.py OUT --table`. Recorded on one GPU; GiB. Found is the")
+    print("recording's peak of allocated memory, and what torch said that it reserved.\n")
+    print("| job | from | size | allocated | found | off | native | found | off |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    off = sum(predictions(stplan, out, name, runs) for name, runs in series(figures).items())
+    largest(stplan, out, figures)
+    print(f"\nOff by more than {100 * ALLOCATED:g} % (allocated) or {100 * RESERVED:g} % (reserved): {off}.")
+    return 1 if off else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--table", metavar="STPLAN", help="predict and compare what was recorded, with this stplan")
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--recording", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -197,6 +290,8 @@ def main() -> int:
         run = Run(chosen.run[0], *map(int, chosen.run[1:]))
         print(f"figures {json.dumps(train(run, chosen.recording))}", flush=True)
         return 0
+    if chosen.table:
+        return table(os.path.abspath(chosen.table), chosen.out)
     chosen.out.mkdir(parents=True, exist_ok=True)
     alone = launch(Run("resnet", 16, 224), chosen.out)
     with ThreadPoolExecutor(TOGETHER) as pool:
