@@ -85,16 +85,16 @@ own: device_memory, the size of the GPU's memory in bytes or with a unit
 PyTorch, settings that such a string leaves out return to their defaults.
 
 --device-memory says of each allocator whether the job fits into a GPU of that
-size, what is spare, or at which event it runs out of memory ("stplan fit --help"
-says how).
+size, what is spare, or at which event it runs out of memory ("stplan fit
+--help" says how).
 
---advise looks for the best settings of PyTorch's own allocator for this program,
-for those who cannot load a plan: it simulates expandable segments, and values of
-max_split_size_mb and roundup_power2_divisions, at most 40 settings, and prints
-the line for the shell. Best is what takes least. With --device-memory the job
-has to fit first of all, and if it does not, garbage_collection_threshold is
-tried too: it does nothing without a limit on the process. Speed is not judged;
-what gives cached memory back costs time.
+--advise looks for the best settings of PyTorch's own allocator for this
+program, for those who cannot load a plan: it simulates expandable segments, and
+values of max_split_size_mb and roundup_power2_divisions, at most 40 settings,
+and prints the line for the shell. Best is what takes least. With
+--device-memory the job has to fit first of all, and if it does not,
+garbage_collection_threshold is tried too: it does nothing without a limit on
+the process. Speed is not judged; what gives cached memory back costs time.
 
 With --trace twice, or with two plans, diff says what changed from the first to
 the second. Of recordings it compares the peaks, what each allocator and the
@@ -102,13 +102,13 @@ pool reserve, and what was allocated at the peak: by category, by phase, and by
 line of code if both have Python stacks. Of plans it compares sizes, lower
 bounds, waits and phases.
 
-For CI, --fail-over exits with code 1 if what is served takes more than the given
-percentage or bytes above the peak allocated, and --fail-under if the plan avoids
-too little of native's waste. Of two recordings or plans, --fail-over is about
-every figure in bytes of the second one: it may not be that much above the
-first one's. Everything is compared and printed first. --junit
-writes a test case for each limit and device. Exit code 2 is an error: then there
-is no JUnit file.`,
+For CI, --fail-over exits with code 1 if what is served takes more than the
+given percentage or bytes above the peak allocated, and --fail-under if the plan
+avoids too little of native's waste. Of two recordings or plans, --fail-over is
+about every figure in bytes of the second one: it may not be that much above the
+first one's. Everything is compared and printed first. --junit writes a test
+case for each limit and device. Exit code 2 is an error: then there is no JUnit
+file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --device-memory 80GiB

@@ -47,23 +47,26 @@ taken within the limit. --json has both.
 Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
 the CUDA context, kernels and libraries, and, if the job has several ranks, for
 NCCL. Both figures are estimates, which it prints; nvidia-smi shows the real
-ones, less what PyTorch reserves. --context-memory and --nccl-memory change them.
+ones, less what PyTorch reserves. --context-memory and --nccl-memory change
+them.
 
 A folder stands for the recordings in it, and these for the ranks of one job: it
 fits if all do, and fit names the rank that binds.
 
-Several recordings are of one job at several sizes: samples in a batch, or tokens
-in a sequence. From them fit finds how each allocation grows, and from that the
-largest size that fits under each allocator, with an error bar. --sizes names the
-sizes of the recordings; without it they are multiples of the first one's. Three
-or more recordings test the laws: each is predicted from the others. One recording
-is enough if its micro-batches differ in length: sizes are then multiples of the
-longest one, and every micro-batch is taken to be as long. --at tries other sizes.
+Several recordings are of one job at several sizes: samples in a batch, or
+tokens in a sequence. From them fit finds how each allocation grows, and from
+that the largest size that fits under each allocator, with an error bar. --sizes
+names the sizes of the recordings; without it they are multiples of the first
+one's. Three or more recordings test the laws: each is predicted from the
+others. One recording is enough if its micro-batches differ in length: sizes are
+then multiples of the longest one, and every micro-batch is taken to be as long.
+--at tries other sizes.
 
---top 5 shows what is at the peak of the recording that needs most: the groups of
-buffers with the most bytes, by line of code and category, or by size if there
-are no Python stacks; how long they live; by how much the peak falls if they are
-recomputed, or moved to the host and back; and how fast they would have to move.
+--top 5 shows what is at the peak of the recording that needs most: the groups
+of buffers with the most bytes, by line of code and category, or by size if
+there are no Python stacks; how long they live; by how much the peak falls if
+they are recomputed, or moved to the host and back; and how fast they would have
+to move.
 
 A recording that ends in an out-of-memory counts with the request that failed:
 it is served, and freed at once. What the program would have done then is not in

@@ -165,6 +165,9 @@ func (j *FittedJob) write(out *bufio.Writer) {
 	fmt.Fprintln(out)
 	_ = writeWrapped(out, "", head)
 	writeFitted(out, j.Allocators)
+	if j.Failure != nil && j.Failure.Fatal {
+		_ = writeWrapped(out, "", "with the request that failed; what the program would have asked for after it is not in the recording")
+	}
 }
 
 // writeFitted prints a verdict for each allocator, and one for all.
