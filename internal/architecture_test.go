@@ -35,13 +35,17 @@ var mayImport = map[string][]string{
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify",
 		"internal/baseline", "internal/replay", "internal/report",
 	},
+	"internal/fit": {
+		"internal/trace", "internal/lifespan", "internal/baseline", "internal/replay", "internal/planfile", "internal/compile", "internal/peak",
+	},
 	"internal/simdevice": {"internal/replay", "runtime/cuda"},
 	"internal/synth":     {},
 	"runtime/cuda":       {},
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
-		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/simdevice", "runtime/cuda", "runtime/torch",
+		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
+		"internal/simdevice", "runtime/cuda", "runtime/torch",
 	},
 }
 
@@ -58,6 +62,7 @@ var testsMayImport = map[string][]string{
 	"internal/simdevice": {"internal/synth"},
 	"internal/report":    {"internal/baseline"},
 	"internal/export":    {"internal/compile"},
+	"internal/fit":       {"internal/simdevice", "internal/synth"},
 	"cmd/stplan":         {"internal/synth"},
 }
 

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/fit"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
@@ -19,19 +21,22 @@ import (
 )
 
 type diffFlags struct {
-	trace     string
+	traces    []string
 	device    int
 	configs   []string
 	recorded  string
+	oneDevice bool // --device was given
+	advise    bool
 	json      bool
-	failUnder float64
+	limits    limitFlags
+	memory    memoryFlags
 }
 
 func (a *app) diffCommand() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
-		Use:   "diff PLAN.bin --trace TRACE",
-		Short: "Compare a plan with what PyTorch's allocators reserve",
+		Use:   "diff PLAN.bin --trace TRACE | --trace A --trace B | A.bin B.bin",
+		Short: "Compare a plan with PyTorch's allocators, or two recordings or plans",
 		Long: `diff shows a plan beside what the recording reserved, and beside what PyTorch's
 allocators reserve for the same program: the native caching allocator, and
 expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True).
@@ -77,75 +82,147 @@ garbage_collection_threshold, expandable_segments, large_segment_size_mb,
 max_non_split_rounding_mb, per_process_memory_fraction. Two keys are stplan's
 own: device_memory, the size of the GPU's memory in bytes or with a unit
 (80GiB), and usable_memory, if other users of the GPU leave less of it. As in
-PyTorch, settings that such a string leaves out return to their defaults.`,
+PyTorch, settings that such a string leaves out return to their defaults.
+
+--device-memory says of each allocator whether the job fits into a GPU of that
+size, what is spare, or at which event it runs out of memory ("stplan fit
+--help" says how).
+
+--advise looks for the best settings of PyTorch's own allocator for this
+program, for those who cannot load a plan: it simulates expandable segments, and
+values of max_split_size_mb and roundup_power2_divisions, at most 40 settings,
+and prints the line for the shell. Best is what takes least. With
+--device-memory the job has to fit first of all, and if it does not,
+garbage_collection_threshold is tried too: it does nothing without a limit on
+the process. Speed is not judged; what gives cached memory back costs time.
+
+With --trace twice, or with two plans, diff says what changed from the first to
+the second. Of recordings it compares the peaks, what each allocator and the
+pool reserve, and what was allocated at the peak: by category, by phase, and by
+line of code if both have Python stacks. Of plans it compares sizes, lower
+bounds, waits and phases.
+
+For CI, --fail-over exits with code 1 if what is served takes more than the
+given percentage or bytes above the peak allocated, and --fail-under if the plan
+avoids too little of native's waste. Of two recordings or plans, --fail-over is
+about every figure in bytes of the second one: it may not be that much above the
+first one's. Everything is compared and printed first. --junit writes a test
+case for each limit and device. Exit code 2 is an error: then there is no JUnit
+file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
-  stplan diff run.bin --trace run.parquet --json --fail-under 90`,
-		Args: exactArgs("PLAN.bin"),
+  stplan diff run.bin --trace run.parquet --device-memory 80GiB
+  stplan diff run.bin --trace run.parquet --advise
+  stplan diff --trace yesterday.pickle.gz --trace today.pickle.gz --fail-over 1%
+  stplan diff yesterday.bin today.bin
+  stplan diff run.bin --trace run.parquet --json --fail-under 90
+  stplan diff run.bin --trace run.parquet --fail-over 2% --junit memory.xml`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runDiff(args[0], f, cmd.Flags().Changed("device"), cmd.Flags().Changed("fail-under"))
+			if err := f.limits.read(cmd); err != nil {
+				return err
+			}
+			f.oneDevice = cmd.Flags().Changed("device")
+			return a.chooseDiff(cmd, args, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
+	cmd.Flags().StringArrayVar(&f.traces, "trace", nil, "the recording that the plan was made from; twice, two recordings to compare")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
+	cmd.Flags().BoolVar(&f.advise, "advise", false, "look for the best settings of PYTORCH_CUDA_ALLOC_CONF")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
-	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
+	f.limits.add(cmd)
+	f.memory.add(cmd)
 	return cmd
 }
 
-func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
-	if f.trace == "" {
+// chooseDiff finds out what is compared with what.
+func (a *app) chooseDiff(cmd *cobra.Command, args []string, f diffFlags) error {
+	switch {
+	case slices.Contains(f.traces, ""):
+		return demandValues(cmd, "trace")
+	case len(args) == 1 && len(f.traces) == 0:
 		return &hinted{errors.New("diff needs the recording that the plan was made from"), "--trace TRACE"}
+	case len(args) == 1 && len(f.traces) == 1:
+		return a.runDiff(cmd.Context(), args[0], f.traces[0], f)
+	case len(args) == 0 && len(f.traces) == 2:
+		return a.runDiffTwo(cmd.Context(), f.traces[0], f.traces[1], false, f)
+	case len(args) == 2 && len(f.traces) == 0:
+		return a.runDiffTwo(cmd.Context(), args[0], args[1], true, f)
 	}
-	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
+	return usageError(cmd, fmt.Sprintf("expected a plan and a trace, two traces or two plans, found %d and %d", len(args), len(f.traces)))
+}
+
+func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) error {
+	if err := oneStdin(path, recording, "PLAN.bin", "--trace"); err != nil {
 		return err
 	}
-	if limited && math.IsNaN(f.failUnder) {
-		return errors.New("--fail-under: expected a percentage, found NaN")
+	budget, err := f.memory.budget(false)
+	if err != nil {
+		return err
 	}
-	if err := a.demandInputs(path, f.trace); err != nil {
+	if err := a.demandInputs(path, recording); err != nil {
+		return err
+	}
+	if err := a.outputs.demand(f.limits.junit); err != nil {
 		return err
 	}
 	p, err := a.readPlan(path)
 	if err != nil {
 		return err
 	}
-	t, err := a.readTrace(f.trace, trace.Options{})
+	t, err := a.readTrace(recording, trace.Options{})
 	if err != nil {
 		return err
 	}
 	if err := provenPlan(inputName(path), p, t); err != nil {
 		return err
 	}
-	devices := p.Devices
-	if oneDevice {
+	if f.oneDevice {
 		d, err := planDeviceByOrdinal(p, f.device, inputName(path))
 		if err != nil {
 			return err
 		}
-		devices = []planfile.Device{*d}
+		p.Devices = []planfile.Device{*d}
 	}
-	recorded, allocators, err := diffAllocators(t, f)
+	all, err := a.comparePlan(ctx, inputName(path), p, t, f, budget)
 	if err != nil {
 		return err
-	}
-	var all []report.Compared
-	for i := range devices {
-		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators)
-		if err != nil {
-			return err
-		}
-		all = append(all, c)
 	}
 	if err := a.printCompared(all, f.json); err != nil {
 		return err
 	}
-	if limited {
-		return checkReduction(all, f.failUnder)
+	return a.enforce(&f.limits, planVerdicts(&f.limits, all))
+}
+
+// comparePlan compares the devices of a plan with their recordings.
+func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t *trace.Trace, f diffFlags, budget *fit.Budget) ([]report.Compared, error) {
+	recorded, allocators, err := diffAllocators(t, f)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	var all []report.Compared
+	for i := range p.Devices {
+		c, err := a.compareDevice(name, &p.Devices[i], t, recorded, allocators)
+		if err != nil {
+			return nil, err
+		}
+		if budget != nil {
+			memory := deviceMemory(*budget)
+			c.Memory = &memory
+			if c.Fits, err = a.compareWithin(ctx, &p.Devices[i], t, recorded, allocators, *budget); err != nil {
+				return nil, err
+			}
+		}
+		if f.advise {
+			if c.Advice, err = a.advise(c.Device, t, recorded, budget); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
 }
 
 // provenPlan refuses to compare a plan that belongs to another trace (bad
@@ -169,26 +246,11 @@ func provenPlan(name string, p *planfile.Plan, t *trace.Trace) error {
 // comparison, and one for each --config. recorded is what the recording ran
 // under.
 func diffAllocators(t *trace.Trace, f diffFlags) (recorded baseline.Config, all []baseline.Allocator, err error) {
-	if recorded, err = baseline.RecordedConfig(t.Settings); err != nil {
-		return recorded, nil, fmt.Errorf("%s: recorded settings: %w", t.Name, err)
+	if recorded, err = recordedConfig(t, f.recorded); err != nil {
+		return recorded, nil, err
 	}
-	if f.recorded != "" {
-		if recorded, err = recorded.Apply(f.recorded); err != nil {
-			return recorded, nil, fmt.Errorf("--recorded-config: %w", err)
-		}
-	}
-	all = baseline.Allocators(recorded)
-	for _, conf := range f.configs {
-		if conf == "" {
-			continue
-		}
-		c, err := recorded.Apply(conf)
-		if err != nil {
-			return recorded, nil, fmt.Errorf("--config: %w", err)
-		}
-		all = append(all, baseline.Caching(report.KeyConfigured, conf, c))
-	}
-	return recorded, all, nil
+	configured, err := configuredAllocators(recorded, f.configs)
+	return recorded, append(baseline.Allocators(recorded), configured...), err
 }
 
 // compareDevice simulates one device's program on each allocator and accounts
@@ -347,32 +409,6 @@ func (a *app) printCompared(all []report.Compared, asJSON bool) error {
 		}
 		for _, h := range all[i].SelfCheck.Hints {
 			a.note("device %d: %s", all[i].Device, h)
-		}
-	}
-	return nil
-}
-
-// checkReduction answers --fail-under for every device. If native wastes nothing,
-// there is nothing to reduce, and a plan that wastes nothing passes. A device does
-// not pass if the simulation could not establish its figures.
-func checkReduction(all []report.Compared, percent float64) error {
-	for i := range all {
-		c := &all[i]
-		problem := ""
-		switch r := c.Plan.ReductionNative; {
-		case c.SelfCheck.Nothing():
-			problem = "the trace has no addresses and no segments to check the simulation by, so there is nothing to judge by"
-		case !c.SelfCheck.Exact():
-			problem = "the simulation does not reproduce the recording, so there is nothing to judge by"
-		case c.Simulated.Row(baseline.KeyNative).OutOfMemory != nil:
-			problem = "native runs out of memory, so there is no figure to judge by"
-		case r == nil && c.Plan.Waste > 0:
-			problem = "native wastes nothing, and the plan " + report.Bytes(c.Plan.Waste)
-		case r != nil && 100**r < percent:
-			problem = fmt.Sprintf("the plan avoids %s of native's waste, less than the limit of %g %%", report.Percent(*r), percent)
-		}
-		if problem != "" {
-			return &negative{fmt.Sprintf("%s: device %d: %s", c.Plan.File, c.Device, problem)}
 		}
 	}
 	return nil

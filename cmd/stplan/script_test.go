@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stplan/stplan/internal/trace"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden output in testdata/script and examples")
@@ -101,6 +103,19 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		buf.WriteString("\x80\x02")
 		ts.Check(appendPickle(&buf, v))
 		buf.WriteByte('.')
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), buf.Bytes(), 0o666))
+	},
+	// training LENGTH FILE: writes the recording of a made-up training job as Parquet. The
+	// length is that of all sequences, or "varied".
+	"training": func(ts *testscript.TestScript, neg bool, args []string) {
+		length := int64(0)
+		if args[0] != "varied" {
+			var err error
+			length, err = strconv.ParseInt(args[0], 10, 64)
+			ts.Check(err)
+		}
+		var buf bytes.Buffer
+		ts.Check(trace.WriteParquet(&buf, madeUpTraining(length), trace.Options{}))
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), buf.Bytes(), 0o666))
 	},
 	// gzip FILE FILE.gz

@@ -181,6 +181,15 @@ var units = []struct {
 	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
 }
 
+// ParseMemory reads a size in bytes, or with a unit, such as 80GiB.
+func ParseMemory(v string) (trace.Bytes, error) {
+	var n trace.Bytes
+	if !parseMemory(v, &n) {
+		return 0, fmt.Errorf("expected bytes, or a number with a unit such as 80GiB, found %q", v)
+	}
+	return n, nil
+}
+
 func parseMemory(v string, into *trace.Bytes) bool {
 	if n, err := strconv.ParseInt(strings.TrimSuffix(v, "B"), 10, 64); err == nil {
 		*into = trace.Bytes(n)

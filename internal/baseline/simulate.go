@@ -46,11 +46,17 @@ type OOM struct {
 //
 // An error is a *trace.InputError, or an error of a.New.
 func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result, error) {
+	return simulateUpTo(p, a, 0, progress)
+}
+
+// simulateUpTo is Simulate, which stops at the request that makes the allocator reserve more
+// than limit; 0 is no limit.
+func simulateUpTo(p *Program, a Allocator, limit trace.Bytes, progress func(done, total int64)) (Result, error) {
 	m, err := a.New(p)
 	if err != nil {
 		return Result{}, err
 	}
-	s := &simulation{program: p, model: m}
+	s := &simulation{program: p, model: m, limit: limit}
 	if err := s.begin(); err != nil {
 		return Result{}, err
 	}
@@ -69,6 +75,7 @@ func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result
 type simulation struct {
 	program *Program
 	model   Model
+	limit   trace.Bytes // of what is reserved, 0 for none
 	now     trace.Time
 	result  Result
 }
@@ -100,7 +107,7 @@ func (s *simulation) reissue() {
 	}
 	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(buffers[i].addr, buffers[j].addr) })
 	for _, i := range order {
-		if !s.model.Alloc(i, buffers[i].Request) {
+		if !s.alloc(i) {
 			s.outOfMemory(i)
 			return
 		}
@@ -134,7 +141,7 @@ func (s *simulation) step(o *op) {
 	s.now = o.at
 	switch o.kind {
 	case opAlloc:
-		if !s.model.Alloc(o.buffer, s.program.buffers[o.buffer].Request) {
+		if !s.alloc(o.buffer) {
 			s.outOfMemory(o.buffer)
 		}
 		s.peaks()
@@ -147,6 +154,11 @@ func (s *simulation) step(o *op) {
 	case opRefused:
 		s.model.Refuse(o.buffer, s.program.buffers[o.buffer].Request)
 	}
+}
+
+// alloc reports whether the model served a buffer without reserving more than the limit.
+func (s *simulation) alloc(buffer int32) bool {
+	return s.model.Alloc(buffer, s.program.buffers[buffer].Request) && (s.limit == 0 || s.model.Stats().PeakReserved <= s.limit)
 }
 
 func (s *simulation) outOfMemory(buffer int32) {

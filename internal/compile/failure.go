@@ -73,23 +73,22 @@ func available(d *trace.Device, f *report.Failure) *int64 {
 // fits runs a program without a limit for what it reserves, and with one for whether it
 // gets by.
 func fits(program *baseline.Program, c baseline.Config, available *int64) (report.Fit, error) {
-	c.MemoryFraction, c.DeviceMemory, c.UsableMemory = 0, 0, 0
-	free, err := baseline.Simulate(program, baseline.Caching("", "", c), nil)
-	if err != nil {
-		return report.Fit{}, fmt.Errorf("%s: %w", c.Kind(), err)
-	}
-	fit := report.Fit{PeakReserved: int64(free.PeakReserved)}
+	c.MemoryFraction = 0
+	a := baseline.Caching("", c.Kind(), c)
 	if available == nil {
-		return fit, nil
+		free, err := baseline.Simulate(program, a.Within(0, 0), nil)
+		if err != nil {
+			return report.Fit{}, fmt.Errorf("%s: %w", a.Title, err)
+		}
+		return report.Fit{PeakReserved: int64(free.PeakReserved)}, nil
 	}
-	c.UsableMemory = trace.Bytes(*available)
-	limited, err := baseline.Simulate(program, baseline.Caching("", "", c), nil)
+	w, err := baseline.SimulateWithin(program, a, trace.Bytes(*available), 0, nil)
 	if err != nil {
-		return report.Fit{}, fmt.Errorf("%s: %w", c.Kind(), err)
+		return report.Fit{}, fmt.Errorf("%s: %w", a.Title, err)
 	}
-	enough := limited.OOM == nil
-	fit.Fits = &enough
-	if within := int64(limited.PeakReserved); enough {
+	enough := w.Fits()
+	fit := report.Fit{PeakReserved: int64(w.PeakReserved), Fits: &enough}
+	if within := int64(w.Limited.PeakReserved); enough {
 		fit.Within = &within
 	}
 	return fit, nil

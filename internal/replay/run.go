@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -25,7 +26,12 @@ type Allocator interface {
 
 // LimitError says that a program needs more than an allocator can have. The program is to
 // blame, not the allocator.
-type LimitError struct{ Problem string }
+type LimitError struct {
+	Problem string
+	// At is the entry of the request, and Requested its bytes. Run and Drive fill them in.
+	At        trace.Time
+	Requested trace.Bytes
+}
 
 func (e *LimitError) Error() string { return e.Problem }
 
@@ -142,6 +148,10 @@ func (r *runner) step(at int, s step) error {
 func (r *runner) alloc(at, i int, q *Request) error {
 	address, source, err := r.allocator.Malloc(uint64(q.Requested), q.Stream)
 	if err != nil {
+		var limit *LimitError
+		if errors.As(err, &limit) {
+			limit.At, limit.Requested = q.Event, q.Requested
+		}
 		return fmt.Errorf("allocating %d B: %w", q.Requested, err)
 	}
 	if address > math.MaxUint64-uint64(trace.RoundUp(q.Requested)) {

@@ -19,6 +19,11 @@ type Compared struct {
 	// what would have served it, if the recording ends in it.
 	Failure  *Failure  `json:"out_of_memory"`
 	WouldFit *WouldFit `json:"would_fit,omitempty"`
+	// Memory is what --device-memory says, and Fits what each allocator takes of it.
+	Memory *DeviceMemory `json:"memory,omitempty"`
+	Fits   []FittedRow   `json:"fits,omitempty"`
+	// Advice is what --advise found.
+	Advice *Advice `json:"advice,omitempty"`
 	// Others are the plan's other devices, if it has several and none was
 	// chosen.
 	Others []Compared `json:"other_devices,omitempty"`
@@ -128,6 +133,14 @@ type PlanRow struct {
 	// Instead is what serves a run if the plan advises against itself. The
 	// reductions are of that then.
 	Instead *ServedInstead `json:"served_instead,omitempty"`
+}
+
+// Served is what a run reserves: by the plan, or by what serves in its place.
+func (p *PlanRow) Served() int64 {
+	if p.Instead != nil {
+		return p.Instead.PeakReserved
+	}
+	return p.PeakReserved
 }
 
 // ServedInstead is what serves a run in place of a plan that does not pay. Sizes

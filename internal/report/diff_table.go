@@ -32,6 +32,14 @@ func (c *Compared) Write(w io.Writer) error {
 	if c.WouldFit != nil {
 		_ = c.WouldFit.write(out) // Flush returns the error
 	}
+	if c.Memory != nil {
+		fmt.Fprintln(out)
+		_ = writeWrapped(out, "", c.Memory.Line())
+		writeFitted(out, c.Fits)
+	}
+	if c.Advice != nil {
+		c.Advice.write(out, c.Plan.Served())
+	}
 	return out.Flush()
 }
 

@@ -17,6 +17,8 @@ var jsonOf = []struct {
 }{
 	{"compile", Compiled{}},
 	{"diff", Compared{}},
+	{"diff of two", Changed{}},
+	{"fit", Fitted{}},
 	{"import", Imported{}},
 	{"inspect", Inspected{}},
 	{"pack", Packed{}},

@@ -54,6 +54,9 @@ func writeLines(out *bufio.Writer, raw []tableLine) {
 				out.WriteString(part + "\n")
 			}
 			label = ""
+			if len(l.figures) == 0 && l.text == "" {
+				continue
+			}
 		}
 		line := fmt.Sprintf("%-*s", labels, label)
 		if l.text != "" {

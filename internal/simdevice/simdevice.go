@@ -24,17 +24,27 @@ const (
 
 // Device is the runtime on a simulated device, as package replay drives it: its
 // addresses begin at 0.
-type Device struct{ device *cuda.Device }
+type Device struct {
+	device *cuda.Device
+	memory uint64 // bytes that it can give
+}
 
 // Open makes a device that is served by an encoded plan's device of the given
 // ordinal, or from the pool alone if plan is nil. A silent one keeps no record of
 // what the runtime asks of it; replay's judge needs that record.
 func Open(plan []byte, ordinal int, silent bool) (*Device, error) {
-	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: capacity, Granularity: granularity, Partial: true, Silent: silent})
+	return open(plan, ordinal, silent, 0)
+}
+
+func open(plan []byte, ordinal int, silent bool, limit uint64) (*Device, error) {
+	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: capacity, Granularity: granularity, Partial: true, Silent: silent, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d}, nil
+	if limit == 0 {
+		limit = capacity
+	}
+	return &Device{d, limit}, nil
 }
 
 // Close frees the device.
@@ -52,7 +62,7 @@ func (d *Device) Malloc(size, stream uint64) (address uint64, source int, err er
 	at, from, err := d.device.Malloc(size, stream)
 	switch {
 	case errors.Is(err, cuda.ErrNoMemory):
-		err = &replay.LimitError{Problem: fmt.Sprintf("the simulated device has %d B of memory, and the program needs more", uint64(capacity))}
+		err = &replay.LimitError{Problem: fmt.Sprintf("the simulated device has %d B of memory, and the program needs more", d.memory)}
 	case errors.Is(err, cuda.ErrTooManyStreams):
 		err = &replay.LimitError{Problem: "the program uses more streams than the runtime serves"}
 	}
@@ -86,7 +96,13 @@ func (d *Device) Operations(into []replay.Operation) []replay.Operation {
 // Serve serves a program by an encoded plan's device of the given ordinal, or from
 // the pool alone if plan is nil, and says what that takes.
 func Serve(program *replay.Program, plan []byte, ordinal int) (replay.Cost, error) {
-	d, err := Open(plan, ordinal, true)
+	return ServeWithin(program, plan, ordinal, 0)
+}
+
+// ServeWithin is Serve on a device that has limit bytes to give, 0 for no limit. If they
+// are not enough, the error is a *replay.LimitError.
+func ServeWithin(program *replay.Program, plan []byte, ordinal int, limit int64) (replay.Cost, error) {
+	d, err := open(plan, ordinal, true, uint64(limit))
 	if err != nil {
 		return replay.Cost{}, err
 	}

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 )
@@ -13,6 +14,7 @@ type Training struct {
 	Layers       int
 	MicroBatches [2]int // of a step: the fewest and the most; 0 for the most is the fewest
 	Steps        int
+	Length       int64  // of every micro-batch, 512 if 0
 	Lengths      bool   // every micro-batch has another length, and all sizes follow it
 	Buckets      int    // number of shapes of a step's batch, each of which takes other kernels
 	Tokens       [2]int // generated before the training of a step: the fewest and the most
@@ -83,7 +85,7 @@ func (g *trainer) length() int64 {
 	if g.spec.Lengths {
 		return 64 + g.rng.Int64N(960)
 	}
-	return 512
+	return cmp.Or(g.spec.Length, 512)
 }
 
 func (g *trainer) step(s int) {

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/fit"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+type fitFlags struct {
+	memory   memoryFlags
+	sizes    []float64
+	at       []float64
+	configs  []string
+	recorded string
+	device   int
+	top      int
+	json     bool
+}
+
+func (a *app) fitCommand() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit TRACE... --device-memory SIZE",
+		Short: "Say whether a job fits into a GPU's memory, and at which sizes",
+		Long: `fit tries a recorded job on a GPU of the given size: under PyTorch's native
+allocator, under expandable segments, from stplan's pool alone, and by a plan.
+Each gets a verdict, with what it takes and what is spare, or the event at which
+it runs out of memory. The plan is compiled for this, and not kept.
+
+An allocator may fit although it would take more on a larger GPU: before it runs
+out of memory it gives cached memory back ("gives back" in the output), which
+costs time. PyTorch's allocators and the pool do; the figure is then what is
+taken within the limit. --json has both.
+
+Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
+the CUDA context, kernels and libraries, and, if the job has several ranks, for
+NCCL. Both figures are estimates, which it prints; nvidia-smi shows the real
+ones, less what PyTorch reserves. --context-memory and --nccl-memory change
+them.
+
+A folder stands for the recordings in it, and these for the ranks of one job: it
+fits if all do, and fit names the rank that binds.
+
+Several recordings are of one job at several sizes: samples in a batch, or
+tokens in a sequence. From them fit finds how each allocation grows, and from
+that the largest size that fits under each allocator, with an error bar. --sizes
+names the sizes of the recordings; without it they are multiples of the first
+one's. Three or more recordings test the laws: each is predicted from the
+others. One recording is enough if its micro-batches differ in length: sizes are
+then multiples of the longest one, and every micro-batch is taken to be as long.
+--at tries other sizes.
+
+--top 5 shows what is at the peak of the recording that needs most: the groups
+of buffers with the most bytes, by line of code and category, or by size if
+there are no Python stacks; how long they live; by how much the peak falls if
+they are recomputed, or moved to the host and back; and how fast they would have
+to move.
+
+A recording that ends in an out-of-memory counts with the request that failed:
+it is served, and freed at once. What the program would have done then is not in
+the recording.
+
+The exit code is 1 if the job fits under none.`,
+		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
+  stplan fit traces/ --device-memory 80GiB            # the ranks of a job
+  stplan fit run.pickle.gz --device-memory 24GiB --top 5
+  stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --at 16 --device-memory 80GiB
+  stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
+  stplan fit run.pickle.gz --device-memory 141GiB --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, "expected at least one TRACE, found none")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runFit(cmd.Context(), args, f, cmd.Flags().Changed("device"))
+		},
+	}
+	f.memory.add(cmd)
+	cmd.Flags().Float64SliceVar(&f.sizes, "sizes", nil, "the `sizes` of the recordings, one each, such as the samples of a batch: 4,8")
+	cmd.Flags().Float64SliceVar(&f.at, "at", nil, "with several recordings, also try the job at these `sizes`: 16,32")
+	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
+	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
+	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
+	cmd.Flags().IntVar(&f.top, "top", 0, "also show this many groups of buffers at the peak, how long they live, and what recomputing or moving them would give")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the verdicts as JSON")
+	return cmd
+}
+
+func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
+	paths, ranks, err := fitInputs(args)
+	if err != nil {
+		return err
+	}
+	if f.top < 0 {
+		return fmt.Errorf("--top: expected at least 0, found %d", f.top)
+	}
+	if err := demandSizes(f.sizes, f.at, len(paths), ranks); err != nil {
+		return err
+	}
+	budget, err := f.memory.budget(ranks && len(paths) > 1)
+	if err != nil {
+		return err
+	}
+	if budget == nil {
+		return &hinted{errors.New("fit needs the size of the GPU's memory"), "--device-memory 80GiB"}
+	}
+	if err := a.demandInputs(paths...); err != nil {
+		return err
+	}
+	if !simdevice.Built {
+		a.note("this stplan was built without its C runtime and cannot say what the pool and a plan take")
+	}
+	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
+	var all [][]*fit.Job
+	var largest *fit.Job
+	for _, path := range paths {
+		t, err := a.readTrace(path, trace.Options{})
+		if err != nil {
+			return err
+		}
+		jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
+		if err != nil {
+			return err
+		}
+		result.Jobs = append(result.Jobs, rows...)
+		for _, j := range jobs {
+			if largest == nil || j.Allocated() > largest.Allocated() {
+				largest = j
+			}
+		}
+		all = append(all, jobs)
+	}
+	if ranks {
+		result.Whole = report.NewWhole(result.Jobs)
+	} else if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
+		return err
+	}
+	if f.top > 0 {
+		if result.Holders, err = peakHolders(largest, f.top); err != nil {
+			return err
+		}
+	}
+	if err := a.printFitted(&result, f.json); err != nil {
+		return err
+	}
+	if len(result.FitsUnder()) == 0 {
+		return &negative{fmt.Sprintf("does not fit into %s under any allocator", report.Bytes(int64(budget.Device)))}
+	}
+	return nil
+}
+
+// fitInputs lists the recordings to read. Those of a folder are the ranks of a job.
+func fitInputs(args []string) (paths []string, ranks bool, err error) {
+	if i := slices.IndexFunc(args, isDir); i < 0 {
+		return args, false, nil
+	} else if len(args) > 1 {
+		return nil, false, fmt.Errorf("%s: expected one folder of ranks, or recordings, found a folder among %d arguments", args[i], len(args))
+	}
+	entries, err := os.ReadDir(args[0])
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: cannot read: %w", args[0], cause(err))
+	}
+	for _, e := range entries { // by name
+		if path := filepath.Join(args[0], e.Name()); !e.IsDir() && outputName(path, "") != path {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, false, fmt.Errorf("%s: no recordings in this folder: expected files whose names end in .pickle, .pkl, .parquet or .history", args[0])
+	}
+	return paths, true, nil
+}
+
+// fitTrace tries the devices of a recording.
+func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevice bool, b fit.Budget) ([]*fit.Job, []report.FittedJob, error) {
+	devices, err := allocatingDevices(t, f.device, oneDevice)
+	if err != nil {
+		return nil, nil, err
+	}
+	recorded, err := recordedConfig(t, f.recorded)
+	if err != nil {
+		return nil, nil, err
+	}
+	configured, err := configuredAllocators(recorded, f.configs)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := fitAllocators(recorded)
+	for _, c := range configured {
+		all = append(all, fit.Simulated(c))
+	}
+	var jobs []*fit.Job
+	var rows []report.FittedJob
+	for _, d := range devices {
+		job, err := fit.NewJob(t, d, recorded)
+		if err != nil {
+			return nil, nil, err
+		}
+		row, err := a.fitJob(ctx, job, all, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		jobs, rows = append(jobs, job), append(rows, *row)
+	}
+	return jobs, rows, nil
+}
+
+// fitJob tries one device of a recording.
+func (a *app) fitJob(ctx context.Context, job *fit.Job, all []fit.Allocator, b fit.Budget) (*report.FittedJob, error) {
+	d := job.Device
+	row := &report.FittedJob{Trace: job.Trace.Name, Device: d.Ordinal, PeakAllocated: int64(job.Allocated()), Failure: compile.FailureOf(d)}
+	var err error
+	if row.SelfCheck, err = a.selfCheckJob(d, job.Recorded); err != nil {
+		return nil, err
+	}
+	row.Allocators, err = a.tryAll(ctx, all, job, b)
+	return row, err
+}
+
+// fitAllocators are those that every job is tried on.
+func fitAllocators(recorded baseline.Config) []fit.Allocator {
+	opt := compile.Options{Producer: producer}
+	if !simdevice.Built {
+		return fit.Allocators(recorded, nil, nil)
+	}
+	opt.Serve = simdevice.Serve
+	return fit.Allocators(recorded, simdevice.ServeWithin, fit.Compiled(opt))
+}
+
+// selfCheckJob checks the simulation by a device's recording.
+func (a *app) selfCheckJob(d *trace.Device, recorded baseline.Config) (report.SelfCheck, error) {
+	program, err := baseline.ReadProgram(d, recorded)
+	if err != nil {
+		return report.SelfCheck{}, err
+	}
+	return a.selfCheck(d, program, recorded)
+}
+
+func (a *app) printFitted(f *report.Fitted, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(a.stdout, f)
+	}
+	for i := range f.Jobs {
+		j := &f.Jobs[i]
+		if err := report.WriteFailures(a.stdout, j.Trace, []report.DeviceFailure{{Device: j.Device, Failure: j.Failure}}); err != nil {
+			return err
+		}
+	}
+	return f.Write(a.stdout)
+}

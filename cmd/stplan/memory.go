@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/fit"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// memoryFlags say how much memory a device has, and how much of that a process takes
+// beside its tensors.
+type memoryFlags struct {
+	device, context, nccl string
+}
+
+func (f *memoryFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.device, "device-memory", "", "the GPU's memory, in bytes or with a unit: `80GiB`")
+	cmd.Flags().StringVar(&f.context, "context-memory", "", fmt.Sprintf("what the CUDA context and libraries take of it (default %d MiB)", fit.ContextBytes>>20))
+	cmd.Flags().StringVar(&f.nccl, "nccl-memory", "", fmt.Sprintf("what NCCL takes of it (default: nothing for one rank, else %d MiB)", fit.NCCLBytes>>20))
+}
+
+// budget is the memory that the flags give, nil if there is no --device-memory. ranks says
+// that the job has several.
+func (f *memoryFlags) budget(ranks bool) (*fit.Budget, error) {
+	if f.device == "" {
+		if f.context != "" || f.nccl != "" {
+			return nil, &hinted{fmt.Errorf("--context-memory and --nccl-memory are parts of the GPU's memory"), "--device-memory 80GiB"}
+		}
+		return nil, nil
+	}
+	b := &fit.Budget{Context: fit.ContextBytes}
+	if ranks {
+		b.NCCL = fit.NCCLBytes
+	}
+	for _, v := range []struct {
+		flag, text string
+		into       *trace.Bytes
+	}{
+		{"--device-memory", f.device, &b.Device}, {"--context-memory", f.context, &b.Context}, {"--nccl-memory", f.nccl, &b.NCCL},
+	} {
+		if v.text == "" {
+			continue
+		}
+		if v.text == "0" && v.into != &b.Device {
+			*v.into = 0
+			continue
+		}
+		n, err := baseline.ParseMemory(v.text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.flag, err)
+		}
+		*v.into = n
+	}
+	if b.Usable() == 0 {
+		return nil, fmt.Errorf("--device-memory: expected more than the %s that the process takes beside its tensors, found %s",
+			report.Bytes(int64(b.Context+b.NCCL)), report.Bytes(int64(b.Device)))
+	}
+	return b, nil
+}
+
+func deviceMemory(b fit.Budget) report.DeviceMemory {
+	return report.DeviceMemory{Device: int64(b.Device), Context: int64(b.Context), NCCL: int64(b.NCCL), Usable: int64(b.Usable())}
+}
+
+// tryAll tries a job on allocators.
+func (a *app) tryAll(ctx context.Context, all []fit.Allocator, job *fit.Job, b fit.Budget) ([]report.FittedRow, error) {
+	var rows []report.FittedRow
+	for _, al := range all {
+		answer, err := a.try(ctx, al, job, b)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, fittedRow(al, answer, b))
+	}
+	return rows, nil
+}
+
+// try tries a job on an allocator, and says on the terminal that it does.
+func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Budget) (fit.Answer, error) {
+	bar := a.progress("trying " + al.Title)
+	defer bar.done()
+	return al.Try(ctx, job, b.Usable(), b.Device)
+}
+
+func fittedRow(al fit.Allocator, answer fit.Answer, b fit.Budget) report.FittedRow {
+	row := report.FittedRow{Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries, ServedBy: answer.Instead}
+	if answer.Fits {
+		within, spare := int64(answer.Within), int64(b.Usable()-answer.Within)
+		row.Within, row.Spare = &within, &spare
+	} else {
+		row.OutOfMemory = &report.FitFailure{Event: int64(answer.At), Requested: int64(answer.Requested)}
+	}
+	return row
+}

@@ -1,0 +1,251 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Fitted is what fit says. Sizes are bytes.
+type Fitted struct {
+	Memory DeviceMemory `json:"memory"`
+	// Ranks says that the recordings are the ranks of one job, which fits if all do.
+	// Otherwise each is a job by itself.
+	Ranks bool         `json:"ranks"`
+	Jobs  []FittedJob  `json:"recordings"`
+	Whole []FittedRank `json:"job,omitempty"`
+	// Laws are of several recordings that are no ranks, one for each device.
+	Laws []SizeLaws `json:"size_laws,omitempty"`
+	// Holders are what is at the peak of the recording with the largest.
+	Holders *PeakHolders `json:"at_the_peak,omitempty"`
+}
+
+// DeviceMemory is what a process can have of a device.
+type DeviceMemory struct {
+	Device  int64 `json:"device_bytes"`
+	Context int64 `json:"context_bytes"`
+	NCCL    int64 `json:"nccl_bytes"`
+	Usable  int64 `json:"usable_bytes"` // Device less the other two
+}
+
+// Line says it in words.
+func (m DeviceMemory) Line() string {
+	less := fmt.Sprintf("less %s for the CUDA context", Bytes(m.Context))
+	if m.NCCL > 0 {
+		less += fmt.Sprintf(" and %s for NCCL", Bytes(m.NCCL))
+	}
+	return fmt.Sprintf("%s of device memory, %s: %s usable", Bytes(m.Device), less, Bytes(m.Usable))
+}
+
+// FittedJob is one device of a recording.
+type FittedJob struct {
+	Trace         string   `json:"trace"`
+	Device        int      `json:"device"`
+	PeakAllocated int64    `json:"peak_allocated_bytes"`
+	Failure       *Failure `json:"out_of_memory"`
+	// SelfCheck says how far to believe the simulated rows.
+	SelfCheck  SelfCheck   `json:"self_check"`
+	Allocators []FittedRow `json:"allocators"`
+}
+
+// FittedRow is one allocator's answer.
+type FittedRow struct {
+	Key   string `json:"key"`
+	Title string `json:"settings"`
+	// PeakReserved is without a limit.
+	PeakReserved int64 `json:"peak_reserved_bytes"`
+	Fits         bool  `json:"fits"`
+	// Within is with the limit, and Spare what that leaves of it. Both are null if the job
+	// does not fit.
+	Within  *int64 `json:"peak_reserved_within_bytes"`
+	Spare   *int64 `json:"spare_bytes"`
+	Retries int    `json:"retries"`
+	// OutOfMemory is the request that does not fit. Its Reserved is 0 if it is not known.
+	OutOfMemory *FitFailure `json:"runs_out"`
+	// ServedBy is what serves in the place of a plan that does not pay.
+	ServedBy string `json:"served_by,omitempty"`
+}
+
+// FitFailure is a request that does not fit.
+type FitFailure struct {
+	Event     int64 `json:"event"` // -1 for a buffer from before the recording
+	Requested int64 `json:"requested_bytes"`
+}
+
+// FittedRank says for one allocator which rank takes the most.
+type FittedRank struct {
+	Key   string `json:"key"`
+	Title string `json:"settings"`
+	Fits  bool   `json:"fits"`
+	// Binds is the recording that takes the most, and PeakReserved what it takes without a
+	// limit.
+	Binds        string `json:"binds"`
+	PeakReserved int64  `json:"peak_reserved_bytes"`
+	// Not is the number of recordings that do not fit.
+	Not int `json:"recordings_that_do_not_fit"`
+}
+
+// FitsUnder lists the titles of the allocators under which everything fits: all ranks of a
+// job, or any of several jobs.
+func (f *Fitted) FitsUnder() []string {
+	var titles []string
+	if f.Ranks {
+		for _, r := range f.Whole {
+			if r.Fits {
+				titles = append(titles, r.Title)
+			}
+		}
+		return titles
+	}
+	for i := range f.Jobs {
+		titles = append(titles, fitsUnder(f.Jobs[i].Allocators)...)
+	}
+	return titles
+}
+
+func fitsUnder(rows []FittedRow) []string {
+	var titles []string
+	for _, r := range rows {
+		if r.Fits {
+			titles = append(titles, r.Title)
+		}
+	}
+	return titles
+}
+
+// NewWhole says of each allocator which of the ranks binds.
+func NewWhole(jobs []FittedJob) []FittedRank {
+	var whole []FittedRank
+	for i := range jobs[0].Allocators {
+		row := FittedRank{Key: jobs[0].Allocators[i].Key, Title: jobs[0].Allocators[i].Title, Fits: true, PeakReserved: -1}
+		for _, j := range jobs {
+			r := j.Allocators[i]
+			if r.PeakReserved > row.PeakReserved {
+				row.PeakReserved, row.Binds = r.PeakReserved, j.Trace
+			}
+			if !r.Fits {
+				row.Fits = false
+				row.Not++
+			}
+		}
+		whole = append(whole, row)
+	}
+	return whole
+}
+
+// Write prints the verdicts as text, no line wider than 80 columns.
+func (f *Fitted) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	_ = writeWrapped(out, "", f.Memory.Line()) // out keeps its errors
+	for i := range f.Jobs {
+		f.Jobs[i].write(out)
+	}
+	if f.Ranks {
+		f.writeWhole(out)
+	}
+	for i := range f.Laws {
+		f.Laws[i].write(out)
+	}
+	if f.Holders != nil {
+		f.Holders.write(out)
+	}
+	return out.Flush()
+}
+
+func (j *FittedJob) write(out *bufio.Writer) {
+	head := fmt.Sprintf("%s, device %d: peak allocated %s", j.Trace, j.Device, Bytes(j.PeakAllocated))
+	switch {
+	case j.SelfCheck.Nothing():
+		head += "; no self-check: simulated figures are estimates"
+	case !j.SelfCheck.Exact():
+		head += fmt.Sprintf("; self-check %s / %s: simulated figures are estimates", Count(j.SelfCheck.Matched), Count(j.SelfCheck.Total))
+	}
+	fmt.Fprintln(out)
+	_ = writeWrapped(out, "", head)
+	writeFitted(out, j.Allocators)
+	if j.Failure != nil && j.Failure.Fatal {
+		_ = writeWrapped(out, "", "with the request that failed; what the program would have asked for after it is not in the recording")
+	}
+}
+
+// writeFitted prints a verdict for each allocator, and one for all.
+func writeFitted(out *bufio.Writer, rows []FittedRow) {
+	lines := []tableLine{{figures: []string{"takes", "spare", ""}}}
+	for _, r := range rows {
+		lines = append(lines, r.line())
+	}
+	writeLines(out, leftAligned(lines))
+	_ = writeWrapped(out, "", verdict(fitsUnder(rows), len(rows)))
+}
+
+func (r *FittedRow) line() tableLine {
+	l := tableLine{label: "  " + strings.Join(strings.Fields(r.Title), " ")}
+	how := ""
+	if r.ServedBy != "" {
+		how = ", by the " + r.ServedBy
+	}
+	if !r.Fits {
+		at := "before the first event"
+		if r.OutOfMemory.Event >= 0 {
+			at = "event " + Count(r.OutOfMemory.Event)
+		}
+		l.figures = []string{Bytes(r.PeakReserved), "", "runs out: " + at + how}
+		return l
+	}
+	if *r.Within < r.PeakReserved {
+		how = ", gives back" + how
+	}
+	l.figures = []string{Bytes(*r.Within), Bytes(*r.Spare), "fits" + how}
+	return l
+}
+
+// leftAligned pads the last figure of every line, which are words, to one width.
+func leftAligned(lines []tableLine) []tableLine {
+	width := 0
+	for _, l := range lines {
+		width = max(width, utf8.RuneCountInString(l.figures[len(l.figures)-1]))
+	}
+	for _, l := range lines {
+		last := &l.figures[len(l.figures)-1]
+		*last = fmt.Sprintf("%-*s", width, *last)
+	}
+	return lines
+}
+
+// verdict says under how many allocators something fits.
+func verdict(under []string, of int) string {
+	switch len(under) {
+	case 0:
+		return "does not fit under any allocator"
+	case of:
+		return "fits under every allocator"
+	}
+	return "fits under " + strings.Join(under, ", ")
+}
+
+func (f *Fitted) writeWhole(out *bufio.Writer) {
+	fmt.Fprintf(out, "\nthe job, %s ranks:\n", Count(len(f.Jobs)))
+	lines := []tableLine{{figures: []string{"takes", ""}}}
+	for _, r := range f.Whole {
+		text := "fits"
+		if !r.Fits {
+			text = fmt.Sprintf("%s of %s ranks do not fit", Count(r.Not), Count(len(f.Jobs)))
+		}
+		lines = append(lines, tableLine{label: "  " + r.Title, figures: []string{Bytes(r.PeakReserved), text}})
+	}
+	writeLines(out, leftAligned(lines))
+	binds := map[string][]string{}
+	var order []string
+	for _, r := range f.Whole {
+		if binds[r.Binds] == nil {
+			order = append(order, r.Binds)
+		}
+		binds[r.Binds] = append(binds[r.Binds], r.Title)
+	}
+	for _, name := range order {
+		_ = writeWrapped(out, "binds: ", fmt.Sprintf("%s (%s)", name, strings.Join(binds[name], ", ")))
+	}
+	_ = writeWrapped(out, "", verdict(f.FitsUnder(), len(f.Whole)))
+}
