@@ -168,6 +168,9 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 			}
 		}
 	}
+	if len(paths) == 1 && !f.json {
+		a.noteReport(outputs[0], paths[0])
+	}
 	return a.printAllCompiled(all, f.json)
 }
 

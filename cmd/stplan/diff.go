@@ -142,6 +142,9 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 	if err := a.printCompared(all, f.json); err != nil {
 		return err
 	}
+	if !f.json {
+		a.noteReport(path, f.trace)
+	}
 	if limited {
 		return checkReduction(all, f.failUnder)
 	}

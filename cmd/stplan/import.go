@@ -167,15 +167,3 @@ func summarise(output string, t *trace.Trace, written int64) report.Imported {
 	}
 	return sum
 }
-
-// countingWriter counts what passes through it.
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
-}

@@ -46,17 +46,26 @@ type OOM struct {
 //
 // An error is a *trace.InputError, or an error of a.New.
 func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result, error) {
+	return Follow(p, a, progress, nil)
+}
+
+// Follow is Simulate, and calls see, if not nil, after each operation of the program with
+// the entry that it belongs to, -1 before the first, and the most bytes that the allocator
+// has reserved since the call before. The largest of these is Result.PeakReserved.
+func Follow(p *Program, a Allocator, progress func(done, total int64), see func(at trace.Time, reserved trace.Bytes)) (Result, error) {
 	m, err := a.New(p)
 	if err != nil {
 		return Result{}, err
 	}
-	s := &simulation{program: p, model: m}
+	s := &simulation{program: p, model: m, see: see}
 	if err := s.begin(); err != nil {
 		return Result{}, err
 	}
+	s.tell()
 	if s.result.OOM == nil {
 		s.each(progress, func(o *op) (more bool) {
 			s.step(o)
+			s.tell()
 			return s.result.OOM == nil
 		})
 	}
@@ -71,6 +80,22 @@ type simulation struct {
 	model   Model
 	now     trace.Time
 	result  Result
+	see     func(at trace.Time, reserved trace.Bytes)
+	seen    trace.Bytes // the peak when see was called last
+}
+
+// tell calls see. What was reserved within an operation counts if it is a new peak.
+func (s *simulation) tell() {
+	if s.see == nil {
+		return
+	}
+	stats := s.model.Stats()
+	if stats.PeakReserved > s.seen {
+		s.seen = stats.PeakReserved
+		s.see(s.now, s.seen)
+		return
+	}
+	s.see(s.now, stats.Reserved)
 }
 
 // begin brings about the state before the first entry.

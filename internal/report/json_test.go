@@ -22,6 +22,7 @@ var jsonOf = []struct {
 	{"pack", Packed{}},
 	{"peak", Peaked{}},
 	{"replay", Replayed{}},
+	{"report", Reported{}},
 	{"run", Served{}},
 	{"verify", Verified{}},
 }
