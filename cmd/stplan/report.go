@@ -22,6 +22,8 @@ import (
 type reportFlags struct {
 	trace  string
 	output string
+	svg    string
+	png    string
 	device int
 	json   bool
 }
@@ -29,7 +31,7 @@ type reportFlags struct {
 func (a *app) reportCommand() *cobra.Command {
 	var f reportFlags
 	cmd := &cobra.Command{
-		Use:   "report PLAN.bin --trace TRACE [-o FILE]",
+		Use:   "report PLAN.bin --trace TRACE [-o FILE] [--svg FILE] [--png FILE]",
 		Short: "Draw a plan and its recording: one HTML file, or still pictures",
 		Long: `report writes one HTML file that any browser opens, without a network:
 
@@ -42,12 +44,16 @@ func (a *app) reportCommand() *cobra.Command {
   where the lower bound binds, what was in memory at the peak as a flame graph,
   and the tables of "stplan diff" and "stplan peak", whose figures it has.
 
+--svg and --png write a still picture for a paper, a chat or a terminal: memory
+over time, and both pictures by address. Without -o no page is written then.
+
 docs/report.md says what is on the page and how to read it.`,
 		Example: `  stplan report run.bin --trace run.pickle.gz            # writes run.html
-  stplan report run.bin --trace run.pickle.gz -o report.html`,
+  stplan report run.bin --trace run.pickle.gz -o report.html
+  stplan report run.bin --trace run.pickle.gz --png run.png --svg run.svg`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := demandValues(cmd, "output"); err != nil {
+			if err := demandValues(cmd, "output", "svg", "png"); err != nil {
 				return err
 			}
 			return a.runReport(args[0], f, cmd.Flags().Changed("device"))
@@ -55,6 +61,8 @@ docs/report.md says what is on the page and how to read it.`,
 	}
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", `HTML file to write, "-" for standard output (default: the plan's name with .html)`)
+	cmd.Flags().StringVar(&f.svg, "svg", "", `still picture to write as SVG, "-" for standard output`)
+	cmd.Flags().StringVar(&f.png, "png", "", `still picture to write as PNG, "-" for standard output`)
 	cmd.Flags().IntVar(&f.device, "device", 0, "show only this device")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print what was written as JSON")
 	return cmd
@@ -74,7 +82,7 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if err := a.demandInputs(path, f.trace); err != nil {
 		return err
 	}
-	if err := a.outputs.demand(output); err != nil {
+	if err := a.outputs.demand(output, f.svg, f.png); err != nil {
 		return err
 	}
 	p, err := a.readPlan(path)
@@ -114,12 +122,20 @@ func (a *app) noteReport(plan, recording string) {
 	}
 }
 
-// reportOutput is the file to write.
+// reportOutput is the page to write, "" for none.
 func reportOutput(path string, f reportFlags) (string, error) {
+	var streams []string // flags that write to standard output
+	for _, flag := range [][2]string{{"-o", f.output}, {"--svg", f.svg}, {"--png", f.png}} {
+		if flag[1] == "-" {
+			streams = append(streams, flag[0])
+		}
+	}
 	switch {
-	case f.output == "-" && f.json:
-		return "", twoWriters("-o")
-	case f.output != "":
+	case len(streams) > 1:
+		return "", fmt.Errorf("%s: only one can be standard output", strings.Join(streams, " and "))
+	case len(streams) > 0 && f.json:
+		return "", twoWriters(streams[0])
+	case f.output != "", f.svg != "", f.png != "":
 		return f.output, nil
 	case path == "-":
 		return "", &hinted{errors.New("a plan from standard input needs a name for its report"), "-o FILE, or -o - for standard output"}
@@ -193,30 +209,37 @@ func (a *app) curves(r *peak.Recording, recorded baseline.Config, allocators []b
 // writeReport writes the files and says which.
 func (a *app) writeReport(p *page.Page, output string, f reportFlags) error {
 	result := report.Reported{Trace: p.Trace, Plan: p.Plan, Files: []report.ReportedFile{}}
-	write := func(path string, content func(io.Writer) error) error {
-		var size int64
-		err := a.outputs.write(path, func(w io.Writer) error {
-			counted := &countingWriter{w: w}
-			err := content(counted)
-			size = counted.n
-			return err
-		})
-		result.Files = append(result.Files, report.ReportedFile{Path: path, Bytes: size})
-		return err
-	}
-	if err := write(output, p.WriteHTML); err != nil {
-		return err
-	}
 	for _, d := range p.Devices {
 		result.Devices = append(result.Devices, reportedDevice(d))
 		for _, n := range d.Notes {
 			a.note("device %d: %s", d.Ordinal, n)
 		}
 	}
-	if f.json {
-		return report.WriteJSON(a.stdout, result)
+	if (f.svg != "" || f.png != "") && len(p.Devices) > 1 {
+		return &hinted{fmt.Errorf("a still picture is of one device, and the plan has %d", len(p.Devices)), "choose with --device"}
 	}
-	if output == "-" {
+	for _, file := range []struct {
+		path    string
+		content func(io.Writer) error
+	}{{output, p.WriteHTML}, {f.svg, p.Devices[0].WriteSVG}, {f.png, p.Devices[0].WritePNG}} {
+		if file.path == "" {
+			continue
+		}
+		var count countingWriter
+		if err := a.outputs.write(file.path, func(w io.Writer) error {
+			count = countingWriter{w: w}
+			return file.content(&count)
+		}); err != nil {
+			return err
+		}
+		if file.path != "-" {
+			result.Files = append(result.Files, report.ReportedFile{Path: file.path, Bytes: count.n})
+		}
+	}
+	switch {
+	case f.json:
+		return report.WriteJSON(a.stdout, result)
+	case output == "-" || f.svg == "-" || f.png == "-":
 		return nil
 	}
 	return result.Write(a.stdout)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -372,4 +373,52 @@ func manyBuffers(t *testing.T, n, live int) *page.Device {
 		t.Fatal(err)
 	}
 	return out
+}
+
+var screenshots = flag.String("screenshots", "", "folder to write pictures of a report to, as docs has them")
+
+// TestScreenshots draws a report for docs/report.md: in light with a buffer chosen, and in
+// dark with patterns, zoomed in.
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("-screenshots names no folder")
+	}
+	folder, err := filepath.Abs(*screenshots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, 1360, 1180)
+	draw := func(name string) {
+		recording, err := filepath.Abs(filepath.Join("..", "..", "examples", name, name+".pickle.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(t.TempDir())
+		runOK(t, "compile", recording, "-o", "run.bin", "-q")
+		runOK(t, "report", "run.bin", "--trace", recording, "-q")
+		b.open("run.html")
+	}
+	b.scheme("light")
+	back, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	draw("gpt2-xl-ckpt")
+	b.save(filepath.Join(folder, "report-light.png"))
+	t.Chdir(back)
+	b.scheme("dark")
+	draw("lora-oom")
+	b.eval(`(async () => { const s = document.getElementById("search"); s.value = "lora >20MiB"; s.dispatchEvent(new Event("input"));
+		await new Promise((r) => setTimeout(r, 300)); s.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter"})); s.blur(); })()`, nil)
+	b.key("t")
+	b.eval(`window.scrollTo(0, document.getElementById("time-title").getBoundingClientRect().top - 10)`, nil)
+	b.save(filepath.Join(folder, "report-dark.png"))
+}
+
+func (b *browser) save(name string) {
+	b.t.Helper()
+	b.picture() // what is drawn later is drawn now
+	if err := os.WriteFile(name, b.screenshot(), 0o666); err != nil {
+		b.t.Fatal(err)
+	}
 }

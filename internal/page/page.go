@@ -24,7 +24,7 @@ type Input struct {
 	At        *peak.Peak
 	Plan      *planfile.Device
 	Figures   Figures
-	Curves    []Curve
+	Curves    []Curve // the first is what the program held
 }
 
 // Figures are what the commands print with --json for one device.

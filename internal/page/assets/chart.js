@@ -147,7 +147,7 @@ function curveStyle(key) {
 // Chart draws the curves. top is the largest value that it has room for, in units.
 class Chart extends Plot {
   constructor(canvas) {
-    super(canvas, 250, 6);
+    super(canvas, 264, 26);
   }
 
   draw(app) {
@@ -160,9 +160,9 @@ class Chart extends Plot {
     for (const curve of shown.filter((x) => !curveStyle(x.key).area)) this.line(curve, view, most);
     this.bound(app, most);
     this.yAxis(theme, 0, most);
+    this.xAxis(theme, view, "event of the recording");
     this.marks(app);
     this.frame(theme);
-    c.setLineDash([]);
   }
 
   y(bytesShown, most) {
@@ -264,7 +264,7 @@ class Chart extends Plot {
 // Overview is the whole recording in a strip, with a frame around what is shown.
 class Overview extends Plot {
   constructor(canvas) {
-    super(canvas, 62, 22, 4);
+    super(canvas, 40, 4, 4);
   }
 
   // columns is the largest value in each column of pixels. It changes with the width only.
@@ -305,10 +305,9 @@ class Overview extends Plot {
     c.strokeStyle = theme.focus;
     c.lineWidth = 2;
     c.strokeRect(x0, this.top + 1, x1 - x0, this.innerHeight - 2);
-    this.xAxis(theme, whole, "event of the recording");
     c.fillStyle = theme.soft;
     c.textAlign = "right";
     c.textBaseline = "middle";
-    c.fillText("all", this.left - 8, this.top + this.innerHeight / 2);
+    c.fillText("whole", this.left - 8, this.top + this.innerHeight / 2);
   }
 }

@@ -7,13 +7,13 @@ function describe(app, i) {
   const freed = kind.resident(k) ? "never, in the recording" : `event ${count(d.freed[i])}, after ${plural(d.freed[i] - d.start[i], "event")}`;
   const rows = [
     ["Category", `${d.names.categories[kind.category(k)]}${kind.sure(k) ? "" : " (inferred)"}`],
-    ["Size", `${bytes(size)} (${count(size)} B; ${count(size - d.spare[i])} B asked for)`],
+    ["Size", `${bytes(size)} (${count(size)} B${d.spare[i] ? `; ${count(size - d.spare[i])} B asked for` : ""})`],
     ["Allocated", kind.initial(k) ? "before recording began" : `event ${count(d.start[i])}: ${when}`],
     ["Freed", freed],
     ["Line", line.label],
   ];
   if (line.from) rows.push(["From", line.from]);
-  if (d.reusable[i] > d.freed[i] && !kind.resident(k)) rows.splice(4, 0, ["Reusable", `${plural(d.reusable[i] - d.freed[i], "event")} later: another stream used it`]);
+  if (d.reusable[i] > d.freed[i] + 1 && !kind.resident(k)) rows.splice(4, 0, ["Reusable", `${plural(d.reusable[i] - d.freed[i], "event")} later: another stream used it`]);
   rows.push(["Stream", d.names.streams[kind.stream(k)]]);
   rows.push(["In the plan", d.place[i] === nowhere ? "no place: the pool serves it" : `at ${bytes(d.place[i] * unitBytes)}`]);
   if (kind.binds(k)) rows.push(["Bound", "one of the buffers that prove the lower bound"]);
@@ -59,7 +59,7 @@ function showDetails(app, i) {
     el("h3", {}, "Stack, the latest call last"),
     frames.length ? el("ol", { class: "frames" }, ...frames.map((f) => el("li", {}, f))) : el("p", { class: "soft" }, "none was recorded"),
     el("div", { class: "bar" },
-      el("button", { type: "button", onclick: () => app.goTo(i) }, "Zoom to it"),
+      el("button", { type: "button", onclick: () => app.goTo(i, true) }, "Zoom to it"),
       el("button", { type: "button", onclick: () => app.select(-1) }, "Close")));
 }
 

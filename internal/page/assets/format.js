@@ -67,5 +67,5 @@ function byteTicks(low, high, n) {
   }
   const values = ticks(low / unit, high / unit, n);
   const digits = values.length > 1 ? Math.max(0, -Math.floor(Math.log10(values[1] - values[0]) + 1e-9)) : 0;
-  return values.map((v) => ({ value: v * unit, label: v === 0 ? "0" : `${v.toFixed(Math.min(digits, 3))} ${names[name]}` }));
+  return values.map((v) => ({ value: v * unit, label: v === 0 ? "0" : `${digits === 0 ? count(v) : v.toFixed(Math.min(digits, 3))} ${names[name]}` }));
 }

@@ -92,14 +92,14 @@ class App {
     this.invalidate();
   }
 
-  // goTo zooms to a buffer.
-  goTo(i) {
-    const d = this.device, life = Math.max(8, d.freed[i] - d.start[i]);
-    Object.assign(this.view, { t0: d.start[i] - life * 0.25, t1: d.freed[i] + life * 0.25 });
-    const a = d.place[i] === nowhere ? d.recorded[i] : d.place[i];
-    if (a !== nowhere && d.units[i] < (this.view.a1 - this.view.a0) / 100) Object.assign(this.view, { a0: a - d.units[i] * 8, a1: a + d.units[i] * 9 });
-    else if (a !== nowhere && (a < this.view.a0 || a > this.view.a1)) Object.assign(this.view, { a0: 0, a1: this.view.height });
-    this.view.clamp();
+  // goTo zooms to a buffer: in time, and in address too if near says so.
+  goTo(i, near) {
+    const d = this.device, v = this.view, life = Math.max(8, d.freed[i] - d.start[i]), around = life * (near ? 0.25 : 2);
+    Object.assign(v, { t0: d.start[i] - around, t1: d.freed[i] + around });
+    const a = d.place[i] === nowhere ? d.recorded[i] : d.place[i], inView = a === nowhere || (a >= v.a0 && a + d.units[i] <= v.a1);
+    if (near && a !== nowhere) Object.assign(v, { a0: a - d.units[i] * 4, a1: a + d.units[i] * 5 });
+    else if (!inView) Object.assign(v, { a0: 0, a1: v.height });
+    v.clamp();
     this.select(i);
   }
 
@@ -158,7 +158,7 @@ class App {
     if (!f || f.found.length === 0) return;
     f.at = (f.at + step + f.found.length) % f.found.length;
     byId("found").textContent = `${count(f.at + 1)} of ${plural(f.found.length, "buffer")}`;
-    this.goTo(f.found[f.at]);
+    this.goTo(f.found[f.at], false);
   }
 
   setPanels(which) {
