@@ -39,7 +39,7 @@ foreign:
 report-test:
 	@command -v "$${STPLAN_BROWSER:-chromium}" >/dev/null || command -v google-chrome >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
-	go test -v -count=1 -run 'TestReport|TestMillion' ./cmd/stplan/
+	go test -v -count=1 -run 'TestReport|TestMillion|TestPage' ./cmd/stplan/
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \

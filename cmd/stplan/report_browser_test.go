@@ -408,11 +408,28 @@ func TestScreenshots(t *testing.T) {
 	t.Chdir(back)
 	b.scheme("dark")
 	draw("lora-oom")
-	b.eval(`(async () => { const s = document.getElementById("search"); s.value = "lora >20MiB"; s.dispatchEvent(new Event("input"));
-		await new Promise((r) => setTimeout(r, 300)); s.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter"})); s.blur(); })()`, nil)
-	b.key("t")
 	b.eval(`window.scrollTo(0, document.getElementById("time-title").getBoundingClientRect().top - 10)`, nil)
+	b.key("c")
+	b.chooseBuffer("activations")
 	b.save(filepath.Join(folder, "report-dark.png"))
+}
+
+// chooseBuffer clicks along the picture of what was recorded until a buffer of the category
+// shows its details.
+func (b *browser) chooseBuffer(category string) {
+	b.t.Helper()
+	var r [4]float64
+	b.eval(`(() => { const r = document.getElementById("recorded").getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()`, &r)
+	for y := r[1] + 30; y < r[1]+r[3]-30; y += 3 {
+		b.mouse("mousePressed", r[0]+r[2]*0.93, y, 0)
+		b.mouse("mouseReleased", r[0]+r[2]*0.93, y, 0)
+		var details string
+		b.eval(`document.getElementById("details").textContent`, &details)
+		if strings.Contains(details, "Category"+category) {
+			return
+		}
+	}
+	b.t.Errorf("no click shows a buffer of %s", category)
 }
 
 func (b *browser) save(name string) {
