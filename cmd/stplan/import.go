@@ -96,7 +96,7 @@ func (a *app) runImport(path string, f importFlags) error {
 }
 
 func (a *app) writeTrace(output string, t *trace.Trace) (int64, error) {
-	bar := a.progress("writing " + output)
+	bar := a.progress("writing")
 	defer bar.done()
 	var count countingWriter
 	err := a.outputs.write(output, func(w io.Writer) error {
