@@ -85,34 +85,43 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if err := a.outputs.demand(output, f.svg, f.png); err != nil {
 		return err
 	}
-	p, err := a.readPlan(path)
+	whole, err := a.wholePage(path, f, oneDevice)
 	if err != nil {
-		return err
-	}
-	t, err := a.readTrace(f.trace, trace.Options{})
-	if err != nil {
-		return err
-	}
-	if err := provenPlan(inputName(path), p, t); err != nil {
-		return err
-	}
-	whole := &page.Page{Trace: t.Name, Plan: inputName(path), Producer: producer}
-	for i := range p.Devices {
-		pd := &p.Devices[i]
-		if oneDevice && int(pd.Ordinal) != f.device {
-			continue
-		}
-		d, err := a.drawn(inputName(path), pd, t)
-		if err != nil {
-			return err
-		}
-		whole.Devices = append(whole.Devices, d)
-	}
-	if len(whole.Devices) == 0 {
-		_, err := planDeviceByOrdinal(p, f.device, inputName(path))
 		return err
 	}
 	return a.writeReport(whole, output, f)
+}
+
+// wholePage reads the plan and the recording, and finds what there is to show of them.
+func (a *app) wholePage(path string, f reportFlags, oneDevice bool) (*page.Page, error) {
+	p, err := a.readPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.readTrace(f.trace, trace.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := provenPlan(inputName(path), p, t); err != nil {
+		return nil, err
+	}
+	devices := p.Devices
+	if oneDevice {
+		d, err := planDeviceByOrdinal(p, f.device, inputName(path))
+		if err != nil {
+			return nil, err
+		}
+		devices = []planfile.Device{*d}
+	}
+	whole := &page.Page{Trace: t.Name, Plan: inputName(path), Producer: producer}
+	for i := range devices {
+		d, err := a.drawn(inputName(path), &devices[i], t)
+		if err != nil {
+			return nil, err
+		}
+		whole.Devices = append(whole.Devices, d)
+	}
+	return whole, nil
 }
 
 // noteReport names the command that draws a plan, if both files are there to be read again.

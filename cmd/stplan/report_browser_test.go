@@ -17,6 +17,7 @@ import (
 	"github.com/stplan/stplan/internal/peak"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -41,7 +42,7 @@ func runOK(t *testing.T, args ...string) []byte {
 }
 
 // TestReportShowsWhatTheCommandsPrint opens reports in a browser: every figure on the page
-// is what diff and peak print with --json, the flame graph adds up to the peak, keys and
+// is what diff, peak and replay print with --json, the flame graph adds up to the peak, keys and
 // the mouse work, and nothing is asked of a network.
 func TestReportShowsWhatTheCommandsPrint(t *testing.T) {
 	b := openBrowser(t, 1400, 1000)
@@ -56,6 +57,11 @@ func TestReportShowsWhatTheCommandsPrint(t *testing.T) {
 		var diff any
 		decode(t, runOK(t, "diff", plan, "--trace", recording, "--json", "-q"), &diff)
 		figures["diff"] = diff
+		if simdevice.Built {
+			var pool any
+			decode(t, runOK(t, "replay", "--no-plan", recording, "--json", "-q"), &pool)
+			figures["pool"] = pool
+		}
 		demandFigures(t, b, name, figures)
 		demandFlame(t, b, name, figures)
 		demandControls(t, b, name)
@@ -88,6 +94,9 @@ func demandFigures(t *testing.T, b *browser, name string, figures map[string]any
 	b.eval(`Array.from(document.querySelectorAll("[data-curve]"), (e) => [e.dataset.curve, e.textContent])`, &curves)
 	of := map[string]string{"allocated": "diff.plan.peak_allocated_bytes", "recorded": "diff.recorded.peak_reserved_bytes", "native": "diff.simulated.native.peak_reserved_bytes",
 		"expandable": "diff.simulated.expandable.peak_reserved_bytes", "plan": "diff.plan.peak_reserved_bytes"}
+	if figures["pool"] != nil {
+		of["pool"] = "pool.peak_reserved_bytes"
+	}
 	seen := 0
 	for _, c := range curves {
 		path, known := of[c[0]]

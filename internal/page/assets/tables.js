@@ -30,9 +30,27 @@ function tiles(app) {
   if (diff.plan.served_instead) out.splice(1, 0, tile("Served instead", "diff.plan.served_instead.peak_reserved_bytes", bytes, "by the pool: the plan does not pay"));
   byId("tiles").replaceChildren(...out);
   const binds = d.bound.kind === "witness" ? `because of ${plural(d.bound.witness, "buffer")} that cannot be placed lower` : "because of what is live then";
-  byId("alarm").hidden = !diff.out_of_memory;
-  if (diff.out_of_memory) byId("alarm").textContent = `Out of memory at event ${count(diff.out_of_memory.event)}: a request of ${bytes(diff.out_of_memory.requested_bytes)} failed${diff.out_of_memory.ends_recording ? ", and the recording ends there" : ""}.`;
+  alarm(app);
   app.boundText = `The lower bound binds at event ${count(d.bound.event)} (${d.bound.phase}), ${binds}.`;
+}
+
+// alarm tells of an out-of-memory: the last one, why there was no memory for it, and what
+// would have fitted.
+function alarm(app) {
+  const { diff, peak } = app.figures, failed = diff.out_of_memory, at = byId("alarm");
+  at.hidden = !failed;
+  if (!failed) return;
+  at.replaceChildren(`Out of memory at event ${count(failed.event)}: a request of `, figure(app, "diff.out_of_memory.requested_bytes", bytes, "span"), ` failed${failed.ends_recording ? ", and the recording ends there" : ""}.`);
+  const request = peak.out_of_memory;
+  if (request) {
+    const causes = { short: "there was not enough free memory", fragmented: "enough memory was free, in pieces", limit: "a limit on the process stopped it", "fragmented by a limit": "a limit stopped it, and free memory was in pieces" };
+    at.append(el("p", {}, `Why: ${causes[request.cause] || request.cause}. `, request.missing_bytes > 0 ? "Missing: " : "", request.missing_bytes > 0 ? figure(app, "peak.out_of_memory.missing_bytes", bytes, "span") : ""));
+  }
+  const fit = diff.would_fit;
+  if (!fit) return;
+  const says = { true: "fits", false: "does not fit", null: "may fit" };
+  const one = (name, key) => [`${name} `, figure(app, `diff.would_fit.${key}.peak_reserved_bytes`, bytes, "span"), `: ${says[String(fit[key].fits)]}`];
+  at.append(el("p", {}, "With that request, reserved: ", ...one("native", "native"), "; ", ...one("expandable segments", "expandable_segments"), "; ", ...one("plan", "plan"), "."));
 }
 
 // gapText prints what is not 0 as more than 0, as the commands do.
