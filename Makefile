@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress foreign lint bench fuzz golden clean
+.PHONY: build test python race stress foreign report-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -33,6 +33,13 @@ stress:
 # pairs (docs/results/foreign.md). Needs the larger recordings, and some ten minutes.
 foreign:
 	STPLAN_TRACES=$(CURDIR)/../shared/traces:$(CURDIR)/../shared/traces-third-party:$(CURDIR)/examples/evaluation go test -v -run TestForeignPlans -timeout 2h ./internal/compile/ -count=1
+
+# Opens reports in a browser and times it. Installs Chromium on Debian if there is no
+# browser; STPLAN_BROWSER names another.
+report-test:
+	@command -v "$${STPLAN_BROWSER:-chromium}" >/dev/null || command -v google-chrome >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	go test -v -count=1 -run 'TestReport|TestMillion|TestPage' ./cmd/stplan/
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/report":        {"internal/planfile", "internal/verify"},
 	"internal/peak":          {"internal/trace", "internal/lifespan"},
 	"internal/export":        {"internal/trace", "internal/trace/parquet", "internal/lifespan", "internal/peak", "internal/planfile"},
+	"internal/page":          {"internal/trace", "internal/lifespan", "internal/peak", "internal/planfile", "internal/export", "internal/report"},
 	"internal/compile": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify",
 		"internal/baseline", "internal/replay", "internal/report",
@@ -38,31 +39,32 @@ var mayImport = map[string][]string{
 	"internal/fit": {
 		"internal/trace", "internal/lifespan", "internal/baseline", "internal/replay", "internal/planfile", "internal/compile", "internal/peak",
 	},
-	"internal/simdevice": {"internal/replay", "runtime/cuda"},
+	"internal/simdevice": {"internal/trace", "internal/replay", "runtime/cuda"},
 	"internal/synth":     {},
 	"runtime/cuda":       {},
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
-		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
+		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit", "internal/page",
 		"internal/simdevice", "runtime/cuda", "runtime/torch",
 	},
 }
 
 // testsMayImport is what the tests of a package may import besides. The C runtime
 // reads the format by itself, and its tests write plans; benchmarks of the packer
-// read recordings; the pipeline's tests serve what it makes, to made-up jobs too; exports are
-// tested with plans that it makes; the JSON's test knows the allocators that a comparison has.
+// read recordings; the pipeline's tests serve what it makes, to made-up jobs too; exports and
+// pages are tested with plans that it makes; the JSON's test knows the allocators that a comparison has.
 var testsMayImport = map[string][]string{
 	"runtime/cuda":       {"internal/planfile"},
 	"internal/fusion":    {"internal/synth"},
 	"internal/lifespan":  {"internal/synth"},
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
-	"internal/simdevice": {"internal/synth"},
+	"internal/simdevice": {"internal/synth", "internal/lifespan"},
 	"internal/report":    {"internal/baseline"},
 	"internal/export":    {"internal/compile"},
 	"internal/fit":       {"internal/simdevice", "internal/synth"},
+	"internal/page":      {"internal/compile"},
 	"cmd/stplan":         {"internal/synth"},
 }
 

@@ -33,6 +33,9 @@ type app struct {
 	stdout, stderr io.Writer
 	quiet          bool
 	outputs        outputs
+	// subject is the file that is worked on, one of subjectOf, for progress.
+	subject   string
+	subjectOf int
 	// jobOwnsSignals is set while record or run runs a job. Signals are for the job
 	// then, and stplan ends when the job has ended.
 	jobOwnsSignals atomic.Bool

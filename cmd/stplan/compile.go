@@ -156,6 +156,7 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	}
 	var all []report.Compiled
 	for i, path := range paths {
+		a.working(path, i+1, len(paths))
 		sum, err := a.compileOne(ctx, path, outputs[i], opt)
 		if err != nil {
 			// What was compiled before stays, and is reported.
@@ -167,6 +168,9 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 				return err
 			}
 		}
+	}
+	if len(paths) == 1 && !f.json {
+		a.noteReport(outputs[0], paths[0])
 	}
 	return a.printAllCompiled(all, f.json)
 }

@@ -46,13 +46,15 @@ func (a *app) compileMerged(ctx context.Context, paths []string, f compileFlags,
 
 func (a *app) readTraces(paths []string) ([]*trace.Trace, error) {
 	var traces []*trace.Trace
-	for _, path := range paths {
+	for i, path := range paths {
+		a.working(path, i+1, len(paths))
 		t, err := a.readTrace(path, trace.Options{})
 		if err != nil {
 			return nil, err
 		}
 		traces = append(traces, t)
 	}
+	a.subject = fmt.Sprintf("%d recordings", len(traces))
 	return traces, nil
 }
 

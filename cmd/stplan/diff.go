@@ -193,6 +193,9 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 	if err := a.printCompared(all, f.json); err != nil {
 		return err
 	}
+	if !f.json {
+		a.noteReport(path, recording)
+	}
 	return a.enforce(&f.limits, planVerdicts(&f.limits, all))
 }
 

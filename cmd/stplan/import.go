@@ -96,7 +96,7 @@ func (a *app) runImport(path string, f importFlags) error {
 }
 
 func (a *app) writeTrace(output string, t *trace.Trace) (int64, error) {
-	bar := a.progress("writing " + output)
+	bar := a.progress("writing")
 	defer bar.done()
 	var count countingWriter
 	err := a.outputs.write(output, func(w io.Writer) error {
@@ -166,16 +166,4 @@ func summarise(output string, t *trace.Trace, written int64) report.Imported {
 		sum.DeviceList = append(sum.DeviceList, row)
 	}
 	return sum
-}
-
-// countingWriter counts what passes through it.
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }

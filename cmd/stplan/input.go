@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -13,7 +12,10 @@ import (
 
 // readTrace reads a recording in either form; "-" is standard input.
 func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
-	bar := a.progress("reading " + filepath.Base(path))
+	if a.subjectOf < 2 {
+		a.working(path, 1, 1)
+	}
+	bar := a.progress("reading")
 	defer bar.done()
 	opt.Progress = bar.update
 	var t *trace.Trace

@@ -255,3 +255,15 @@ func writeAndClose(f *os.File, mode fs.FileMode, write func(io.Writer) error) er
 	}
 	return f.Close()
 }
+
+// countingWriter counts what passes through it.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -79,6 +79,7 @@ func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 	}
 	problem.Alignment = packing.Bytes(f.alignment)
 	began := time.Now()
+	a.working(path, 1, 1)
 	bar := a.progress("packing")
 	placement, err := packing.Pack(ctx, problem, packing.Options{
 		Capacity: packing.Bytes(f.capacity), TimeLimit: f.timeLimit,

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,6 +16,19 @@ import (
 // progressDelay keeps quick work silent.
 const progressDelay = time.Second
 
+// working says which file the command works on from now on, the n-th of so many: what
+// progress names.
+func (a *app) working(path string, n, of int) {
+	a.subject = inputName(path)
+	if path != "-" {
+		a.subject = filepath.Base(path)
+	}
+	a.subjectOf = of
+	if of > 1 {
+		a.subject = fmt.Sprintf("%d of %d: %s", n, of, a.subject)
+	}
+}
+
 // progress is a bar on standard error that appears once the work has lasted
 // progressDelay. It is silent if standard error is no terminal.
 type progress struct {
@@ -24,8 +39,12 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 }
 
-func (a *app) progress(label string) *progress {
-	return &progress{app: a, label: report.Printable(label), start: time.Now()}
+// progress begins a piece of work. What it does follows the name of the file.
+func (a *app) progress(what string) *progress {
+	if a.subject != "" {
+		what = a.subject + ": " + what
+	}
+	return &progress{app: a, label: report.Printable(what), start: time.Now()}
 }
 
 // update says that done of total units are finished; total 0 is unknown.
@@ -39,18 +58,25 @@ func (p *progress) update(done, total int64) {
 		if time.Since(p.start) < progressDelay {
 			return
 		}
-		if total <= 0 {
-			total = -1
-		}
-		p.bar = progressbar.NewOptions64(total,
+		p.bar = progressbar.NewOptions64(shownTotal(done, total),
 			progressbar.OptionSetWriter(p.app.stderr),
 			progressbar.OptionSetDescription(p.label),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetPredictTime(true))
+		_ = p.bar.RenderBlank() // one that turns does not begin to by itself
 	}
 	// The bar is decoration: a failing terminal must not fail the work.
 	_ = p.bar.Set64(done)
+}
+
+// shownTotal is what a bar that appears at done counts to, -1 if it only turns. A bar that
+// begins in its second half says nothing of the time that the work takes.
+func shownTotal(done, total int64) int64 {
+	if total <= 0 || done > total/2 {
+		return -1
+	}
+	return total
 }
 
 // done clears the bar.
@@ -58,7 +84,7 @@ func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
-		_ = p.bar.Clear()
+		_ = p.bar.Finish() // clears it, and one that turns stops
 		p.bar = nil
 	}
 }

@@ -83,13 +83,17 @@ func (a *app) finish(err error) int {
 		fmt.Fprintf(a.stderr, "stplan: %s\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n", report.PrintableLines(err.Error()))
 		return exitBug
 	}
-	fmt.Fprintf(a.stderr, "stplan: %s\n", message(err))
+	var n *negative
+	no, text := errors.As(err, &n), message(err)
+	if no {
+		text = verdict(a.stderr, false, text)
+	}
+	fmt.Fprintf(a.stderr, "stplan: %s\n", text)
 	var h *hinted
 	if errors.As(err, &h) {
 		fmt.Fprintf(a.stderr, "hint: %s\n", report.Printable(h.hint))
 	}
-	var n *negative
-	if errors.As(err, &n) {
+	if no {
 		return exitNo
 	}
 	return exitBadInput
@@ -139,6 +143,7 @@ terminated (SIGTERM). record and run end with the job's own.`,
 		a.diffCommand(),
 		a.fitCommand(),
 		a.peakCommand(),
+		a.reportCommand(),
 		a.exportCommand(),
 		a.replayCommand(),
 		a.packCommand(),
@@ -146,6 +151,7 @@ terminated (SIGTERM). record and run end with the job's own.`,
 		a.runCommand(),
 	)
 	demandTopics(root)
+	demandCompletions(root)
 	return root
 }
 

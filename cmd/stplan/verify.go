@@ -76,6 +76,7 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 }
 
 func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {
+	a.working(res.Plan, 1, 1)
 	bar := a.progress("verifying")
 	defer bar.done()
 	res.Violations = append(res.Violations, verify.Plan(p, bar.update)...)
@@ -97,7 +98,7 @@ func (a *app) printVerified(res report.Verified, asJSON bool) error {
 			return err
 		}
 	} else if res.Verified {
-		fmt.Fprintf(a.stdout, "%s: verified: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", report.Printable(res.Plan), report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
+		fmt.Fprintf(a.stdout, "%s: %s: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", report.Printable(res.Plan), verdict(a.stdout, true, "verified"), report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
 		if res.TraceMatch != nil {
 			fmt.Fprint(a.stdout, "; it is the plan of this trace")
 		}

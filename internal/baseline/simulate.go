@@ -46,23 +46,32 @@ type OOM struct {
 //
 // An error is a *trace.InputError, or an error of a.New.
 func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result, error) {
-	return simulateUpTo(p, a, 0, progress)
+	return follow(p, a, 0, progress, nil)
 }
 
-// simulateUpTo is Simulate, which stops at the request that makes the allocator reserve more
-// than limit; 0 is no limit.
-func simulateUpTo(p *Program, a Allocator, limit trace.Bytes, progress func(done, total int64)) (Result, error) {
+// Follow is Simulate, and calls see, if not nil, after each operation of the program with
+// the entry that it belongs to, -1 before the first, and the most bytes that the allocator
+// has reserved since the call before. The largest of these is Result.PeakReserved.
+func Follow(p *Program, a Allocator, progress func(done, total int64), see func(at trace.Time, reserved trace.Bytes)) (Result, error) {
+	return follow(p, a, 0, progress, see)
+}
+
+// follow is Follow, which stops at the request that makes the allocator reserve more than
+// limit; 0 is no limit.
+func follow(p *Program, a Allocator, limit trace.Bytes, progress func(done, total int64), see func(at trace.Time, reserved trace.Bytes)) (Result, error) {
 	m, err := a.New(p)
 	if err != nil {
 		return Result{}, err
 	}
-	s := &simulation{program: p, model: m, limit: limit}
+	s := &simulation{program: p, model: m, limit: limit, see: see}
 	if err := s.begin(); err != nil {
 		return Result{}, err
 	}
+	s.tell()
 	if s.result.OOM == nil {
 		s.each(progress, func(o *op) (more bool) {
 			s.step(o)
+			s.tell()
 			return s.result.OOM == nil
 		})
 	}
@@ -78,6 +87,22 @@ type simulation struct {
 	limit   trace.Bytes // of what is reserved, 0 for none
 	now     trace.Time
 	result  Result
+	see     func(at trace.Time, reserved trace.Bytes)
+	seen    trace.Bytes // the peak when see was called last
+}
+
+// tell calls see. What was reserved within an operation counts if it is a new peak.
+func (s *simulation) tell() {
+	if s.see == nil {
+		return
+	}
+	stats := s.model.Stats()
+	if stats.PeakReserved > s.seen {
+		s.seen = stats.PeakReserved
+		s.see(s.now, s.seen)
+		return
+	}
+	s.see(s.now, stats.Reserved)
 }
 
 // begin brings about the state before the first entry.

@@ -31,7 +31,7 @@ func SimulateWithin(p *Program, a Allocator, usable, device trace.Bytes, progres
 	case a.Within != nil:
 		w.Limited, err = Simulate(p, a.Within(usable, device), progress)
 	default:
-		w.Limited, err = simulateUpTo(p, a, usable, progress)
+		w.Limited, err = follow(p, a, usable, progress, nil)
 	}
 	return w, err
 }

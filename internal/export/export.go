@@ -17,13 +17,13 @@ type Device struct {
 	Offsets []int64
 }
 
-// failedRequest is the category of a request that ran out of memory.
-const failedRequest = "request that failed"
+// FailedRequest is the category of a request that ran out of memory.
+const FailedRequest = "request that failed"
 
 // categoryOf names what a buffer is for.
 func categoryOf(l *peak.Live) string {
 	if l.Buffer.Failed {
-		return failedRequest
+		return FailedRequest
 	}
 	return l.Category.String()
 }

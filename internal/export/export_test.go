@@ -332,7 +332,7 @@ func checkRecipes(t *testing.T, name string, d Device, results [][][]any) {
 		want[g.Key.String()] = float64(int64(g.Bytes) >> 20)
 	}
 	if f := d.Timeline.Failed(); f != nil && f.Start == d.Timeline.PeakAllocated.At {
-		want[failedRequest] = float64(int64(f.Size) >> 20)
+		want[FailedRequest] = float64(int64(f.Size) >> 20)
 	}
 	for _, row := range results[0] {
 		if row[2].(float64) != want[row[0].(string)] {

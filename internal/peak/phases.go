@@ -31,6 +31,9 @@ var partNames = [...]string{
 
 func (p Part) String() string { return partNames[p] }
 
+// Parts are the names of all of them, in the order of their numbers.
+func Parts() []string { return slices.Clone(partNames[:]) }
+
 // Phase is a stretch of a program: what came before its first iteration, or an
 // iteration, and the part of it.
 type Phase struct {
@@ -255,6 +258,12 @@ func (p *phases) at(t trace.Time) (Phase, int32) {
 		}
 	}
 	return ph, trace.None
+}
+
+// PhaseAt is what the program did at an event.
+func (r *Recording) PhaseAt(t trace.Time) Phase {
+	ph, _ := r.phases.at(t)
+	return ph
 }
 
 // Title names a phase for people. whole is the number of whole iterations.

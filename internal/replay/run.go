@@ -103,12 +103,21 @@ func Run(p *Program, a Allocator) (*Result, error) {
 // not call Operations. It is for figures that the allocator itself keeps.
 func Drive(p *Program, a Allocator) error { return newRunner(p, a).run() }
 
+// Follow drives the allocator as Drive does, and calls see after each step with the entry
+// that it belongs to, -1 before the first.
+func Follow(p *Program, a Allocator, see func(at trace.Time)) error {
+	r := newRunner(p, a)
+	r.see = see
+	return r.run()
+}
+
 type runner struct {
 	program   *Program
 	allocator Allocator
 	side      uint64
 	address   []uint64 // of each request
 	judge     *judge   // nil if nothing is judged
+	see       func(at trace.Time)
 	result    Result
 	pending   []Operation
 }
@@ -121,6 +130,9 @@ func (r *runner) run() error {
 	for i, s := range r.program.steps {
 		if err := r.step(i, s); err != nil {
 			return err
+		}
+		if r.see != nil {
+			r.see(s.at.event)
 		}
 	}
 	return nil

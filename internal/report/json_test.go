@@ -24,6 +24,7 @@ var jsonOf = []struct {
 	{"pack", Packed{}},
 	{"peak", Peaked{}},
 	{"replay", Replayed{}},
+	{"report", Reported{}},
 	{"run", Served{}},
 	{"verify", Verified{}},
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/runtime/cuda"
 )
 
@@ -112,4 +113,24 @@ func ServeWithin(program *replay.Program, plan []byte, ordinal int, limit int64)
 	}
 	c := d.Counters()
 	return replay.Cost{Reserved: int64(c.PeakReserved), Moved: int64(c.MovedBytes)}, nil
+}
+
+// FollowPool serves a program from the pool alone, and calls see after each request and
+// free with the entry that it belongs to, -1 before the first, and the most bytes that the
+// runtime has reserved since the call before.
+func FollowPool(program *replay.Program, see func(at trace.Time, reserved trace.Bytes)) error {
+	d, err := Open(nil, 0, true)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var peak uint64
+	return replay.Follow(program, d, func(at trace.Time) {
+		c := d.Counters()
+		now := c.ReservedBytes
+		if c.PeakReserved > peak {
+			peak, now = c.PeakReserved, c.PeakReserved
+		}
+		see(at, trace.Bytes(now))
+	})
 }

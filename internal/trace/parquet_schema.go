@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,6 +42,31 @@ var columnsWanted = []parquet.Wanted{
 	{Name: colPool, Kind: parquet.Text},
 }
 
+// columnMeanings describe the columns to whoever opens a file without docs/trace.md.
+var columnMeanings = map[string]string{
+	colDevice:         "the device's index in the recorded process",
+	colAction:         "what happened: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotation_start, annotation_end",
+	colAddr:           "device address; of oom the bytes that the driver reported free",
+	colSize:           "bytes: of alloc and frees as requested, of segments as mapped, of oom rounded up, of snapshot all active bytes",
+	colStream:         "raw handle of the stream that the block was allocated on",
+	colTime:           "Unix time in microseconds; 0 or null if there is none. Order is that of the rows, not of the clock",
+	colName:           "the name of an annotation",
+	colStack:          "the call stack: one line FILE:LINE:NAME per frame, innermost first; null if none was recorded",
+	colUserMetadata:   "text set by the program",
+	colCompileContext: "the compiled region",
+	colPool:           "the memory pool: 0,0 is the default pool, n,0 is of a CUDA graph, 0,n of a user; null if the recording does not tell",
+}
+
+// columnMeta is the entry of the metadata that describes the columns of a file.
+func columnMeta(columns []parquet.Field) [2]string {
+	meanings := map[string]string{}
+	for _, c := range columns {
+		meanings[c.Name] = columnMeanings[c.Name]
+	}
+	text, _ := json.Marshal(meanings) // texts alone: it cannot fail
+	return [2]string{keyColumns, string(text)}
+}
+
 // The actions of an annotation's row.
 const (
 	annotationStart = "annotation_start"
@@ -64,6 +90,7 @@ const (
 	keyDevices  = "stplan.devices"
 	keyStacks   = "stplan.stacks"
 	keyNotes    = "stplan.notes"
+	keyColumns  = "stplan.columns" // for people; not read
 )
 
 // formatVersion is the version that WriteParquet writes and the newest that

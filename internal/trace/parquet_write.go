@@ -56,7 +56,7 @@ func writeParquet(w io.Writer, t *Trace, progress func(done, total int64)) error
 	if longest > longText {
 		b.step = 1
 	}
-	out, err := parquet.NewWriter(w, "trace", b.fields(), meta)
+	out, err := parquet.NewWriter(w, "trace", b.fields(), append(meta, columnMeta(b.fields())))
 	if err != nil {
 		return err
 	}
