@@ -36,7 +36,7 @@ type caching struct {
 // Caching is PyTorch's caching allocator under c. A setting of c that makes no
 // sense is an error of New.
 func Caching(key, title string, c Config) Allocator {
-	return Allocator{key, title, func(p *Program) (Model, error) {
+	return Allocator{Key: key, Title: title, New: func(p *Program) (Model, error) {
 		return cachingFor(p, c, newCard(p.device), nil)
 	}}
 }

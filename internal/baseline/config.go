@@ -172,6 +172,9 @@ const (
 	// addressSpace is the most bytes that a card of unknown size gives: a device
 	// pointer has 56 bits. Beyond it a program is out of memory.
 	addressSpace trace.Bytes = 1 << 56
+	// chunkedMemory is the most bytes that a card gives to allocators that are simulated
+	// chunk by chunk, which takes memory here: no card comes near it.
+	chunkedMemory trace.Bytes = 1 << 40
 	// unlimited is a maximal split size that no block reaches.
 	unlimited trace.Bytes = math.MaxInt64
 	// unknownReservation is the address space, in bytes, of an expandable segment

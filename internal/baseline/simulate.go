@@ -12,6 +12,9 @@ type Result struct {
 	// Peaks in bytes; see Usage for what they count. Allocated and active are
 	// taken after each request, reserved within requests too.
 	PeakReserved, PeakAllocated, PeakActive trace.Bytes
+	// PeakAt is the first entry at which PeakReserved was reserved, -1 for before the
+	// recording.
+	PeakAt trace.Time
 	// Retries counts the requests for which all cached memory was given back.
 	Retries int
 	// OOM says where the program stopped for lack of memory, nil if it ran to
@@ -61,7 +64,7 @@ func Simulate(p *Program, a Allocator, progress func(done, total int64)) (Result
 		})
 	}
 	stats := m.Stats()
-	s.result.final, s.result.PeakReserved, s.result.Retries = stats.Usage, stats.PeakReserved, stats.Retries
+	s.result.final, s.result.Retries = stats.Usage, stats.Retries
 	return s.result, nil
 }
 
@@ -146,6 +149,7 @@ func (s *simulation) step(o *op) {
 		s.model.EmptyCache(s.program.unused[o.buffer])
 	case opRefused:
 		s.model.Refuse(o.buffer, s.program.buffers[o.buffer].Request)
+		s.peaks()
 	}
 }
 
@@ -154,8 +158,12 @@ func (s *simulation) outOfMemory(buffer int32) {
 	s.result.OOM = &OOM{Event: s.now, Requested: q.Size, Stream: q.Stream, Usage: s.model.Stats().Usage}
 }
 
+// peaks is called after each operation that may reserve memory.
 func (s *simulation) peaks() {
 	now := s.model.Stats()
+	if now.PeakReserved > s.result.PeakReserved {
+		s.result.PeakReserved, s.result.PeakAt = now.PeakReserved, s.now
+	}
 	s.result.PeakAllocated = max(s.result.PeakAllocated, now.Allocated)
 	s.result.PeakActive = max(s.result.PeakActive, now.Active)
 }
