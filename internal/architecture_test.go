@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/splitmix":      {},
 	"internal/verify":        {"internal/planfile", "internal/trace"},
 	"internal/baseline":      {"internal/trace", "internal/splitmix"},
+	"internal/stalloc":       {"internal/trace", "internal/lifespan", "internal/baseline"},
 	"internal/replay":        {"internal/trace", "internal/lifespan"},
 	"internal/report":        {"internal/planfile", "internal/verify"},
 	"internal/peak":          {"internal/trace", "internal/lifespan"},
@@ -41,7 +42,7 @@ var mayImport = map[string][]string{
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
-		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/simdevice", "runtime/cuda", "runtime/torch",
+		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/simdevice", "runtime/cuda", "runtime/torch",
 	},
 }
 

@@ -16,6 +16,10 @@ type Allocator struct {
 	// program, for allocators that plan ahead. An error says why the allocator
 	// cannot run.
 	New func(*Program) (Model, error)
+	// Within is the same allocator with usable bytes of memory to have, of a device with
+	// so much; 0 is no limit. It may give cached memory back to get by with less than it
+	// would take. nil if the model knows no limit.
+	Within func(usable, device trace.Bytes) Allocator
 }
 
 // Keys of Allocators.
@@ -97,3 +101,8 @@ func (s *Stats) Reserve(n trace.Bytes) {
 func Peers(recorded Config) []Allocator {
 	return []Allocator{GMLake(recorded), GMLakePaper(recorded), CudaMallocAsync(recorded)}
 }
+
+// UnfitError says why an allocator cannot serve a program at all. It is an error of New.
+type UnfitError struct{ Why string }
+
+func (e *UnfitError) Error() string { return e.Why }

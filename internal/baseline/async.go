@@ -27,14 +27,20 @@ const asyncError = 0.12
 // One stream's freed memory is another's once any later free is complete. What the driver
 // does there, and near the end of the card's memory, is not known.
 func CudaMallocAsync(recorded Config) Allocator {
-	return Allocator{Key: KeyAsync, Title: "cudaMallocAsync", Error: asyncError, New: func(p *Program) (Model, error) {
-		c := Config{DeviceMemory: recorded.DeviceMemory, UsableMemory: recorded.UsableMemory}
-		r, err := c.rules()
-		if err != nil {
-			return nil, err
-		}
-		return newAsync(min(r.capacity, chunkedMemory), len(p.buffers)), nil
-	}}
+	c := Config{DeviceMemory: recorded.DeviceMemory, UsableMemory: recorded.UsableMemory}
+	return Allocator{
+		Key: KeyAsync, Title: "cudaMallocAsync", Error: asyncError,
+		New: func(p *Program) (Model, error) {
+			r, err := c.rules()
+			if err != nil {
+				return nil, err
+			}
+			return newAsync(min(r.capacity, chunkedMemory), len(p.buffers)), nil
+		},
+		Within: func(usable, device trace.Bytes) Allocator {
+			return CudaMallocAsync(Config{UsableMemory: usable, DeviceMemory: device})
+		},
+	}
 }
 
 // async is the Model of cudaMallocAsync. Its addresses begin at 0.

@@ -36,9 +36,15 @@ type caching struct {
 // Caching is PyTorch's caching allocator under c. A setting of c that makes no
 // sense is an error of New.
 func Caching(key, title string, c Config) Allocator {
-	return Allocator{Key: key, Title: title, New: func(p *Program) (Model, error) {
-		return cachingFor(p, c, newCard(p.device), nil)
-	}}
+	return Allocator{
+		Key: key, Title: title,
+		New: func(p *Program) (Model, error) { return cachingFor(p, c, newCard(p.device), nil) },
+		Within: func(usable, device trace.Bytes) Allocator {
+			limited := c
+			limited.UsableMemory, limited.DeviceMemory = usable, device
+			return Caching(key, title, limited)
+		},
+	}
 }
 
 func cachingFor(p *Program, c Config, d driver, watch func(segmentEvent)) (*caching, error) {

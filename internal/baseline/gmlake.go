@@ -60,14 +60,21 @@ func lakeAllocator(name, title string, recorded Config, settings lakeConfig) All
 		Divisions: recorded.Divisions, MemoryFraction: recorded.MemoryFraction,
 		DeviceMemory: recorded.DeviceMemory, UsableMemory: recorded.UsableMemory,
 	}
-	return Allocator{Key: name, Title: title, New: func(p *Program) (Model, error) {
-		r, err := c.rules()
-		if err != nil {
-			return nil, err
-		}
-		r.capacity = min(r.capacity, chunkedMemory)
-		return newLake(r, settings, newCard(p.device), len(p.buffers)), nil
-	}}
+	return Allocator{
+		Key: name, Title: title,
+		New: func(p *Program) (Model, error) {
+			r, err := c.rules()
+			if err != nil {
+				return nil, err
+			}
+			r.capacity = min(r.capacity, chunkedMemory)
+			return newLake(r, settings, newCard(p.device), len(p.buffers)), nil
+		},
+		Within: func(usable, device trace.Bytes) Allocator {
+			c.UsableMemory, c.DeviceMemory = usable, device
+			return lakeAllocator(name, title, c, settings)
+		},
+	}
 }
 
 // lake is the Model of GMLake.

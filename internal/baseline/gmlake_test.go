@@ -371,3 +371,26 @@ func TestLakeCollects(t *testing.T) {
 		t.Errorf("%d B stitched in %d blocks", s.g.space, len(s.g.blocks))
 	}
 }
+
+// TestPeersWithin: with one byte less than what an allocator takes, it runs out of memory or
+// gets by with less, and never takes more than there is.
+func TestPeersWithin(t *testing.T) {
+	d, c := readFixture(t, "default", "")
+	p, err := ReadProgram(d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range append(Allocators(c), Peers(c)...) {
+		whole, err := Simulate(p, a, nil)
+		if err != nil || whole.OOM != nil {
+			t.Fatalf("%s: %+v, %v", a.Title, whole, err)
+		}
+		for _, usable := range []trace.Bytes{whole.PeakReserved, whole.PeakReserved - 1, whole.PeakActive - 1} {
+			r, err := Simulate(p, a.Within(usable, usable), nil)
+			ranOut := r.OOM != nil
+			if err != nil || r.PeakReserved > usable || usable == whole.PeakReserved && (ranOut || r.Retries > 0) || usable < whole.PeakActive && !ranOut {
+				t.Errorf("%s with %d B of %d: %+v, %v", a.Title, usable, whole.PeakReserved, r, err)
+			}
+		}
+	}
+}
