@@ -56,7 +56,7 @@ var testsMayImport = map[string][]string{
 	"internal/lifespan":  {"internal/synth"},
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
-	"internal/simdevice": {"internal/synth"},
+	"internal/simdevice": {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/report":    {"internal/baseline"},
 	"internal/export":    {"internal/compile"},
 	"cmd/stplan":         {"internal/synth"},

@@ -24,17 +24,24 @@ const (
 
 // Device is the runtime on a simulated device, as package replay drives it: its
 // addresses begin at 0.
-type Device struct{ device *cuda.Device }
+type Device struct {
+	device *cuda.Device
+	memory uint64 // bytes
+}
 
 // Open makes a device that is served by an encoded plan's device of the given
 // ordinal, or from the pool alone if plan is nil. A silent one keeps no record of
 // what the runtime asks of it; replay's judge needs that record.
 func Open(plan []byte, ordinal int, silent bool) (*Device, error) {
-	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: capacity, Granularity: granularity, Partial: true, Silent: silent})
+	return open(plan, ordinal, silent, capacity)
+}
+
+func open(plan []byte, ordinal int, silent bool, memory uint64) (*Device, error) {
+	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: memory, Granularity: granularity, Partial: true, Silent: silent})
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d}, nil
+	return &Device{d, memory}, nil
 }
 
 // Close frees the device.
@@ -52,7 +59,7 @@ func (d *Device) Malloc(size, stream uint64) (address uint64, source int, err er
 	at, from, err := d.device.Malloc(size, stream)
 	switch {
 	case errors.Is(err, cuda.ErrNoMemory):
-		err = &replay.LimitError{Problem: fmt.Sprintf("the simulated device has %d B of memory, and the program needs more", uint64(capacity))}
+		err = &replay.LimitError{Problem: fmt.Sprintf("the simulated device has %d B of memory, and the program needs more", d.memory)}
 	case errors.Is(err, cuda.ErrTooManyStreams):
 		err = &replay.LimitError{Problem: "the program uses more streams than the runtime serves"}
 	}
