@@ -57,7 +57,7 @@ var testsMayImport = map[string][]string{
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
 	"internal/simdevice": {"internal/synth", "internal/lifespan", "internal/trace"},
-	"internal/report":    {"internal/baseline"},
+	"internal/report":    {"internal/baseline", "internal/stalloc"},
 	"internal/export":    {"internal/compile"},
 	"cmd/stplan":         {"internal/synth"},
 }

@@ -22,6 +22,7 @@ type diffFlags struct {
 	trace     string
 	device    int
 	configs   []string
+	peers     []string
 	recorded  string
 	json      bool
 	failUnder float64
@@ -69,6 +70,15 @@ compile may have found that a plan does not pay: that serving without it, from
 the runtime's pool of free memory alone, reserves less. A run then does that. So
 the table has a row for it, and "plan avoids" is of what is served.
 
+--allocators adds what else serves such programs: gmlake, GMLake by its code;
+gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations,
+served by position; cuda_malloc_async, an estimate of PyTorch's
+backend:cudaMallocAsync, with its error; pool, stplan's runtime without a plan;
+served, stplan's runtime with this plan, or without it if the plan does not pay.
+"all" is all of them. stalloc takes some 10 s for a recording of 500,000 events,
+the others less than a second. A second table says at which event each reserves
+most, and how often it gave back all cached memory to serve a request.
+
 --config simulates other settings too. Repeat it for several: each is a row of
 its own. In --json "configured" is the first of them or null, and if there are
 several, "configurations" is a list of all. The syntax is that of
@@ -80,6 +90,7 @@ own: device_memory, the size of the GPU's memory in bytes or with a unit
 PyTorch, settings that such a string leaves out return to their defaults.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
+  stplan diff run.bin --trace run.parquet --allocators gmlake,stalloc,pool
   stplan diff run.bin --trace run.parquet --json --fail-under 90`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,6 +100,7 @@ PyTorch, settings that such a string leaves out return to their defaults.`,
 	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
+	addPeers(cmd, &f.peers)
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
 	cmd.Flags().Float64Var(&f.failUnder, "fail-under", 0, "exit with code 1 if the plan avoids less than this percentage of native's waste")
@@ -104,6 +116,10 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 	}
 	if limited && math.IsNaN(f.failUnder) {
 		return errors.New("--fail-under: expected a percentage, found NaN")
+	}
+	peers, err := choosePeers(f.peers)
+	if err != nil {
+		return err
 	}
 	if err := a.demandInputs(path, f.trace); err != nil {
 		return err
@@ -133,7 +149,7 @@ func (a *app) runDiff(path string, f diffFlags, oneDevice, limited bool) error {
 	}
 	var all []report.Compared
 	for i := range devices {
-		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators)
+		c, err := a.compareDevice(inputName(path), &devices[i], t, recorded, allocators, peers)
 		if err != nil {
 			return err
 		}
@@ -193,7 +209,7 @@ func diffAllocators(t *trace.Trace, f diffFlags) (recorded baseline.Config, all 
 
 // compareDevice simulates one device's program on each allocator and accounts
 // for it.
-func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, allocators []baseline.Allocator) (report.Compared, error) {
+func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, allocators []baseline.Allocator, peers []string) (report.Compared, error) {
 	none := report.Compared{}
 	d := traceDevice(t, int(pd.Ordinal))
 	program, err := baseline.ReadProgram(d, recorded)
@@ -235,6 +251,8 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: check, Failure: compile.FailureOf(d)}
 	cmp.Recorded = row("recorded", recorded.Kind(), account.PeakReserved)
+	peakAt := int64(baseline.PeakReservedAt(d))
+	cmp.Recorded.PeakEvent = &peakAt
 	if f := cmp.Failure; f != nil && f.Fatal {
 		cmp.Recorded.RanOut(report.OutOfMemory{Event: f.Event, Requested: f.Requested, Reserved: int64(baseline.ReservedAt(d, trace.Time(f.Event)))})
 	}
@@ -243,18 +261,14 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	}
 	if d.AddressesInvented {
 		cmp.Recorded.NotRecorded()
+		cmp.Recorded.PeakEvent = nil
 	}
-	for _, al := range allocators {
-		bar := a.progress("simulating " + al.Title)
-		res, err := baseline.Simulate(program, al, bar.update)
-		bar.done()
+	for _, c := range append(simulatedContenders(program, allocators), a.peerContenders(peers, &peerInput{
+		device: d, plan: pd, planName: planName, timeline: tl, program: program, recorded: recorded,
+	})...) {
+		r, err := a.contend(c, row)
 		if err != nil {
-			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, al.Title, err)
-		}
-		r := row(al.Key, al.Title, int64(res.PeakReserved))
-		r.Retries = res.Retries
-		if o := res.OOM; o != nil {
-			r.RanOut(report.OutOfMemory{Event: int64(o.Event), Requested: int64(o.Requested), Reserved: int64(o.Reserved)})
+			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, c.title, err)
 		}
 		cmp.Simulated = append(cmp.Simulated, r)
 	}
@@ -271,9 +285,9 @@ func servedBeyond(name string, pd *planfile.Device, tl *lifespan.Timeline, atLea
 	if !simdevice.Built || pd.Advice != planfile.AdviceNone {
 		return atLeast, nil
 	}
-	data, err := planfile.Encode(&planfile.Plan{Producer: producer, Devices: []planfile.Device{*pd}})
+	data, err := encodeDevice(pd)
 	if err != nil {
-		return 0, &bug{err}
+		return 0, err
 	}
 	cost, err := simdevice.Serve(replay.NewProgram(tl), data, int(pd.Ordinal))
 	if err != nil {

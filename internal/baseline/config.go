@@ -151,6 +151,14 @@ func (c Config) check() error {
 	return nil
 }
 
+// Memory is how many bytes the driver can give, 0 if that is not known.
+func (c Config) Memory() uint64 {
+	if c.UsableMemory > 0 {
+		return uint64(c.UsableMemory)
+	}
+	return uint64(c.DeviceMemory)
+}
+
 // capped says that a memory fraction limits the process.
 func (c Config) capped() bool { return c.MemoryFraction > 0 && c.MemoryFraction < 1 }
 

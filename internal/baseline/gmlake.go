@@ -52,7 +52,7 @@ func GMLake(recorded Config) Allocator {
 // GMLakePaper is the policy of GMLake's paper (arXiv 2401.08156): an exact match first,
 // stitched or not, and memory that is missing is taken and stitched to what is free.
 func GMLakePaper(recorded Config) Allocator {
-	return lakeAllocator(KeyGMLakePaper, "GMLake, the paper's policy", recorded, lakePaper)
+	return lakeAllocator(KeyGMLakePaper, "GMLake's paper", recorded, lakePaper)
 }
 
 func lakeAllocator(name, title string, recorded Config, settings lakeConfig) Allocator {

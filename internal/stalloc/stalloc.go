@@ -50,10 +50,7 @@ func Allocator(tl *lifespan.Timeline, it lifespan.Iterations, recorded baseline.
 // online is the copy of PyTorch's caching allocator that serves what is not planned, with
 // what the arena leaves of the card. fits is false if that is nothing.
 func online(limits baseline.Config, arena trace.Bytes, p *baseline.Program) (m baseline.Model, fits bool, err error) {
-	usable := limits.UsableMemory
-	if usable == 0 {
-		usable = limits.DeviceMemory
-	}
+	usable := trace.Bytes(limits.Memory())
 	if fits = usable == 0 || arena < usable; fits && usable > 0 {
 		limits.UsableMemory = usable - arena
 	}
