@@ -71,13 +71,14 @@ the runtime's pool of free memory alone, reserves less. A run then does that. So
 the table has a row for it, and "plan avoids" is of what is served.
 
 --allocators adds what else serves such programs: gmlake, GMLake by its code;
-gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations,
-served by position; cuda_malloc_async, an estimate of PyTorch's
+gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations, served
+by position, with hooks on all that varies in the recording; stalloc_by_position,
+without hooks; cuda_malloc_async, an estimate of PyTorch's
 backend:cudaMallocAsync, with its error; pool, stplan's runtime without a plan;
 served, stplan's runtime with this plan, or without it if the plan does not pay.
-"all" is all of them. stalloc takes some 10 s for a recording of 500,000 events,
-the others less than a second. A second table says at which event each reserves
-most, and how often it gave back all cached memory to serve a request.
+"all" is all of them. STAlloc's take up to half a minute for 500,000 events, the
+others less than a second. A second table says at which event each reserves most,
+and how often it gave back all cached memory to serve a request.
 
 --config simulates other settings too. Repeat it for several: each is a row of
 its own. In --json "configured" is the first of them or null, and if there are
@@ -263,9 +264,13 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		cmp.Recorded.NotRecorded()
 		cmp.Recorded.PeakEvent = nil
 	}
-	for _, c := range append(simulatedContenders(program, allocators), a.peerContenders(peers, &peerInput{
-		device: d, plan: pd, planName: planName, timeline: tl, program: program, recorded: recorded,
-	})...) {
+	contenders, err := a.peerContenders(peers, &peerInput{
+		device: d, plan: pd, timeline: tl, program: program, recorded: recorded,
+	})
+	if err != nil {
+		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
+	}
+	for _, c := range append(simulatedContenders(program, allocators), contenders...) {
 		r, err := a.contend(c, row)
 		if err != nil {
 			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, c.title, err)

@@ -24,7 +24,7 @@ const allPeers = "all"
 // peerNames are the values of --allocators, in the order of the table: the keys of their
 // rows in JSON.
 var peerNames = []string{
-	baseline.KeyGMLake, baseline.KeyGMLakePaper, stalloc.Key, baseline.KeyAsync, report.KeyPool, report.KeyServed,
+	baseline.KeyGMLake, baseline.KeyGMLakePaper, stalloc.Key, stalloc.KeyByPosition, baseline.KeyAsync, report.KeyPool, report.KeyServed,
 }
 
 func addPeers(cmd *cobra.Command, into *[]string) {
@@ -101,7 +101,6 @@ func simulatedContenders(program *baseline.Program, allocators []baseline.Alloca
 type peerInput struct {
 	device   *trace.Device
 	plan     *planfile.Device
-	planName string
 	timeline *lifespan.Timeline
 	program  *baseline.Program
 	recorded baseline.Config
@@ -109,12 +108,16 @@ type peerInput struct {
 
 // peerContenders are the allocators of these names. What needs the C runtime is left out,
 // with a note, if this build has none.
-func (a *app) peerContenders(names []string, in *peerInput) (all []contender) {
+func (a *app) peerContenders(names []string, in *peerInput) (all []contender, err error) {
 	peers := baseline.Peers(in.recorded)
 	for _, name := range names {
 		switch name {
-		case stalloc.Key:
-			all = append(all, contender{key: name, title: "STAlloc", run: in.stalloc})
+		case stalloc.Key, stalloc.KeyByPosition:
+			found, err := in.stalloc()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, simulatedContenders(in.program, named(found, name))...)
 		case report.KeyPool, report.KeyServed:
 			if !simdevice.Built {
 				a.note("--allocators: %s is left out: this stplan was built without its C runtime", name)
@@ -122,20 +125,21 @@ func (a *app) peerContenders(names []string, in *peerInput) (all []contender) {
 			}
 			all = append(all, in.runtime(name))
 		default:
-			i := slices.IndexFunc(peers, func(al baseline.Allocator) bool { return al.Key == name })
-			all = append(all, simulatedContenders(in.program, peers[i:i+1])...)
+			all = append(all, simulatedContenders(in.program, named(peers, name))...)
 		}
 	}
-	return all
+	return all, nil
 }
 
-func (in *peerInput) stalloc(progress func(done, total int64)) (contended, error) {
+// named is the allocator with this key.
+func named(all []baseline.Allocator, key string) []baseline.Allocator {
+	i := slices.IndexFunc(all, func(al baseline.Allocator) bool { return al.Key == key })
+	return all[i : i+1]
+}
+
+func (in *peerInput) stalloc() ([]baseline.Allocator, error) {
 	it, err := lifespan.FindIterations(in.device, in.timeline, nil)
-	if err != nil {
-		return contended{}, err
-	}
-	res, err := baseline.Simulate(in.program, stalloc.Allocator(in.timeline, it, in.recorded), progress)
-	return contended{Result: res}, err
+	return stalloc.Allocators(in.timeline, it, in.recorded), err
 }
 
 // runtime is stplan's runtime, as a run has it or without a plan.

@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 
-KEYS = ["native", "expandable", "gmlake", "gmlake_paper", "stalloc", "cuda_malloc_async", "pool", "served"]
-NAMES = ["native", "expandable", "GMLake", "GMLake's paper", "STAlloc", "async (±12 %)", "pool", "plan, as served"]
+KEYS = ["native", "expandable", "gmlake", "gmlake_paper", "stalloc", "stalloc_by_position", "cuda_malloc_async", "pool", "served"]
+NAMES = ["native", "expandable", "GMLake", "GMLake's paper", "STAlloc", "STAlloc, no hooks", "async (±12 %)", "pool", "plan, as served"]
 LEAST = 0.0001  # of a fragmentation ratio that can be cut
 
 

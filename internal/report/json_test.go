@@ -29,8 +29,8 @@ var jsonOf = []struct {
 
 // simulatedKeys are the keys of Simulated's object, which no struct tag has.
 var simulatedKeys = []string{
-	baseline.KeyNative, baseline.KeyExpandable, baseline.KeyGMLake, baseline.KeyGMLakePaper, stalloc.Key, baseline.KeyAsync,
-	KeyPool, KeyServed, KeyConfigured, "configurations[]",
+	baseline.KeyNative, baseline.KeyExpandable, baseline.KeyGMLake, baseline.KeyGMLakePaper, stalloc.Key, stalloc.KeyByPosition,
+	baseline.KeyAsync, KeyPool, KeyServed, KeyConfigured, "configurations[]",
 }
 
 // fields lists the paths of a type's JSON: "devices[].gap" is field gap of each

@@ -20,11 +20,9 @@ const (
 	// roleDynamic is in a module whose requests vary.
 	roleDynamic
 	// roleOther is in an iteration of another kind than the planned one, such as an
-	// evaluation: it gets any part of the arena that is free then.
+	// evaluation, or after the last whole one: it gets any part of the arena that is free
+	// then.
 	roleOther
-	// roleTail is after the last whole iteration. It is dynamic if the next line has another
-	// size.
-	roleTail
 )
 
 // line is one line of the plan.
@@ -48,116 +46,86 @@ type program struct {
 	resident            trace.Bytes
 }
 
-// newProgram finds the iteration to plan: the first steady one. The one after it, of the
-// same kind, shows what varies: an allocation of the program that is in only one of the two,
-// or has another size, is dynamic. So STAlloc is taken to have hooks on exactly those
-// modules. why says what the recording lacks.
-func newProgram(tl *lifespan.Timeline, it lifespan.Iterations) (p *program, why string) {
+// newProgram plans the first steady iteration and what comes before it. With hooks, what
+// varies from one recorded iteration to the next, in size or in whether it is there, is
+// dynamic, and iterations of another kind are known as such. So STAlloc is taken to have
+// hooks on exactly the modules in which something varies. Without hooks everything is served
+// by position. why says what the recording lacks.
+func newProgram(tl *lifespan.Timeline, it lifespan.Iterations, hooks bool) (p *program, why string) {
 	per, why := lifespan.FindPeriodic(tl, it, lifespan.EndRequested)
 	if per == nil {
 		return nil, why
 	}
-	p = &program{tl: tl, body: &per.Bodies[per.Passes[0].Body], roles: make([]role, len(tl.Buffers)), slots: make([]int32, len(tl.Buffers))}
+	p = &program{
+		tl: tl, body: &per.Bodies[per.Passes[0].Body],
+		roles: make([]role, len(tl.Buffers)), slots: make([]int32, len(tl.Buffers)),
+	}
 	for i := range p.slots {
 		p.slots[i] = -1
 	}
 	first := 0 // the first buffer of the passes
 	for first < len(tl.Buffers) && (tl.Buffers[first].Initial || tl.Buffers[first].Start < per.Cut) {
+		p.assign(first, rolePrologue)
 		first++
 	}
-	seen, second, next := make(map[int32]trace.Bytes), -1, first
+	next := first
 	for k := range per.Passes {
-		from := next
-		next = p.align(&per.Passes[k], from)
-		switch {
-		case per.Passes[k].Body != per.Passes[0].Body:
-		case k == 0:
-			for i := from; i < next; i++ {
-				seen[p.slots[i]] = tl.Buffers[i].Size
-			}
-		case second < 0:
-			second = from
-			p.classify(seen, from, next)
-		}
+		next = p.align(&per.Passes[k], next, hooks, per.Passes[k].Body == per.Passes[0].Body)
 	}
-	if second < 0 {
-		return nil, "no two iterations of the kind of the first steady one"
+	tail := roleStatic
+	if hooks {
+		tail = roleOther
+	}
+	for ; next < len(tl.Buffers); next++ {
+		p.assign(next, tail)
 	}
 	end := per.End
 	if len(per.Passes) > 1 {
 		end = per.Passes[1].First
 	}
-	p.assign(per, first, next, seen)
-	p.lines(first, per.Cut, end)
+	p.lines(first, end)
 	return p, ""
 }
 
-// align notes the slots of a pass whose first buffer is from, and returns the one after it.
-func (p *program) align(pass *lifespan.Pass, from int) (next int) {
+// assign gives a buffer its role, unless it is too small for the plan.
+func (p *program) assign(i int, r role) {
+	if p.tl.Buffers[i].Size > slab {
+		p.roles[i] = r
+	}
+}
+
+// align notes the slots and roles of a pass whose first buffer is from, and returns the one
+// after it. planned says that the pass is of the kind of the planned one.
+func (p *program) align(pass *lifespan.Pass, from int, hooks, planned bool) (next int) {
 	next = from
 	for w, word := range pass.Present {
 		for ; word != 0; word &= word - 1 {
-			p.slots[next] = int32(64*w + bits.TrailingZeros64(word))
+			slot := int32(64*w + bits.TrailingZeros64(word))
+			switch {
+			case hooks && !planned:
+				p.assign(next, roleOther)
+			case hooks && p.varies(slot):
+				p.assign(next, roleDynamic)
+			default:
+				p.assign(next, roleStatic)
+			}
+			if planned {
+				p.slots[next] = slot
+			}
 			next++
 		}
 	}
 	return next
 }
 
-// varying marks a slot that is dynamic, in the sizes of the first pass.
-const varying trace.Bytes = -1
-
-// classify compares the second pass with the sizes of the first.
-func (p *program) classify(seen map[int32]trace.Bytes, from, next int) {
-	both := make(map[int32]bool, next-from)
-	for i := from; i < next; i++ {
-		s := p.slots[i]
-		both[s] = true
-		if size, ok := seen[s]; !ok || size != p.tl.Buffers[i].Size {
-			seen[s] = varying
-		}
-	}
-	for s := range seen {
-		if !both[s] {
-			seen[s] = varying
-		}
-	}
+func (p *program) varies(slot int32) bool {
+	s := &p.body.Slots[slot]
+	return s.Occurrences < p.body.Occurrences || trace.RoundUp(s.Least) != trace.RoundUp(s.Requested)
 }
 
-// assign gives each buffer its role. What no planned pass had is not known to vary.
-func (p *program) assign(per *lifespan.Periodic, first, last int, seen map[int32]trace.Bytes) {
-	i := first
-	for k := range per.Passes {
-		n := 0
-		for _, w := range per.Passes[k].Present {
-			n += bits.OnesCount64(w)
-		}
-		for end := i + n; i < end; i++ {
-			switch {
-			case per.Passes[k].Body != per.Passes[0].Body:
-				p.roles[i] = roleOther
-			case seen[p.slots[i]] == varying:
-				p.roles[i] = roleDynamic
-			default:
-				p.roles[i] = roleStatic
-			}
-		}
-	}
-	for i := range p.roles {
-		switch {
-		case p.tl.Buffers[i].Size <= slab:
-			p.roles[i] = roleOnline
-		case i < first:
-			p.roles[i] = rolePrologue
-		case i >= last:
-			p.roles[i] = roleTail
-		}
-	}
-}
-
-// lines makes the lines of the prologue, which ends before buffer first at time cut, and of
-// the planned iteration, which is [cut, end).
-func (p *program) lines(first int, cut, end trace.Time) {
+// lines makes the lines of the prologue, which ends before buffer first, and of the planned
+// iteration after it, which ends at end.
+func (p *program) lines(first int, end trace.Time) {
 	n := first
 	for n < len(p.tl.Buffers) && p.tl.Buffers[n].Start < end {
 		n++

@@ -67,10 +67,6 @@ func (s *server) place(i int) (span, bool) {
 	case roleOther:
 		at, ok := smallestGap(s.arena, size, s.live, s.refused)
 		return span{at, at + size}, ok
-	case roleTail:
-		if len(s.iteration) > 0 && s.iteration[s.cursor].size == size {
-			return s.serveLine(s.advance(), size)
-		}
 	}
 	return span{}, false
 }

@@ -6,8 +6,10 @@
 // described: what is planned, that requests are served by their position and checked by
 // their size only, that a position is never found again once it is lost, that streams are
 // not heard of, and what serves the rest. What stands in for it: the packer (plan.go), and
-// the hooks on the modules of Megatron that say what is dynamic (program.go). Where the
-// description leaves a choice, the one that reserves less was taken.
+// the hooks on the modules of Megatron that say what is dynamic (program.go). A recording
+// does not show modules, so there are two rows: one with hooks on all that varies, which
+// reserves less, and one without hooks. Where the description leaves another choice, the one
+// that reserves less was taken.
 package stalloc
 
 import (
@@ -16,21 +18,32 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// Key is the key of STAlloc's row.
-const Key = "stalloc"
+// Keys of STAlloc's rows.
+const (
+	Key           = "stalloc"
+	KeyByPosition = "stalloc_by_position"
+)
 
 // slab is the largest request, in bytes, that STAlloc does not plan.
 const slab trace.Bytes = 512
 
-// Allocator is STAlloc for the recording of tl. Of recorded only the limits of the card
-// matter. The error of its New is a *baseline.UnfitError if the recording does not repeat:
-// STAlloc stops with an assertion then.
-func Allocator(tl *lifespan.Timeline, it lifespan.Iterations, recorded baseline.Config) baseline.Allocator {
+// Allocators is STAlloc for the recording of tl, with hooks on all that varies in it, and
+// without. Of recorded only the limits of the card matter. The error of New is a
+// *baseline.UnfitError if the recording does not repeat: STAlloc stops with an assertion
+// then.
+func Allocators(tl *lifespan.Timeline, it lifespan.Iterations, recorded baseline.Config) []baseline.Allocator {
 	limits := baseline.Config{DeviceMemory: recorded.DeviceMemory, UsableMemory: recorded.UsableMemory}
+	return []baseline.Allocator{
+		allocator(Key, "STAlloc", tl, it, limits, true),
+		allocator(KeyByPosition, "STAlloc without hooks", tl, it, limits, false),
+	}
+}
+
+func allocator(key, title string, tl *lifespan.Timeline, it lifespan.Iterations, limits baseline.Config, hooks bool) baseline.Allocator {
 	return baseline.Allocator{
-		Key: Key, Title: "STAlloc",
+		Key: key, Title: title,
 		New: func(p *baseline.Program) (baseline.Model, error) {
-			prog, why := newProgram(tl, it)
+			prog, why := newProgram(tl, it, hooks)
 			if why != "" {
 				return nil, &baseline.UnfitError{Why: why}
 			}
@@ -42,7 +55,7 @@ func Allocator(tl *lifespan.Timeline, it lifespan.Iterations, recorded baseline.
 			return newServer(prog, size, fits, rest), nil
 		},
 		Within: func(usable, device trace.Bytes) baseline.Allocator {
-			return Allocator(tl, it, baseline.Config{UsableMemory: usable, DeviceMemory: device})
+			return allocator(key, title, tl, it, baseline.Config{UsableMemory: usable, DeviceMemory: device}, hooks)
 		},
 	}
 }
