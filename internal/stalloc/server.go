@@ -21,7 +21,6 @@ type server struct {
 	closed  map[int32]spans // by dynamic slot: what the plan uses while it lives
 
 	allocated trace.Bytes // in the arena
-	peak      trace.Bytes
 	started   bool
 }
 
@@ -58,6 +57,8 @@ func (s *server) Alloc(buffer int32, r baseline.Request) bool {
 func (s *server) place(i int) (span, bool) {
 	size := s.tl.Buffers[i].Size
 	switch s.roles[i] {
+	case roleOnline:
+		return span{}, false
 	case rolePrologue:
 		return s.serveLine(&s.prologue[i], size)
 	case roleStatic:

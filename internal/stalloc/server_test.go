@@ -288,3 +288,63 @@ func TestRecordings(t *testing.T) {
 		}
 	}
 }
+
+// FuzzJobs makes up jobs of bytes, with requests that come and go, change, and outlive their
+// iteration, and expects the checks of checked and what is held to be true of any allocator:
+// allocated <= reserved <= peak reserved <= the card.
+func FuzzJobs(f *testing.F) {
+	f.Add([]byte{5, 10, 20, 30, 200, 40, 50, 3, 9, 77, 130})
+	f.Add([]byte{7, 1, 1, 1, 255, 254, 60, 61, 62, 63, 64, 65, 190, 191, 192, 5, 6, 7, 8, 9})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) < 4 || len(raw) > 200 {
+			return
+		}
+		j := newJob()
+		j.alloc(64 * mib)
+		var late []uint64
+		for i := range 3 + int(raw[0]%6) {
+			kept := late
+			late = nil
+			for k, b := range raw[1:] {
+				size := trace.Bytes(b%64+1) << (8 + b%14)
+				switch {
+				case b >= 240 && (i+k)%3 == 0: // not in every iteration
+					continue
+				case b >= 192: // of another size in each
+					size += trace.Bytes(i) << 12
+				}
+				if a := j.alloc(size); b%32 == 31 {
+					late = append(late, a)
+				} else {
+					kept = append(kept, a)
+				}
+				if b%4 == 3 && len(kept) > 0 {
+					j.free(kept[0])
+					kept = kept[1:]
+				}
+			}
+			j.free(kept...)
+			j.endIteration()
+		}
+		tl, err := lifespan.Build(&j.d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, err := lifespan.FindIterations(&j.d, tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, _ := newProgram(tl, it, true); p == nil {
+			return
+		}
+		for _, hooks := range []bool{true, false} {
+			for _, memory := range []trace.Bytes{0, 256 * mib} {
+				r, s := simulate(t, &j.d, tl, it, baseline.Config{DeviceMemory: memory}, hooks)
+				now := s.Stats()
+				if now.Allocated > now.Reserved || now.Reserved > r.PeakReserved || memory > 0 && r.PeakReserved > memory || r.OOM == nil && r.PeakReserved < tl.PeakAllocated.Bytes {
+					t.Errorf("hooks %t: %+v, %+v, %d B live at the peak", hooks, now, r, tl.PeakAllocated.Bytes)
+				}
+			}
+		}
+	})
+}
