@@ -9,8 +9,9 @@ recordings and over jobs, of which each counts once although several of its rank
 settings were recorded (names but for -seedN, -rN and -expandable): how much of the
 fragmentation ratio, 1 - allocated / reserved, each allocator cuts against native, and how
 much what stplan serves cuts against each. A recording without such a ratio to cut (under
-0.0001) does not count, nor one that an allocator cannot serve. The third has what an
-allocator cannot serve, and the requests for which one gave back what it had cached. With
+0.0001) does not count, nor one that an allocator cannot serve. The third has fragmentation
+ratios by kind of job, with the cut against native. A fourth, if there is any, has what an
+allocator cannot serve and how often one gave back what it had cached. With
 --keep, figures are kept in a file as they come, and a run that was stopped goes on from
 there. Needs only Python 3.
 """
@@ -25,6 +26,7 @@ import time
 
 KEYS = ["native", "expandable", "gmlake", "gmlake_paper", "stalloc", "stalloc_by_position", "cuda_malloc_async", "pool", "served"]
 NAMES = ["native", "expandable", "GMLake", "GMLake's paper", "STAlloc", "STAlloc, no hooks", "async (±12 %)", "pool", "plan, as served"]
+KINDS = [("Megatron, dense", "gpt345|llama7b"), ("Megatron, experts", "moe16"), ("others", "")]
 LEAST = 0.0001  # of a fragmentation ratio that can be cut
 
 
@@ -96,6 +98,16 @@ def averages(results):
                "" if key == "served" else percent(by_job(results, ours))]
 
 
+def by_kind(results):
+    rest = dict(results)
+    for kind, pattern in KINDS:
+        of = {n: rest.pop(n) for n in list(rest) if re.match(pattern, n)}
+        if of:
+            ratio = lambda key: by_job(of, lambda got: got["rows"][key]["fragmentation_ratio"])
+            yield [f"{kind} ({len({job(n) for n in of})})",
+                   *(percent(ratio(k)) + ("" if k == "native" else f", {percent(by_job(of, lambda got: cut(got, k, 'native')))}") for k in KEYS)]
+
+
 def remarks(results):
     for name, got in results.items():
         for key, title in zip(KEYS, NAMES):
@@ -135,7 +147,10 @@ def main():
                 print(f"{name}: {results[name]['seconds']:.0f} s", file=sys.stderr, flush=True)
     table(["recording", *NAMES], (ratios_row(n, got) for n, got in results.items()))
     table(["allocator", "recordings", "reserved / allocated", "fragmentation", "cut against native", "by job", "stplan cuts against it", "by job"], averages(results))
-    table(["recording", "allocator", "remark"], remarks(results))
+    table(["jobs", *NAMES], by_kind(results))
+    found = list(remarks(results))
+    if found:
+        table(["recording", "allocator", "remark"], found)
     inexact = [n for n, got in results.items() if got["check"]["matched"] != got["check"]["total"]]
     print(f"{len(results)} recordings of {len({job(n) for n in results})} jobs, {len(inexact)} with a self-check that is not exact")
     return bool(inexact)
