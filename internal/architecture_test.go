@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/splitmix":      {},
 	"internal/verify":        {"internal/planfile", "internal/trace"},
 	"internal/baseline":      {"internal/trace", "internal/splitmix"},
+	"internal/stalloc":       {"internal/trace", "internal/lifespan", "internal/baseline"},
 	"internal/replay":        {"internal/trace", "internal/lifespan"},
 	"internal/report":        {"internal/planfile", "internal/verify"},
 	"internal/peak":          {"internal/trace", "internal/lifespan"},
@@ -45,8 +46,8 @@ var mayImport = map[string][]string{
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
-		"internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit", "internal/page",
-		"internal/simdevice", "runtime/cuda", "runtime/torch",
+		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
+		"internal/page", "internal/simdevice", "runtime/cuda", "runtime/torch",
 	},
 }
 
@@ -61,7 +62,7 @@ var testsMayImport = map[string][]string{
 	"internal/packing":   {"internal/synth", "internal/lifespan", "internal/trace"},
 	"internal/compile":   {"internal/simdevice", "internal/synth", "runtime/cuda"},
 	"internal/simdevice": {"internal/synth", "internal/lifespan"},
-	"internal/report":    {"internal/baseline"},
+	"internal/report":    {"internal/baseline", "internal/stalloc"},
 	"internal/export":    {"internal/compile"},
 	"internal/fit":       {"internal/simdevice", "internal/synth"},
 	"internal/page":      {"internal/compile"},

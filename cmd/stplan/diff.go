@@ -24,6 +24,7 @@ type diffFlags struct {
 	traces    []string
 	device    int
 	configs   []string
+	peers     []string
 	recorded  string
 	oneDevice bool // --device was given
 	advise    bool
@@ -74,6 +75,16 @@ compile may have found that a plan does not pay: that serving without it, from
 the runtime's pool of free memory alone, reserves less. A run then does that. So
 the table has a row for it, and "plan avoids" is of what is served.
 
+--allocators adds what else serves such programs: gmlake, GMLake by its code;
+gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations, served
+by position, with hooks on all that varies in the recording; stalloc_by_position,
+without hooks; cuda_malloc_async, an estimate of PyTorch's
+backend:cudaMallocAsync, with its error; pool, stplan's runtime without a plan;
+served, stplan's runtime with this plan, or without it if the plan does not pay.
+"all" is all of them. STAlloc's take up to half a minute for 500,000 events, the
+others less than a second. A second table says at which event each reserves most,
+and how often it gave back all cached memory to serve a request.
+
 --config simulates other settings too. Repeat it for several: each is a row of
 its own. In --json "configured" is the first of them or null, and if there are
 several, "configurations" is a list of all. The syntax is that of
@@ -111,6 +122,7 @@ case for each limit and device. Exit code 2 is an error: then there is no JUnit
 file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
+  stplan diff run.bin --trace run.parquet --allocators gmlake,stalloc,pool
   stplan diff run.bin --trace run.parquet --device-memory 80GiB
   stplan diff run.bin --trace run.parquet --advise
   stplan diff --trace yesterday.pickle.gz --trace today.pickle.gz --fail-over 1%
@@ -129,6 +141,7 @@ file.`,
 	cmd.Flags().StringArrayVar(&f.traces, "trace", nil, "the recording that the plan was made from; twice, two recordings to compare")
 	cmd.Flags().IntVar(&f.device, "device", 0, "compare only this device")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also simulate `settings` such as max_split_size_mb:512; repeat it for several")
+	addPeers(cmd, &f.peers)
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold, e.g. device_memory:80GiB")
 	cmd.Flags().BoolVar(&f.advise, "advise", false, "look for the best settings of PYTORCH_CUDA_ALLOC_CONF")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the comparison as JSON")
@@ -162,6 +175,10 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 	if err != nil {
 		return err
 	}
+	peers, err := choosePeers(f.peers)
+	if err != nil {
+		return err
+	}
 	if err := a.demandInputs(path, recording); err != nil {
 		return err
 	}
@@ -186,7 +203,7 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 		}
 		p.Devices = []planfile.Device{*d}
 	}
-	all, err := a.comparePlan(ctx, inputName(path), p, t, f, budget)
+	all, err := a.comparePlan(ctx, inputName(path), p, t, f, peers, budget)
 	if err != nil {
 		return err
 	}
@@ -200,14 +217,14 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 }
 
 // comparePlan compares the devices of a plan with their recordings.
-func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t *trace.Trace, f diffFlags, budget *fit.Budget) ([]report.Compared, error) {
+func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t *trace.Trace, f diffFlags, peers []string, budget *fit.Budget) ([]report.Compared, error) {
 	recorded, allocators, err := diffAllocators(t, f)
 	if err != nil {
 		return nil, err
 	}
 	var all []report.Compared
 	for i := range p.Devices {
-		c, err := a.compareDevice(name, &p.Devices[i], t, recorded, allocators)
+		c, err := a.compareDevice(name, &p.Devices[i], t, recorded, allocators, peers)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +275,7 @@ func diffAllocators(t *trace.Trace, f diffFlags) (recorded baseline.Config, all 
 
 // compareDevice simulates one device's program on each allocator and accounts
 // for it.
-func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, allocators []baseline.Allocator) (report.Compared, error) {
+func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, allocators []baseline.Allocator, peers []string) (report.Compared, error) {
 	none := report.Compared{}
 	d := traceDevice(t, int(pd.Ordinal))
 	program, err := baseline.ReadProgram(d, recorded)
@@ -300,6 +317,8 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 
 	cmp := report.Compared{Trace: t.Name, Device: d.Ordinal, SelfCheck: check, Failure: compile.FailureOf(d)}
 	cmp.Recorded = row("recorded", recorded.Kind(), account.PeakReserved)
+	peakAt := int64(baseline.PeakReservedAt(d))
+	cmp.Recorded.PeakEvent = &peakAt
 	if f := cmp.Failure; f != nil && f.Fatal {
 		cmp.Recorded.RanOut(report.OutOfMemory{Event: f.Event, Requested: f.Requested, Reserved: int64(baseline.ReservedAt(d, trace.Time(f.Event)))})
 	}
@@ -308,18 +327,18 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 	}
 	if d.AddressesInvented {
 		cmp.Recorded.NotRecorded()
+		cmp.Recorded.PeakEvent = nil
 	}
-	for _, al := range allocators {
-		bar := a.progress("simulating " + al.Title)
-		res, err := baseline.Simulate(program, al, bar.update)
-		bar.done()
+	contenders, err := a.peerContenders(peers, &peerInput{
+		device: d, plan: pd, timeline: tl, program: program, recorded: recorded,
+	})
+	if err != nil {
+		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)
+	}
+	for _, c := range append(simulatedContenders(program, allocators), contenders...) {
+		r, err := a.contend(c, row)
 		if err != nil {
-			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, al.Title, err)
-		}
-		r := row(al.Key, al.Title, int64(res.PeakReserved))
-		r.Retries = res.Retries
-		if o := res.OOM; o != nil {
-			r.RanOut(report.OutOfMemory{Event: int64(o.Event), Requested: int64(o.Requested), Reserved: int64(o.Reserved)})
+			return none, fmt.Errorf("%s: device %d: %s: %w", t.Name, d.Ordinal, c.title, err)
 		}
 		cmp.Simulated = append(cmp.Simulated, r)
 	}
@@ -336,9 +355,9 @@ func servedBeyond(name string, pd *planfile.Device, tl *lifespan.Timeline, atLea
 	if !simdevice.Built || pd.Advice != planfile.AdviceNone {
 		return atLeast, nil
 	}
-	data, err := planfile.Encode(&planfile.Plan{Producer: producer, Devices: []planfile.Device{*pd}})
+	data, err := encodeDevice(pd)
 	if err != nil {
-		return 0, &bug{err}
+		return 0, err
 	}
 	cost, err := simdevice.Serve(replay.NewProgram(tl), data, int(pd.Ordinal))
 	if err != nil {

@@ -158,7 +158,7 @@ func (a *app) drawn(planName string, pd *planfile.Device, t *trace.Trace) (*page
 	if err != nil {
 		return nil, err
 	}
-	compared, err := a.compareDevice(planName, pd, t, recorded, allocators)
+	compared, err := a.compareDevice(planName, pd, t, recorded, allocators, nil)
 	if err != nil {
 		return nil, err
 	}

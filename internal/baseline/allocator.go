@@ -9,6 +9,9 @@ import "github.com/stplan/stplan/internal/trace"
 type Allocator struct {
 	Key   string // its name in JSON
 	Title string // its name in text
+	// Error is the share by which the reserved memory of a simulation may differ from the
+	// allocator's own, 0 if every address is known.
+	Error float64
 	// New returns a model that has served nothing yet. It is given the whole
 	// program, for allocators that plan ahead. An error says why the allocator
 	// cannot run.
@@ -93,3 +96,13 @@ func (s *Stats) Reserve(n trace.Bytes) {
 	s.Reserved += n
 	s.PeakReserved = max(s.PeakReserved, s.Reserved)
 }
+
+// Peers lists the allocators that are simulated only if they are asked for.
+func Peers(recorded Config) []Allocator {
+	return []Allocator{GMLake(recorded), GMLakePaper(recorded), CudaMallocAsync(recorded)}
+}
+
+// UnfitError says why an allocator cannot serve a program at all. It is an error of New.
+type UnfitError struct{ Why string }
+
+func (e *UnfitError) Error() string { return e.Why }

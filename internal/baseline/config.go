@@ -151,6 +151,14 @@ func (c Config) check() error {
 	return nil
 }
 
+// Memory is how many bytes the driver can give, 0 if that is not known.
+func (c Config) Memory() uint64 {
+	if c.UsableMemory > 0 {
+		return uint64(c.UsableMemory)
+	}
+	return uint64(c.DeviceMemory)
+}
+
 // capped says that a memory fraction limits the process.
 func (c Config) capped() bool { return c.MemoryFraction > 0 && c.MemoryFraction < 1 }
 
@@ -172,6 +180,9 @@ const (
 	// addressSpace is the most bytes that a card of unknown size gives: a device
 	// pointer has 56 bits. Beyond it a program is out of memory.
 	addressSpace trace.Bytes = 1 << 56
+	// chunkedMemory is the most bytes that a card gives to allocators that are simulated
+	// chunk by chunk, which takes memory here: no card comes near it.
+	chunkedMemory trace.Bytes = 1 << 40
 	// unlimited is a maximal split size that no block reaches.
 	unlimited trace.Bytes = math.MaxInt64
 	// unknownReservation is the address space, in bytes, of an expandable segment

@@ -47,10 +47,28 @@ func FuzzHostileRecordings(f *testing.F) {
 			if err == nil && (r.final.Allocated > r.final.Active || r.final.Active > r.final.Reserved || r.final.Reserved > r.PeakReserved) {
 				t.Errorf("%+v: %+v", c, r)
 			}
+			for _, peer := range Peers(c) {
+				checkPeer(t, d, c, peer)
+			}
 			k, err := selfCheck(d, c, nil)
 			if err == nil && (k.Matched > k.Total || (k.Matched == k.Total) != (k.First == nil)) {
 				t.Errorf("%+v: %+v", c, k)
 			}
 		}
 	})
+}
+
+// checkPeer expects the same of another allocator.
+func checkPeer(t *testing.T, d *trace.Device, c Config, peer Allocator) {
+	p, err := ReadProgram(d, c)
+	if err != nil {
+		return
+	}
+	r, err := Simulate(p, peer, nil)
+	if err == nil && (r.final.Allocated > r.final.Active || r.final.Active > r.final.Reserved || r.final.Reserved > r.PeakReserved) {
+		t.Errorf("%s, %+v: %+v", peer.Title, c, r)
+	}
+	if c.UsableMemory > 0 && r.PeakReserved > c.UsableMemory {
+		t.Errorf("%s: %d B reserved of %d", peer.Title, r.PeakReserved, c.UsableMemory)
+	}
 }

@@ -32,3 +32,16 @@ func ReservedAt(d *trace.Device, at trace.Time) trace.Bytes {
 	}
 	return reserved
 }
+
+// PeakReservedAt is the first event after which the recorded allocator held most, -1 for
+// before the recording.
+func PeakReservedAt(d *trace.Device) trace.Time {
+	reserved, at := newPeak(initiallyReserved(d)), trace.Time(-1)
+	for i := range d.Events {
+		before := reserved.most
+		if reserved.add(segmentDelta(&d.Events[i])); reserved.most > before {
+			at = trace.Time(i)
+		}
+	}
+	return at
+}

@@ -80,3 +80,20 @@ func TestReservedAt(t *testing.T) {
 		}
 	}
 }
+
+// TestPeakReservedAt: ReservedAt has the peak first at that event.
+func TestPeakReservedAt(t *testing.T) {
+	d, c := readFixture(t, "default", "")
+	at, most := PeakReservedAt(d), FromRecording(d).PeakReserved
+	if at < 1 || ReservedAt(d, at) != most || ReservedAt(d, at-1) >= most {
+		t.Errorf("%d B at event %d, %d B before, %d at the peak", ReservedAt(d, at), at, ReservedAt(d, at-1), most)
+	}
+	// The simulation serves the request whose segment that was: the next allocation.
+	r, err := simulate(d, c, nil)
+	if err != nil || r.PeakAt != at+1 || d.Events[r.PeakAt].Action != trace.ActionAlloc {
+		t.Errorf("%+v, %v, expected a peak at %d", r, err, at+1)
+	}
+	if at := PeakReservedAt(&trace.Device{}); at != -1 {
+		t.Errorf("an empty recording has its peak at %d", at)
+	}
+}

@@ -174,7 +174,7 @@ func TestSurvivedRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Result{
-		PeakReserved: 40 * mib, PeakAllocated: 40 * mib, PeakActive: 40 * mib, Retries: 1,
+		PeakReserved: 40 * mib, PeakAllocated: 40 * mib, PeakActive: 40 * mib, PeakAt: 1, Retries: 1,
 		final: Usage{20 * mib, 2 * mib, 2 * mib},
 	}
 	if r != want {

@@ -12,6 +12,9 @@ type Result struct {
 	// Peaks in bytes; see Usage for what they count. Allocated and active are
 	// taken after each request, reserved within requests too.
 	PeakReserved, PeakAllocated, PeakActive trace.Bytes
+	// PeakAt is the first entry at which PeakReserved was reserved, -1 for before the
+	// recording.
+	PeakAt trace.Time
 	// Retries counts the requests for which all cached memory was given back.
 	Retries int
 	// OOM says where the program stopped for lack of memory, nil if it ran to
@@ -76,7 +79,7 @@ func follow(p *Program, a Allocator, limit trace.Bytes, progress func(done, tota
 		})
 	}
 	stats := m.Stats()
-	s.result.final, s.result.PeakReserved, s.result.Retries = stats.Usage, stats.PeakReserved, stats.Retries
+	s.result.final, s.result.Retries = stats.Usage, stats.Retries
 	return s.result, nil
 }
 
@@ -178,6 +181,7 @@ func (s *simulation) step(o *op) {
 		s.model.EmptyCache(s.program.unused[o.buffer])
 	case opRefused:
 		s.model.Refuse(o.buffer, s.program.buffers[o.buffer].Request)
+		s.peaks()
 	}
 }
 
@@ -191,8 +195,12 @@ func (s *simulation) outOfMemory(buffer int32) {
 	s.result.OOM = &OOM{Event: s.now, Requested: q.Size, Stream: q.Stream, Usage: s.model.Stats().Usage}
 }
 
+// peaks is called after each operation that may reserve memory.
 func (s *simulation) peaks() {
 	now := s.model.Stats()
+	if now.PeakReserved > s.result.PeakReserved {
+		s.result.PeakReserved, s.result.PeakAt = now.PeakReserved, s.now
+	}
 	s.result.PeakAllocated = max(s.result.PeakAllocated, now.Allocated)
 	s.result.PeakActive = max(s.result.PeakActive, now.Active)
 }

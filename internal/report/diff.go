@@ -3,6 +3,8 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
 )
 
 // Compared is what diff says of one device: the recording, the simulated
@@ -29,8 +31,12 @@ type Compared struct {
 	Others []Compared `json:"other_devices,omitempty"`
 }
 
-// KeyConfigured is the key of each row that simulates settings of --config.
-const KeyConfigured = "configured"
+// Keys of rows that are no allocator of package baseline.
+const (
+	KeyConfigured = "configured" // simulates settings of --config
+	KeyPool       = "pool"       // the runtime without a plan
+	KeyServed     = "served"     // the runtime with the plan, if its advice is to serve it
+)
 
 // Simulated are the rows of the simulated allocators, in the order of the table.
 type Simulated []ComparedRow
@@ -101,8 +107,19 @@ type ComparedRow struct {
 	PlanReduction      *float64 `json:"plan_reduction"`
 	// Retries is how often a simulated allocator gave back all cached memory to
 	// serve a request.
-	Retries     int          `json:"retries"`
+	Retries int `json:"retries"`
+	// PeakEvent is the first event at which PeakReserved was reserved, -1 for before the
+	// recording; null if it is not known.
+	PeakEvent   *int64       `json:"peak_event"`
 	OutOfMemory *OutOfMemory `json:"out_of_memory"`
+	// Low and High bound the peak reserved of an allocator that can only be estimated.
+	Low  *int64 `json:"peak_reserved_low_bytes,omitempty"`
+	High *int64 `json:"peak_reserved_high_bytes,omitempty"`
+	// Moved is the idle memory that the runtime gave back and took again elsewhere.
+	Moved *int64 `json:"moved_bytes,omitempty"`
+	// Unfit says why an allocator cannot serve the program at all. It has reserved nothing
+	// then, and has none of the figures.
+	Unfit string `json:"cannot_serve,omitempty"`
 }
 
 // OutOfMemory is the request at which a simulated allocator stopped. Its peak
@@ -201,9 +218,24 @@ func (r *ComparedRow) RanOut(at OutOfMemory) {
 	r.drop()
 }
 
+// Estimated says that the peak may be off by a share. It is not below what the program needs.
+func (r *ComparedRow) Estimated(share float64) {
+	low := max(int64(math.Round(float64(r.PeakReserved)*(1-share))), r.PeakAllocated)
+	high := int64(math.Round(float64(r.PeakReserved) * (1 + share)))
+	r.Low, r.High = &low, &high
+	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, 100*share)
+}
+
+// CannotServe says that the allocator does not serve such a program, and why.
+func (r *ComparedRow) CannotServe(why string) {
+	r.Unfit = why
+	r.drop()
+}
+
 // NotRecorded drops the figures of the recording if it does not have what was reserved.
 func (r *ComparedRow) NotRecorded() { r.drop() }
 
 func (r *ComparedRow) drop() {
 	r.Efficiency, r.FragmentationRatio, r.Waste, r.PlanReduction = nil, nil, nil, nil
+	r.Low, r.High = nil, nil
 }

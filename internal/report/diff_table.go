@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ func (c *Compared) Write(w io.Writer) error {
 		fmt.Fprintf(out, "\n%s: NOT exact, simulated figures are estimates\n\n", check)
 	}
 	writeLines(out, c.lines())
+	c.writePeaks(out)
 	p := &c.Plan
 	fmt.Fprintln(out)
 	_ = writeWrapped(out, "plan: ", fmt.Sprintf("gap to the lower bound %s; %s", Gap(p.PlanBytes, p.LowerBound),
@@ -43,12 +45,50 @@ func (c *Compared) Write(w io.Writer) error {
 	return out.Flush()
 }
 
+// writePeaks prints when each allocator reserved most and how often it had to give back what
+// it had cached, if more than PyTorch's were asked for, and why one cannot serve the job.
+func (c *Compared) writePeaks(out *bufio.Writer) {
+	if !c.peaks() {
+		return
+	}
+	lines := []tableLine{{figures: []string{"peaks at event", "retries"}}}
+	add := func(r *ComparedRow, title string) {
+		if r.PeakEvent != nil && r.Efficiency != nil {
+			lines = append(lines, tableLine{label: label(title), figures: []string{Count(*r.PeakEvent), Count(int64(r.Retries))}})
+		}
+	}
+	add(&c.Recorded, c.recordedTitle())
+	for i := range c.Simulated {
+		add(&c.Simulated[i], c.Simulated[i].Title+", simulated")
+	}
+	fmt.Fprintln(out)
+	writeLines(out, lines)
+	for i := range c.Simulated {
+		if r := &c.Simulated[i]; r.Unfit != "" {
+			fmt.Fprintln(out)
+			_ = writeWrapped(out, r.Title+": ", r.Unfit) // out keeps its error
+		}
+	}
+}
+
+func (c *Compared) recordedTitle() string { return "recorded (" + c.Recorded.Title + ")" }
+
+// peaks says that there are other allocators than PyTorch's.
+func (c *Compared) peaks() bool {
+	return slices.ContainsFunc(c.Simulated, func(r ComparedRow) bool {
+		return !slices.Contains([]string{"native", "expandable", KeyConfigured}, r.Key)
+	})
+}
+
+// label is a title on one line: the settings of --config may hold any white space.
+func label(title string) string { return strings.Join(strings.Fields(title), " ") }
+
 // lines are the table's, the heading's first and the plan's last.
 func (c *Compared) lines() []tableLine {
 	lines := []tableLine{
 		{figures: []string{"peak", "", "", "waste the"}},
 		{figures: []string{"reserved", "efficiency", "waste", "plan avoids"}},
-		c.Recorded.line("recorded (" + c.Recorded.Title + ")"),
+		c.Recorded.line(c.recordedTitle()),
 	}
 	for i := range c.Simulated {
 		lines = append(lines, c.Simulated[i].line(c.Simulated[i].Title+", simulated"))
@@ -67,9 +107,12 @@ func (c *Compared) lines() []tableLine {
 	return lines
 }
 
-func (r *ComparedRow) line(label string) tableLine {
-	// The settings of --config may hold any white space.
-	l := tableLine{label: strings.Join(strings.Fields(label), " ")}
+func (r *ComparedRow) line(title string) tableLine {
+	l := tableLine{label: label(title)}
+	if r.Unfit != "" {
+		l.text = "cannot serve this job"
+		return l
+	}
 	if r.OutOfMemory != nil {
 		l.text = "out of memory before the first event"
 		if r.OutOfMemory.Event >= 0 {

@@ -91,7 +91,7 @@ func TestSimulatedJSON(t *testing.T) {
 	}
 	row := func(title string) string {
 		return `{"settings":"` + title + `","peak_reserved_bytes":0,"peak_allocated_bytes":0,"peak_active_bytes":0,` +
-			`"efficiency":null,"fragmentation_ratio":null,"waste_bytes":null,"plan_reduction":null,"retries":0,"out_of_memory":null}`
+			`"efficiency":null,"fragmentation_ratio":null,"waste_bytes":null,"plan_reduction":null,"retries":0,"peak_event":null,"out_of_memory":null}`
 	}
 	first, second := row("configured [256:1,>:8]"), row("configured b")
 	for _, tc := range []struct {
@@ -145,6 +145,50 @@ plan: gap to the lower bound 6.250 %; 0 waits
 	c.Simulated[1].OutOfMemory.Event = -1
 	if got := comparedText(t, c); !strings.Contains(got, "out of memory before the first event\n") {
 		t.Errorf("running out of memory at the start is not said:\n%s", got)
+	}
+}
+
+// TestPeersText: allocators that were asked for have a second table, with the events of their
+// peaks, and one that cannot serve the job says why.
+func TestPeersText(t *testing.T) {
+	c := compared()
+	at := func(r ComparedRow, event int64, retries int) ComparedRow {
+		r.PeakEvent, r.Retries = &event, retries
+		return r
+	}
+	c.Recorded = at(c.Recorded, 7, 0)
+	c.Simulated[0] = at(c.Simulated[0], 8, 0)
+	estimate := at(simulatedRow("cuda_malloc_async", "cudaMallocAsync", 900), 12_345, 3)
+	estimate.Estimated(0.12)
+	if *estimate.Low != 800 || *estimate.High != 1008 {
+		t.Errorf("from %d to %d, expected 800, which the program needs, to 1008", *estimate.Low, *estimate.High)
+	}
+	unfit := simulatedRow("stalloc", "STAlloc", 0)
+	unfit.CannotServe("1 steady iterations of 2, expected at least 2, and a reason that is long enough to be wrapped")
+	c.Simulated = append(c.Simulated, estimate, unfit)
+	const want = `device 1: peak allocated 800 B; self-check 23,430 / 23,430
+
+                                      peak                       waste the
+                                  reserved  efficiency  waste  plan avoids
+recorded (native)                   1000 B     80.00 %  200 B      75.00 %
+native, simulated                   1000 B     80.00 %  200 B      75.00 %
+expandable segments, simulated       800 B    100.00 %    0 B            -
+cudaMallocAsync ±12 %, simulated     900 B     88.89 %  100 B      50.00 %
+STAlloc, simulated                cannot serve this job
+plan (periodic)                      850 B     94.12 %   50 B
+
+                                  peaks at event  retries
+recorded (native)                              7        0
+native, simulated                              8        0
+cudaMallocAsync ±12 %, simulated          12,345        3
+
+STAlloc: 1 steady iterations of 2, expected at least 2, and a reason that is
+         long enough to be wrapped
+
+plan: gap to the lower bound 6.250 %; 0 waits
+`
+	if got := comparedText(t, c); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/stalloc"
 )
 
 // jsonOf is what each command prints with --json, or writes with --summary.
@@ -30,7 +31,10 @@ var jsonOf = []struct {
 }
 
 // simulatedKeys are the keys of Simulated's object, which no struct tag has.
-var simulatedKeys = []string{baseline.KeyNative, baseline.KeyExpandable, KeyConfigured, "configurations[]"}
+var simulatedKeys = []string{
+	baseline.KeyNative, baseline.KeyExpandable, baseline.KeyGMLake, baseline.KeyGMLakePaper, stalloc.Key, stalloc.KeyByPosition,
+	baseline.KeyAsync, KeyPool, KeyServed, KeyConfigured, "configurations[]",
+}
 
 // fields lists the paths of a type's JSON: "devices[].gap" is field gap of each
 // element of devices.

@@ -34,18 +34,19 @@ type Device struct {
 // ordinal, or from the pool alone if plan is nil. A silent one keeps no record of
 // what the runtime asks of it; replay's judge needs that record.
 func Open(plan []byte, ordinal int, silent bool) (*Device, error) {
-	return open(plan, ordinal, silent, 0)
+	return open(plan, ordinal, silent, capacity, 0)
 }
 
-func open(plan []byte, ordinal int, silent bool, limit uint64) (*Device, error) {
-	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: capacity, Granularity: granularity, Partial: true, Silent: silent, Limit: limit})
+// open opens a device with so many bytes, of which the process may take limit; 0 is no limit.
+func open(plan []byte, ordinal int, silent bool, memory, limit uint64) (*Device, error) {
+	d, err := cuda.Open(plan, ordinal, cuda.Options{Capacity: memory, Granularity: granularity, Partial: true, Silent: silent, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	if limit == 0 {
-		limit = capacity
+	if limit != 0 {
+		memory = limit
 	}
-	return &Device{d, limit}, nil
+	return &Device{d, memory}, nil
 }
 
 // Close frees the device.
@@ -103,7 +104,7 @@ func Serve(program *replay.Program, plan []byte, ordinal int) (replay.Cost, erro
 // ServeWithin is Serve on a device that has limit bytes to give, 0 for no limit. If they
 // are not enough, the error is a *replay.LimitError.
 func ServeWithin(program *replay.Program, plan []byte, ordinal int, limit int64) (replay.Cost, error) {
-	d, err := open(plan, ordinal, true, uint64(limit))
+	d, err := open(plan, ordinal, true, capacity, uint64(limit))
 	if err != nil {
 		return replay.Cost{}, err
 	}
