@@ -19,6 +19,7 @@ import (
 
 type replayFlags struct {
 	noPlan    bool
+	learn     bool
 	addresses string
 	json      bool
 	device    int
@@ -70,13 +71,20 @@ its steady ones, in random order. It also prints what PyTorch's native allocator
 and its expandable segments reserve for the longer program. Recordings are
 short, and an allocator may reserve more with every iteration.
 
+--learn does what "run" does without PLAN.bin: after 4 iterations a plan is made of
+the history that the runtime keeps, and put in place in the same run once an
+iteration has followed it. If later iterations go beyond it, it is replaced. With
+--no-plan that is a first run, with PLAN.bin a run whose plan was found. Making a
+plan takes no time here.
+
 --addresses writes event,size,address,source for each allocation: the event's
 index in the device's list, bytes as requested, the address in one flat space,
 and where it came from: plan, gap (memory that was there) or grow (new memory).`,
 		Example: `  stplan replay run.bin run.pickle.gz
   stplan replay run.bin other.pickle.gz --json
   stplan replay --no-plan run.pickle.gz --addresses out.csv
-  stplan replay --no-plan run.pickle.gz --repeat 40`,
+  stplan replay --no-plan run.pickle.gz --repeat 40
+  stplan replay --no-plan --learn run.pickle.gz --repeat 40`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.noPlan {
 				return exactArgs("TRACE")(cmd, args)
@@ -91,6 +99,7 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 		},
 	}
 	cmd.Flags().BoolVar(&f.noPlan, "no-plan", false, "serve the recording without a plan")
+	cmd.Flags().BoolVar(&f.learn, "learn", false, "make plans of the run while it goes on, and put them in place in it")
 	cmd.Flags().StringVar(&f.addresses, "addresses", "", "write each allocation's address to this CSV file, \"-\" for standard output")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
@@ -148,13 +157,13 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 		name := inputName(args[0])
 		out.Plan = &name
 	}
-	played := d
+	played, ends := d, []trace.Time(nil)
 	if f.repeat > 0 {
-		if played, out.Repeated, err = a.repeat(t, d, f.repeat, f.seed); err != nil {
+		if played, ends, out.Repeated, err = a.repeat(t, d, f.repeat, f.seed); err != nil {
 			return err
 		}
 	}
-	result, program, err := a.replayOne(d, played, p, f, out)
+	result, program, err := a.replayOne(t, d, played, ends, p, f, out)
 	if err != nil {
 		return err
 	}
@@ -193,8 +202,9 @@ func replayDevice(t *trace.Trace, ordinal int, chosen bool) (*trace.Device, erro
 	return nil, &hinted{fmt.Errorf("%s: %d devices, and replay takes one", t.Name, len(found)), "choose with --device"}
 }
 
-// replayOne replays a recorded device, or what was made of it, and fills out.
-func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags, out *report.Replayed) (*replay.Result, *replay.Program, error) {
+// replayOne replays a recorded device, or what was made of it, and fills out. ends are those
+// of the iterations of what was made of it.
+func (a *app) replayOne(t *trace.Trace, d, played *trace.Device, ends []trace.Time, p *planfile.Plan, f replayFlags, out *report.Replayed) (*replay.Result, *replay.Program, error) {
 	tl, err := lifespan.Build(played)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", out.Trace, err)
@@ -203,6 +213,12 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 	if f.inject > 0 {
 		program = program.Disturb(f.inject, f.seed)
 	}
+	if f.learn && ends == nil {
+		if ends, err = iterationEnds(t, d, tl); err != nil {
+			return nil, nil, err
+		}
+	}
+	program.Ends = ends
 	var data []byte
 	ordinal := d.Ordinal
 	if of := a.planFor(p, d, out.Plan); of != nil {
@@ -219,12 +235,27 @@ func (a *app) replayOne(d, played *trace.Device, p *planfile.Plan, f replayFlags
 	if f.move == moveOff {
 		device.StopMoving()
 	}
-	result, err := replay.Run(program, device)
+	result, err := a.replayOn(device, program, ordinal, f, out)
 	if err != nil {
 		return nil, nil, unserved(fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err))
 	}
 	account(out, program, result, device.Counters())
 	return result, program, nil
+}
+
+// replayOn replays a program on a device, which learns plans of it if it is told to.
+func (a *app) replayOn(device *simdevice.Device, program *replay.Program, ordinal int, f replayFlags, out *report.Replayed) (*replay.Result, error) {
+	if !f.learn {
+		return replay.Run(program, device)
+	}
+	l, end, err := learn(device, ordinal)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	result, err := replay.Run(program, l)
+	out.Learned = l.learned()
+	return result, err
 }
 
 // unserved is a recording that the runtime could not serve: a bug, unless the recording needs

@@ -10,10 +10,11 @@ import (
 )
 
 // repeat makes the recording of a device n iterations longer (lifespan.Lengthen)
-// and simulates the native allocator and expandable segments on it.
-func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trace.Device, *report.Repeated, error) {
-	fail := func(err error) (*trace.Device, *report.Repeated, error) {
-		return nil, nil, fmt.Errorf("%s: %w", t.Name, err)
+// and simulates the native allocator and expandable segments on it. ends are the times at
+// which its iterations end.
+func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (long *trace.Device, ends []trace.Time, out *report.Repeated, err error) {
+	fail := func(err error) (*trace.Device, []trace.Time, *report.Repeated, error) {
+		return nil, nil, nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	tl, err := lifespan.Build(d)
 	if err != nil {
@@ -23,7 +24,7 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trac
 	if err != nil {
 		return fail(err)
 	}
-	long, err := lifespan.Lengthen(tl, it, n, seed)
+	long, ends, err = lifespan.Lengthen(tl, it, n, seed)
 	if err != nil {
 		return fail(err)
 	}
@@ -35,7 +36,7 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trac
 	if err != nil {
 		return fail(fmt.Errorf("device %d: %w", d.Ordinal, err))
 	}
-	out := &report.Repeated{Iterations: n, Seed: seed}
+	out = &report.Repeated{Iterations: n, Seed: seed}
 	reserved := map[string]*int64{baseline.KeyNative: &out.Native, baseline.KeyExpandable: &out.Expandable}
 	for _, al := range baseline.Allocators(recorded) {
 		into, shown := reserved[al.Key]
@@ -50,5 +51,5 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (*trac
 		}
 		*into = int64(got.PeakReserved)
 	}
-	return long, out, nil
+	return long, ends, out, nil
 }

@@ -27,11 +27,12 @@ so.
 
 Without PLAN.bin the plan is looked up among those that earlier runs have left in
 the cache, by script and arguments, rank, versions and device. If there is none,
-the pool serves this run, and run learns a plan for the next one: after 4
-optimizer steps, or when it ends, each process writes what it has allocated, and
-"stplan compile" makes a plan of that beside the job, at the lowest priority. If
-the job ends first, run waits for it for --learn-limit at most. A plan that does
-not fit the run any more is replaced in the same way. --no-learn learns nothing.
+the pool serves, and run learns a plan: after 4 optimizer steps, or when it ends,
+each process writes what it has allocated, and "stplan compile" makes a plan of
+that beside the job, at the lowest priority. The plan is put in place in the same
+run, between two steps, if that pays, and kept for the next one. If the job ends
+first, run waits for it for --learn-limit at most. A plan that later steps go
+beyond is replaced in the same way. --no-learn learns nothing.
 
 PLAN.bin serves every process. A folder of plans NAME-rankR.bin, as "compile
 TRACE... -o FOLDER" writes them, gives each process the plan of its rank: RANK,

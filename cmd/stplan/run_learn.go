@@ -23,15 +23,17 @@ import (
 const learnSteps = 4
 
 // lookEvery is how often the launcher looks for histories while the job runs. They come
-// once in a job, and a folder is read in microseconds.
+// a few times in a job, and a folder is read in microseconds.
 const lookEvery = 500 * time.Millisecond
 
 // learner makes plans of the histories that processes of a job leave in the folder of
 // reports, one after the other, in processes beside the job.
 //
-// A plan is ready when `ready` is called, while the job runs or afterwards. It serves the
-// next run. To serve the same run, the process whose history it was made of would have to
-// be told of it there.
+// A plan is ready when `ready` is called, while the job runs or afterwards. It is kept for the
+// next run, and the process whose history it was made of is told of it: if that still runs, it
+// puts the plan in place. Each process leaves the files NAME.N.history for N from 1 on: the
+// Nth one when its run goes beyond the plan of the one before. The answer is NAME.N.plan, which
+// holds the path of the plan, or nothing if there is none.
 type learner struct {
 	app     *app
 	cache   *planCache
@@ -43,6 +45,7 @@ type learner struct {
 	ended  chan struct{} // closed when the job has ended
 	idle   sync.WaitGroup
 	seen   map[string]bool        // histories, by file name
+	done   map[string]bool        // those that a plan was made of, or cannot be
 	of     map[[32]byte]string    // the plan of a program
 	fresh  []string               // names of processes with plans that nobody was told of
 	plans  map[string]string      // by the name of the process
@@ -54,7 +57,7 @@ type learner struct {
 func (a *app) newLearner(cache *planCache, f runFlags) *learner {
 	return &learner{
 		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn,
-		ended: make(chan struct{}), seen: map[string]bool{}, of: map[[32]byte]string{},
+		ended: make(chan struct{}), seen: map[string]bool{}, done: map[string]bool{}, of: map[[32]byte]string{},
 		plans: map[string]string{}, failed: map[string]string{}, before: map[string][]planFacts{},
 	}
 }
@@ -137,21 +140,39 @@ func (l *learner) histories() []string {
 // learn makes a plan of a history, or takes that of an equal one.
 func (l *learner) learn(ctx context.Context, file string) {
 	l.seen[file] = true
-	name := strings.TrimSuffix(filepath.Base(file), ".history")
-	plan, err := l.planOf(ctx, file, strings.TrimSuffix(file, ".history")+".json")
+	numbered := strings.TrimSuffix(file, ".history")
+	of := strings.TrimSuffix(numbered, filepath.Ext(numbered))
+	name := filepath.Base(of)
+	plan, err := l.planOf(ctx, file, of+".json")
 	switch {
 	case err == nil:
 		l.ready(name, plan)
 	case ctx.Err() == nil:
 		l.failed[name] = err.Error()
 	}
+	if err == nil || ctx.Err() == nil {
+		l.done[file] = true
+	}
 	os.Remove(file)
+	answer(numbered+".plan", plan, err)
 }
 
 // ready is called when the plan of a process lies in the cache.
 func (l *learner) ready(name, plan string) {
 	l.plans[name] = plan
+	delete(l.failed, name)
 	l.fresh = append(l.fresh, name)
+}
+
+// answer tells a process of the plan that was made of its history, or that there is none. If
+// that cannot be written the process goes on as it is.
+func answer(file, plan string, failed error) {
+	if failed != nil {
+		plan = ""
+	}
+	if os.WriteFile(file+".tmp", []byte(plan), 0o666) == nil {
+		_ = os.Rename(file+".tmp", file)
+	}
 }
 
 func (l *learner) planOf(ctx context.Context, history, reported string) (plan string, err error) {
@@ -220,7 +241,7 @@ func compileBeside(ctx context.Context, history, plan string) error {
 
 // unfinished says whether a history was left that is no plan.
 func (l *learner) unfinished() bool {
-	return len(l.histories()) > 0 || len(l.seen) > len(l.plans)+len(l.failed)
+	return len(l.histories()) > 0 || len(l.seen) > len(l.done)
 }
 
 // facts are those of a plan in the cache as it was before it was replaced; nil if there is
@@ -239,7 +260,8 @@ func (l *learner) facts(plan string) []planFacts {
 // tellLearned says whose plans have come to the cache since it was said last.
 func (l *learner) tellLearned() {
 	if len(l.fresh) > 0 {
-		l.app.note("learned a plan for the next run of %s: %s", report.Names(l.fresh), l.cache.folder)
+		slices.Sort(l.fresh)
+		l.app.note("learned a plan for the next run of %s: %s", report.Names(slices.Compact(l.fresh)), l.cache.folder)
 	}
 	l.fresh = nil
 }

@@ -149,6 +149,7 @@ func readServedDevice(file string) (report.ServedDevice, error) {
 		DriftEvents: int64(c.DriftEvents), Resyncs: int64(c.Resyncs), Clashes: int64(c.Clashes),
 		Waits: int64(c.Waits), Growths: int64(c.Growths),
 		FailedAllocations: int64(c.Failed), RefusedFrees: int64(c.RefusedFrees),
+		MovedBytes: int64(c.MovedBytes), Installs: int64(c.Installs),
 	}
 	d.Derive()
 	return d, nil

@@ -21,12 +21,13 @@ import (
 // after as many iterations as the recording has left; what was built before the steady
 // iterations is never freed. Addresses are new and never used twice. The result has no
 // segments, annotations or stacks: it has the requests of the program, not what an
-// allocator did. Initial buffers are allocated first.
+// allocator did. Initial buffers are allocated first. It comes with the times at which its
+// iterations end.
 //
 // It is an error if fewer than two iterations are steady.
-func Lengthen(tl *Timeline, it Iterations, n int, seed uint64) (*trace.Device, error) {
+func Lengthen(tl *Timeline, it Iterations, n int, seed uint64) (*trace.Device, []trace.Time, error) {
 	if it.SteadyCount < 2 {
-		return nil, fmt.Errorf("device %d: %d steady iterations, expected two or more", tl.Device, it.SteadyCount)
+		return nil, nil, fmt.Errorf("device %d: %d steady iterations, expected two or more", tl.Device, it.SteadyCount)
 	}
 	first, last := slices.Index(it.Starts, it.SteadyStart), it.Count-2
 	l := lengthener{tl: tl, starts: append(slices.Clone(it.Starts), tl.Events), first: first, base: last + 1}
@@ -42,7 +43,8 @@ func Lengthen(tl *Timeline, it Iterations, n int, seed uint64) (*trace.Device, e
 			l.add(&tl.Buffers[i], from, l.base+at-from)
 		}
 	}
-	return &trace.Device{Ordinal: tl.Device, Events: l.events()}, nil
+	events, ends := l.events()
+	return &trace.Device{Ordinal: tl.Device, Events: events}, ends, nil
 }
 
 // lengthener collects the events of a longer recording.
@@ -114,8 +116,9 @@ func (l *lengthener) end(e trace.Event, t trace.Time, shift int) {
 	l.acts = append(l.acts, lengthenedAct{i, at, e})
 }
 
-// events are the events of the acts in order. At equal times frees come first.
-func (l *lengthener) events() []trace.Event {
+// events are the events of the acts in order, and the times at which the iterations end. At
+// equal times frees come first.
+func (l *lengthener) events() (events []trace.Event, ends []trace.Time) {
 	slices.SortStableFunc(l.acts, func(a, b lengthenedAct) int {
 		order := cmp.Or(cmp.Compare(a.iteration, b.iteration), cmp.Compare(a.at, b.at))
 		switch a, b := a.event.Action == trace.ActionAlloc, b.event.Action == trace.ActionAlloc; {
@@ -126,9 +129,11 @@ func (l *lengthener) events() []trace.Event {
 		}
 		return 1
 	})
-	events := make([]trace.Event, len(l.acts))
 	for i := range l.acts {
-		events[i] = l.acts[i].event
+		if i > 0 && l.acts[i].iteration != l.acts[i-1].iteration {
+			ends = append(ends, trace.Time(i))
+		}
+		events = append(events, l.acts[i].event)
 	}
-	return events
+	return events, append(ends, trace.Time(len(l.acts)))
 }

@@ -16,7 +16,7 @@ func lengthened(t *testing.T, j job, n int, seed uint64) (before, after *Timelin
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err = Lengthen(before, it, n, seed)
+	d, _, err = Lengthen(before, it, n, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestLengthenDrawsFromSteadyIterations(t *testing.T) {
 
 func TestLengthenNeedsSteadyIterations(t *testing.T) {
 	d := job{layers: 2, micro: 1, steps: 2}.record(1).d
-	_, err := Lengthen(build(t, d), Iterations{Starts: []trace.Time{0, 9}, Count: 1, SteadyStart: 0, SteadyCount: 1}, 3, 1)
+	_, _, err := Lengthen(build(t, d), Iterations{Starts: []trace.Time{0, 9}, Count: 1, SteadyStart: 0, SteadyCount: 1}, 3, 1)
 	if err == nil || err.Error() != "device 0: 1 steady iterations, expected two or more" {
 		t.Errorf("error %v", err)
 	}

@@ -48,7 +48,10 @@ type instant struct {
 // Program is the requests of a device's program and their steps in order.
 type Program struct {
 	Requests []Request
-	steps    []step
+	// Ends are the times at which iterations end, in order, for an allocator that is an
+	// Iterated. They are set by the caller.
+	Ends  []trace.Time
+	steps []step
 }
 
 // span is when a request lives: end is the program's free, completed the time from which

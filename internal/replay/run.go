@@ -24,6 +24,12 @@ type Allocator interface {
 	Operations(into []Operation) []Operation
 }
 
+// Iterated is an Allocator that is told when an iteration of the program has ended.
+type Iterated interface {
+	Allocator
+	EndIteration() error
+}
+
 // LimitError says that a program needs more than an allocator can have. The program is to
 // blame, not the allocator.
 type LimitError struct {
@@ -127,13 +133,30 @@ func newRunner(p *Program, a Allocator) *runner {
 }
 
 func (r *runner) run() error {
+	ends := r.program.Ends
 	for i, s := range r.program.steps {
+		for ; len(ends) > 0 && ends[0] <= s.at.event; ends = ends[1:] {
+			if err := r.endIteration(ends[0]); err != nil {
+				return err
+			}
+		}
 		if err := r.step(i, s); err != nil {
 			return err
 		}
 		if r.see != nil {
 			r.see(s.at.event)
 		}
+	}
+	return nil
+}
+
+func (r *runner) endIteration(at trace.Time) error {
+	told, ok := r.allocator.(Iterated)
+	if !ok {
+		return nil
+	}
+	if err := told.EndIteration(); err != nil {
+		return fmt.Errorf("entry %d: the end of an iteration: %w", at, err)
 	}
 	return nil
 }

@@ -32,7 +32,29 @@ type Replayed struct {
 	// recording ends in it, it is served like the others.
 	Failure *Failure `json:"out_of_memory"`
 
-	Repeated *Repeated `json:"repeated"` // null without --repeat
+	Repeated *Repeated     `json:"repeated"` // null without --repeat
+	Learned  *LearnedInRun `json:"learned"`  // null without --learn
+}
+
+// LearnedInRun is what came of plans that were made of the run that they then served. Peaks,
+// bytes moved and the share on plan are of the time since the last of them was put in place,
+// and 0 if none was.
+type LearnedInRun struct {
+	Iterations    int         `json:"iterations"` // of the program that have ended
+	Plans         []PlanInRun `json:"plans"`
+	Installs      int         `json:"installs"`       // plans that were put in place
+	InPlaceAfter  int         `json:"in_place_after"` // iterations before the last one was put in place
+	PeakAllocated uint64      `json:"peak_allocated_bytes"`
+	PeakReserved  uint64      `json:"peak_reserved_bytes"`
+	Efficiency    float64     `json:"efficiency"`
+	PlannedBytes  float64     `json:"planned_bytes_fraction"`
+	Moved         uint64      `json:"moved_bytes"`
+}
+
+// PlanInRun is a plan that was made of the first iterations of a run.
+type PlanInRun struct {
+	Iterations int    `json:"iterations"`
+	Refused    string `json:"refused"` // why it cannot serve the run, "" if it may
 }
 
 // Repeated is a recording that was made longer, and what PyTorch's allocators
@@ -69,5 +91,25 @@ func (r *Replayed) Write(w io.Writer) error {
 	if m := r.Repeated; m != nil {
 		row("repeated", fmt.Sprintf("%d iterations: native reserves %s, expandable segments %s", m.Iterations, Bytes(m.Native), Bytes(m.Expandable)))
 	}
+	if l := r.Learned; l != nil {
+		l.write(row)
+	}
 	return out.Flush()
+}
+
+func (l *LearnedInRun) write(row func(label, value string)) {
+	row("iterations", Count(l.Iterations))
+	for _, p := range l.Plans {
+		if p.Refused != "" {
+			row("plan", fmt.Sprintf("made of %d iterations, not served: %s", p.Iterations, Printable(p.Refused)))
+		} else {
+			row("plan", fmt.Sprintf("made of %d iterations", p.Iterations))
+		}
+	}
+	if l.Installs == 0 {
+		row("in place", "none")
+		return
+	}
+	row("in place", fmt.Sprintf("%d, the last one after %d iterations; since then %s reserved for %s (%s), %s of the bytes on plan, %s B moved",
+		l.Installs, l.InPlaceAfter, Bytes(l.PeakReserved), Bytes(l.PeakAllocated), Percent(l.Efficiency), Percent(l.PlannedBytes), Count(l.Moved)))
 }

@@ -32,7 +32,8 @@ type ServedProcess struct {
 // ServedDevice is one device of a process. Sizes are bytes, shares are of 1.
 // PlanState is how the plan fared at last: "no plan", "prologue", "body", "ended",
 // "off" or "declined". PlanBytes and RecordedPeakReserved are the plan's: its size, and what
-// the recorded process had reserved; null without a plan for the device.
+// the recorded process had reserved; null without a plan for the device at the start. Installs
+// are the plans that were put in place while the process ran.
 type ServedDevice struct {
 	Device               int     `json:"device"`
 	PlanState            string  `json:"plan_state"`
@@ -54,6 +55,8 @@ type ServedDevice struct {
 	Growths              int64   `json:"growths"`
 	FailedAllocations    int64   `json:"failed_allocations"`
 	RefusedFrees         int64   `json:"refused_frees"`
+	MovedBytes           int64   `json:"moved_bytes"`
+	Installs             int64   `json:"installs"`
 }
 
 // Derive fills the shares and the efficiency from the sizes and counts.
@@ -127,7 +130,8 @@ func (s *Served) Allocated() bool {
 	return len(rows) > 0
 }
 
-// rows are the devices with allocations; planned if one of them had a plan.
+// rows are the devices with allocations; planned if one of them had a plan, at the start or
+// later.
 func (s *Served) rows() (rows []servedRow, planned bool) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -141,7 +145,7 @@ func (s *Served) rows() (rows []servedRow, planned bool) {
 				name = fmt.Sprintf("%s, device %d", p.Name, d.Device)
 			}
 			rows = append(rows, servedRow{name, d})
-			planned = planned || d.PlanBytes != nil
+			planned = planned || d.PlanBytes != nil || d.Installs > 0
 		}
 	}
 	return rows, planned
@@ -158,6 +162,7 @@ func servedTotal(rows []servedRow) servedRow {
 		all.PlannedBytes += r.PlannedBytes
 		all.DriftEvents += r.DriftEvents
 		all.Waits += r.Waits
+		all.Installs += r.Installs
 		all.PeakAllocated = max(all.PeakAllocated, r.PeakAllocated)
 		all.PeakReserved = max(all.PeakReserved, r.PeakReserved)
 		if r.PlanBytes != nil {
@@ -176,7 +181,7 @@ func (r servedRow) line(planned bool) tableLine {
 		}}
 	}
 	onPlan, recorded := "-", "-"
-	if r.PlanBytes != nil {
+	if r.PlanBytes != nil || r.Installs > 0 {
 		onPlan = Percent(r.PlannedBytesFraction)
 	}
 	if r.RecordedPeakReserved != nil && *r.RecordedPeakReserved > 0 {

@@ -55,6 +55,28 @@ func (d *Device) Close() { d.device.Close() }
 // StopMoving has memory stay where it is from now on.
 func (d *Device) StopMoving() { d.device.StopMoving() }
 
+// KeepHistory has the runtime keep its history in at most `most` bytes.
+func (d *Device) KeepHistory(most uint64) error { return d.device.KeepHistory(most) }
+
+// Step tells the history that a step of an optimizer, numbered from 0, has ended.
+func (d *Device) Step(optimizer int) { d.device.Step(optimizer) }
+
+// LearnDue tells that an iteration has ended, and says whether a plan is to be made of the
+// history: after the first iterations, and again if later ones go beyond the plan.
+func (d *Device) LearnDue(first int) bool { return d.device.LearnDue(first) }
+
+// LearnMade tells that a plan is being made.
+func (d *Device) LearnMade() { d.device.LearnMade() }
+
+// WriteHistory writes the history as that of a device of the given ordinal.
+func (d *Device) WriteHistory(path string, ordinal int) error {
+	return d.device.WriteHistory(path, ordinal)
+}
+
+// Install has an encoded plan's device of the given ordinal serve the run from one of its next
+// iterations on. The error is cuda.ErrNotInRun if the plan cannot begin in a run.
+func (d *Device) Install(plan []byte, ordinal int) error { return d.device.Install(plan, ordinal) }
+
 // Counters are what the runtime has counted.
 func (d *Device) Counters() cuda.Counters { return d.device.Counters() }
 

@@ -211,6 +211,23 @@ func TestStress(t *testing.T) {
 	}
 }
 
+// TestInstallFromThreads has plans come while several threads make requests, and memory is held.
+func TestInstallFromThreads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles twice under sanitizers, which takes seconds")
+	}
+	for _, sanitizer := range []string{memorySanitizers, "thread"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			t.Parallel()
+			plan := filepath.Join(t.TempDir(), "plan.bin")
+			if err := os.WriteFile(plan, encode(t, brief(stressPlan())), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			execute(t, compile(t, sanitizer, "install.c"), strconv.Itoa(*stress/100), plan)
+		})
+	}
+}
+
 // TestHistory keeps histories under the sanitizers: until they are full, while several
 // threads make requests, and while they are written.
 func TestHistory(t *testing.T) {

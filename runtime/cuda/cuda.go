@@ -21,9 +21,14 @@ import (
 type Device struct {
 	prim   C.sp_prim
 	device *C.stplan_device
-	plan   *C.stplan_plan
-	data   unsafe.Pointer // the plan's bytes
+	plans  []parsed
 	taken  [64]C.sp_host_entry
+}
+
+// parsed is a plan, which outlives the device object that it is opened or installed with.
+type parsed struct {
+	plan *C.stplan_plan
+	data unsafe.Pointer // its bytes
 }
 
 // Open makes a device object on a new simulated device. It serves the plan's device
@@ -31,8 +36,10 @@ type Device struct {
 // refused.
 func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 	d := &Device{}
+	var of *C.stplan_plan
 	if plan != nil {
-		if err := d.parse(plan); err != nil {
+		var err error
+		if of, err = d.parse(plan); err != nil {
 			return nil, err
 		}
 	}
@@ -41,12 +48,12 @@ func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 		log: cBool(!opt.Silent), known_only: cBool(opt.KnownOnly),
 	}
 	if C.sp_host_open(&options, &d.prim) == 0 {
-		d.closePlan()
+		d.closePlans()
 		return nil, errors.New("out of host memory")
 	}
-	if status := C.stplan_open(&d.prim, d.plan, C.int(ordinal), &d.device); status != C.STPLAN_OK {
+	if status := C.stplan_open(&d.prim, of, C.int(ordinal), &d.device); status != C.STPLAN_OK {
 		C.sp_host_drop(&d.prim)
-		d.closePlan()
+		d.closePlans()
 		return nil, statusError(status)
 	}
 	if opt.Limit > 0 {
@@ -55,28 +62,43 @@ func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 	return d, nil
 }
 
-func (d *Device) parse(plan []byte) error {
-	d.data = C.CBytes(plan)
+func (d *Device) parse(plan []byte) (*C.stplan_plan, error) {
+	p := parsed{data: C.CBytes(plan)}
 	message := (*C.char)(C.calloc(256, 1))
 	defer C.free(unsafe.Pointer(message))
-	if C.stplan_plan_parse(d.data, C.size_t(len(plan)), &d.plan, message, 256) != C.STPLAN_OK {
-		C.free(d.data)
-		return &PlanError{C.GoString(message)}
+	if C.stplan_plan_parse(p.data, C.size_t(len(plan)), &p.plan, message, 256) != C.STPLAN_OK {
+		C.free(p.data)
+		return nil, &PlanError{C.GoString(message)}
 	}
-	return nil
+	d.plans = append(d.plans, p)
+	return p.plan, nil
 }
 
-func (d *Device) closePlan() {
-	if d.plan != nil {
-		C.stplan_plan_close(d.plan)
-		C.free(d.data)
+func (d *Device) closePlans() {
+	for _, p := range d.plans {
+		C.stplan_plan_close(p.plan)
+		C.free(p.data)
 	}
 }
 
 // Close gives all memory back and ends the object.
 func (d *Device) Close() {
 	C.stplan_close(d.device)
-	d.closePlan()
+	d.closePlans()
+}
+
+// Install has an encoded plan's device of this ordinal serve the run from one of its next
+// iterations on. A *PlanError says that the plan is refused, ErrNotInRun that it cannot begin
+// in a run.
+func (d *Device) Install(plan []byte, ordinal int) error {
+	of, err := d.parse(plan)
+	if err != nil {
+		return err
+	}
+	if status := C.stplan_install(d.device, of, C.int(ordinal)); status != C.STPLAN_BAD_PLAN {
+		return statusError(status)
+	}
+	return ErrNotInRun
 }
 
 // Malloc returns the address of a block of `size` bytes, and its source. The error is
@@ -106,6 +128,13 @@ func (d *Device) KeepHistory(most uint64) error {
 
 // Step tells that a step of an optimizer, numbered from 0, has ended.
 func (d *Device) Step(optimizer int) { C.stplan_history_step(d.device, C.uint(optimizer)) }
+
+// LearnDue tells that an iteration has ended, and says whether a plan is to be made of the
+// history: after the first iterations, and again if later ones go beyond the plan.
+func (d *Device) LearnDue(first int) bool { return C.stplan_learn_due(d.device, C.uint(first), 0) != 0 }
+
+// LearnMade tells that a plan is being made, and says whether another one may be due.
+func (d *Device) LearnMade() bool { return C.stplan_learn_made(d.device) != 0 }
 
 // WriteHistory writes the history as that of a device of the given ordinal.
 func (d *Device) WriteHistory(path string, ordinal int) error {

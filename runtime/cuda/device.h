@@ -5,6 +5,7 @@
  *   device_malloc    requests
  *   device_free      frees, and uses by other streams
  *   device_plan      how the plan is doing: served, suspended, given up, ended
+ *   device_install   puts a plan in place while the run goes on
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much
  *   device_trim      gives idle memory back to the device
@@ -12,6 +13,7 @@
  *   device_hold      not while a graph is captured
  *   device_pins      nor memory whose address somebody outside knows
  *   device_history   keeps what was asked for, if it is told to
+ *   device_learn     when a plan is to be made of that
  *   device_query     what callers ask about blocks and memory
  *
  * "Locked" in a comment means: called with the lock held, which is held again on
@@ -24,6 +26,7 @@
 
 #include "arena.h"
 #include "device_debt.h"
+#include "device_learn.h"
 #include "history.h"
 #include "prim.h"
 #include "sizes.h"
@@ -61,7 +64,10 @@ struct stplan_device {
   void *seen_context;
   sp_usage usage;
   struct sp_device_plan *plan; /* private to device_plan.c; NULL if none is to be served */
+  struct sp_device_plan *next; /* likewise: follows the run until it is put in place; NULL if there is none */
+  uint64_t plans;              /* how many there have been */
   sp_history *history;         /* NULL if none is kept */
+  sp_learn learn;
   sp_debt debt;
 
   /* What the object counts, and decides by. `shared` is a copy for others, in a

@@ -1,4 +1,4 @@
-/* device_history.c: begins, ends and writes the history of a device object. */
+/* device_history.c: begins, ends and writes the history of a device object, and says when. */
 #include "device_history.h"
 
 #include <stdlib.h>
@@ -48,6 +48,22 @@ void stplan_history_step(stplan_device *d, unsigned optimizer) {
   if (d->history != NULL)
     sp_history_mark(d->history, optimizer < STPLAN_OPTIMIZERS ? optimizer + 1 : STPLAN_OPTIMIZERS);
   sp_device_unlock(d);
+}
+
+int stplan_learn_due(stplan_device *d, unsigned first, int ending) {
+  sp_device_lock(d);
+  if (!ending)
+    sp_learn_iteration(&d->learn, &d->counters);
+  int due = d->history != NULL && !d->history->full && sp_learn_due(&d->learn, &d->counters, first, ending);
+  sp_device_unlock(d);
+  return due;
+}
+
+int stplan_learn_made(stplan_device *d) {
+  sp_device_lock(d);
+  int more = sp_learn_made(&d->learn);
+  sp_device_unlock(d);
+  return more;
 }
 
 /* part_of is the device's part of a file, and whether it has one. What it refers to stays

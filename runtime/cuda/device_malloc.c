@@ -4,6 +4,7 @@
 
 #include "device_grow.h"
 #include "device_history.h"
+#include "device_install.h"
 #include "device_plan.h"
 #include "device_wait.h"
 
@@ -149,6 +150,8 @@ static sp_range *find(stplan_device *d, request *q) {
   for (;;) {
     if (!sp_device_nodes(d))
       return NULL;
+    if (!sp_device_plan_said(d, &q->place))
+      q->place.planned = 0;
     if (lacks_memory(d, q)) {
       q->commits = 1;
       q->place.planned = sp_device_commit(d, q->place.address, q->need);
@@ -174,10 +177,11 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
   r->number = d->history == NULL ? 0 : sp_history_alloc(d->history, requested, r->stream);
-  if (q->home)
+  int home = q->home && sp_device_plan_said(d, &q->place);
+  if (home)
     r->step = q->place.step;
   if (d->plan != NULL)
-    sp_device_plan_done(d, &q->place, q->need, q->home);
+    sp_device_plan_done(d, &q->place, q->need, home);
   SP_COUNT(d, allocations, 1);
   SP_COUNT(d, allocation_bytes, r->size);
   SP_COUNT(d, allocated_bytes, r->size);
@@ -188,6 +192,20 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
     SP_COUNT(d, planned_bytes, r->size);
     SP_COUNT(d, displaced_allocations, (uint64_t)q->hole);
   }
+}
+
+/* ask fills in what the plan says of the request. A plan that has been put in place for it
+ * has followed it before. Locked; may let go of the lock. */
+static void ask(stplan_device *d, request *q, size_t size, stplan_stream stream) {
+  if (d->next != NULL)
+    sp_device_follow(d, q->need, size, stream, &q->place);
+  if (!sp_device_plan_said(d, &q->place)) {
+    q->place = (sp_place){0};
+    if (d->plan != NULL)
+      sp_device_plan_next(d, q->need, size, stream, &q->place);
+  }
+  if (q->place.planned && sp_device_plan_needs_memory(d))
+    sp_device_begin(d, &q->place);
 }
 
 uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status) {
@@ -208,11 +226,7 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   } else {
     q.need = sp_aligned(size);
     q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
-    if (d->plan != NULL) {
-      sp_device_plan_next(d, q.need, size, stream, &q.place);
-      if (q.place.planned && sp_device_plan_needs_memory(d))
-        sp_device_begin(d, &q.place);
-    }
+    ask(d, &q, size, stream);
     r = find(d, &q);
     if (r == NULL)
       *status = STPLAN_NO_MEMORY;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "match.h"
+#include "device_plan_state.h"
 
 /* Requests after which it is judged again how well the plan fits. The counts
  * are halved each time, so about the last 4,096 requests decide. Fewer would
@@ -57,28 +57,6 @@ enum { SOON = 2048 };
  * Most searches need a handful, as most blocks live for a few steps. */
 enum { LOOKS = 8192 };
 
-struct sp_device_plan {
-  const sp_plan_device *plan;
-  sp_matcher *matcher;
-  stplan_state state;         /* as at the last request */
-  int begun;                  /* its memory has been asked for, for the first place that was needed */
-  int suspended, given_up;    /* for now; for good */
-  int doubted;                /* it has been suspended before */
-  uint64_t base;              /* address of its memory, 0 if it has none */
-
-  /* How well it fits lately: requests, their bytes, and the bytes of those that
-   * were served at their places, or could have been. The bytes are halved now
-   * and then (WATCH). They begin anew when the plan is suspended or resumed,
-   * after `since` requests. */
-  uint64_t watched, since, wanted_bytes, placed_bytes;
-
-  /* The most that the recording had allocated at the steps that the run has had
-   * (match_load.h). */
-  uint64_t recorded_bytes;
-};
-
-typedef struct sp_device_plan sp_device_plan;
-
 /* set_state changes the state, and tells it. */
 static void set_state(stplan_device *d, stplan_state state) {
   if (d->plan->state == state)
@@ -87,24 +65,41 @@ static void set_state(stplan_device *d, stplan_state state) {
   SP_SET(d, state, (uint64_t)state);
 }
 
+sp_device_plan *sp_device_plan_make(const sp_plan_device *plan) {
+  sp_device_plan *p = calloc(1, sizeof *p);
+  if (p == NULL)
+    return NULL;
+  p->plan = plan;
+  p->matcher = sp_matcher_new(plan);
+  if (p->matcher == NULL) {
+    free(p);
+    return NULL;
+  }
+  return p;
+}
+
+void sp_device_plan_drop(sp_device_plan *p) {
+  if (p != NULL)
+    sp_matcher_free(p->matcher);
+  free(p);
+}
+
 int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
   if (plan != NULL && plan->advice == SP_ADVICE_POOL)
     SP_SET(d, state, STPLAN_DECLINED);
   if (plan == NULL || plan->advice == SP_ADVICE_POOL)
     return 1;
-  d->plan = calloc(1, sizeof *d->plan);
+  d->plan = sp_device_plan_make(plan);
   if (d->plan == NULL)
     return 0;
-  d->plan->plan = plan;
-  d->plan->matcher = sp_matcher_new(plan);
+  d->plan->number = ++d->plans;
   set_state(d, STPLAN_PROLOGUE);
-  return d->plan->matcher != NULL;
+  return 1;
 }
 
 void sp_device_plan_close(stplan_device *d) {
-  if (d->plan != NULL)
-    sp_matcher_free(d->plan->matcher);
-  free(d->plan);
+  sp_device_plan_drop(d->plan);
+  sp_device_plan_drop(d->next);
 }
 
 int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
@@ -125,6 +120,10 @@ int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
 }
 
 uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
+
+int sp_device_plan_said(const stplan_device *d, const sp_place *place) {
+  return d->plan != NULL && place->plan == d->plan->number;
+}
 
 /* set_zone makes the plan's memory its own, or part of the pool. */
 static void set_zone(stplan_device *d, sp_zone zone) {
@@ -157,6 +156,11 @@ void sp_device_plan_give_up(stplan_device *d) {
 int sp_device_plan_served(const stplan_device *d) {
   const sp_device_plan *p = d->plan;
   return p != NULL && p->base != 0 && !p->suspended && p->state != STPLAN_ENDED;
+}
+
+sp_place sp_device_plan_place(const sp_device_plan *p, const sp_match *m, uint64_t need) {
+  return (sp_place){.plan = p->number, .address = p->base + m->offset, .step = m->step, .recorded = m->allocated,
+                    .planned = m->placed && need <= m->size, .stray = m->stray};
 }
 
 /* could_serve says whether a place is free, be it without memory at present. */
@@ -208,11 +212,7 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
     SP_COUNT(d, drift_events, 1);
   if (m.jumped)
     SP_COUNT(d, resyncs, 1);
-  place->address = p->base + m.offset;
-  place->step = m.step;
-  place->recorded = m.allocated;
-  place->planned = m.placed && need <= m.size;
-  place->stray = m.stray;
+  *place = sp_device_plan_place(p, &m, need);
   if (p->suspended && could_serve(d, place, need))
     p->placed_bytes += need;
   if (p->suspended)
@@ -290,4 +290,21 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))
     share = EXCESS_FITS;
   return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
+}
+
+/* forget_steps has no live block be at a step's place: the steps are another plan's now. */
+static void forget_steps(stplan_device *d) {
+  for (sp_range *r = d->arena.last; r != NULL; r = r->prev)
+    r->step = SP_NO_STEP;
+}
+
+sp_device_plan *sp_device_plan_replace(stplan_device *d, sp_device_plan *p) {
+  sp_device_plan *before = d->plan;
+  if (before != NULL) {
+    set_zone(d, SP_ZONE_OPEN);
+    forget_steps(d);
+  }
+  d->plan = p;
+  set_state(d, STPLAN_BODY);
+  return before;
 }

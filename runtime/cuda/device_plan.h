@@ -16,7 +16,7 @@
 #define STPLAN_DEVICE_PLAN_H
 
 #include "device.h"
-#include "match_hole.h"
+#include "match.h"
 #include "plan.h"
 
 /* sp_device_plan_open prepares to serve a plan's device; NULL for none. d->plan
@@ -62,6 +62,7 @@ void sp_device_plan_begin(stplan_device *d, uint64_t base);
 
 /* What the plan says of a request. All zero: nothing. */
 typedef struct {
+  uint64_t plan;     /* number of the plan that says it, from 1 */
   uint64_t address;  /* of its place, if planned; from the beginning of the plan while it needs memory */
   uint64_t step;     /* of the plan, if planned */
   uint64_t recorded; /* bytes that the recording had allocated here; 0 if unknown */
@@ -73,6 +74,11 @@ typedef struct {
  * `need` bytes, and fills in *place, which is zero before. It suspends or
  * resumes the plan if that is due, and ends it at its last step. */
 void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place);
+
+/* sp_device_plan_said says whether it is the plan of today that said this: while a request
+ * lets go of the lock, another plan may be put in place, and its steps are others. It may be
+ * asked without a plan. */
+int sp_device_plan_said(const stplan_device *d, const sp_place *place);
 
 /* sp_device_plan_done is told that this request has been served, and whether at its place. */
 void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need, int at_place);
@@ -90,5 +96,18 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
 
 /* sp_device_plan_give_up suspends the plan for good. */
 void sp_device_plan_give_up(stplan_device *d);
+
+/* sp_device_plan_make makes the state of a plan that has served nothing; NULL without host
+ * memory. sp_device_plan_drop frees it, NULL too. They do not need the lock. */
+struct sp_device_plan *sp_device_plan_make(const sp_plan_device *plan);
+void sp_device_plan_drop(struct sp_device_plan *p);
+
+/* sp_device_plan_place is what a match of a plan's says of a request for `need` bytes. */
+sp_place sp_device_plan_place(const struct sp_device_plan *p, const sp_match *m, uint64_t need);
+
+/* sp_device_plan_replace puts a plan in place of the one that there was, if any, which it
+ * returns. That one's memory and its blocks are the pool's from now on. The growth lock is
+ * held, so that nobody takes memory for a plan meanwhile. */
+struct sp_device_plan *sp_device_plan_replace(stplan_device *d, struct sp_device_plan *p);
 
 #endif

@@ -170,6 +170,14 @@ uint64_t sp_device_trim(stplan_device *d, sp_reason reason) {
   return sp_device_withdraw(d, list, reason);
 }
 
+uint64_t sp_device_gather(stplan_device *d) {
+  sp_range *list = NULL;
+  chain_idle(d, &list);
+  uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
+  SP_COUNT(d, moved_bytes, moved);
+  return moved;
+}
+
 void stplan_keep(stplan_device *d) {
   pthread_mutex_lock(&d->growth); /* what is being given back is given back first */
   sp_device_lock(d);

@@ -66,6 +66,14 @@ void sp_matcher_free(sp_matcher *m) {
   free(m);
 }
 
+void sp_matcher_enter(sp_matcher *m) {
+  m->part = 1;
+  m->at = m->plan.parts[1].first;
+  m->adrift = 1;
+}
+
+uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
+
 /* take makes a step the answer, and learns its scale and its stream. */
 static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
   const sp_step *step = sp_step_at(m, c->at);

@@ -49,6 +49,14 @@ typedef struct {
 sp_matcher *sp_matcher_new(const sp_plan_device *plan);
 void sp_matcher_free(sp_matcher *m);
 
+/* sp_matcher_enter is for a plan that begins in a run which is in its steady state already:
+ * the pointer is in the first body, and adrift until the run is found. Call it before the
+ * first request. The plan has to be periodic. */
+void sp_matcher_enter(sp_matcher *m);
+
+/* sp_matcher_pass is how many requests the first body has. The plan has to be periodic. */
+uint64_t sp_matcher_pass(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);

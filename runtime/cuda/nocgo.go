@@ -29,6 +29,15 @@ func (*Device) KeepHistory(uint64) error { return ErrNotBuilt }
 // Step does nothing.
 func (*Device) Step(int) {}
 
+// LearnDue returns false.
+func (*Device) LearnDue(int) bool { return false }
+
+// LearnMade returns false.
+func (*Device) LearnMade() bool { return false }
+
+// Install returns ErrNotBuilt.
+func (*Device) Install([]byte, int) error { return ErrNotBuilt }
+
 // WriteHistory returns ErrNotBuilt.
 func (*Device) WriteHistory(string, int) error { return ErrNotBuilt }
 

@@ -57,11 +57,23 @@ void stplan_still(const char *why);
 void stplan_captures(void);
 /* stplan_keep_history has every device that is used for the first time from now on keep its
  * history, in at most `bytes` of the host for each device. stplan_step notes that a step of
- * an optimizer has ended, on all devices. stplan_save_history writes the histories of all
- * devices to a file, and ends them (stplan_history_write); if path is NULL it ends them only. */
+ * an optimizer has ended, on all devices.
+ *
+ * stplan_learns is told that an iteration of the program has ended, or that the process is
+ * `ending`, and says whether the history of any device is to be written now, the first time
+ * after `first` iterations (stplan_learn_due). stplan_save_history writes the histories of all
+ * devices to a file, and ends them if no other plan may be made of them; if path is NULL it
+ * ends them only.
+ *
+ * stplan_install_plan has the plan of a file serve this process, which goes on: each of its
+ * devices from one of its next iterations on (stplan_install). On failure error, a buffer of
+ * `size` bytes, says why, and everything stays as it was. Plans are kept until the process
+ * ends. */
 void stplan_keep_history(uint64_t bytes);
 void stplan_step(unsigned optimizer);
+int stplan_learns(unsigned first, int ending);
 stplan_status stplan_save_history(const char *path, int rank);
+stplan_status stplan_install_plan(const char *path, char *error, size_t size);
 
 /* stplan_opened is the object of a device that has been used, or NULL. */
 stplan_device *stplan_opened(int ordinal);

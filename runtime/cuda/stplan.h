@@ -92,6 +92,7 @@ typedef struct {
   uint64_t events_recorded;
   uint64_t moved_bytes; /* given back where they were idle, to be taken where they are needed */
   uint64_t displaced_allocations; /* of the planned ones, those whose own place was taken */
+  uint64_t installs; /* plans that were put in place while the run went on (stplan_install) */
 } stplan_counters;
 
 /* One quantity: how much there is now, the most there has been, and all that
@@ -138,6 +139,15 @@ void stplan_plan_close(stplan_plan *plan);
  * has to outlive the object, and ordinal picks the device in it. Nothing is
  * taken from the device before the first stplan_malloc. */
 stplan_status stplan_open(const struct sp_prim *prim, const stplan_plan *plan, int ordinal, stplan_device **device);
+
+/* stplan_install has a plan serve a run that goes on already: from the beginning of one of its
+ * steady iterations on, once most of the iteration before could have been served by it. What
+ * is live then stays where it is. Until then everything goes on as before, and for good if it
+ * never fits. A plan that was served or awaited before is left. plan has to outlive the device
+ * object, and ordinal picks the device in it. STPLAN_BAD_PLAN if the plan cannot begin in a
+ * run: it is not periodic, or says that it does not pay; STPLAN_FAILED if memory does not move,
+ * as the plan would take memory beside the pool's. May be called while requests go on. */
+stplan_status stplan_install(stplan_device *d, const stplan_plan *plan, int ordinal);
 
 /* stplan_close waits for the device and gives all memory back. */
 void stplan_close(stplan_device *d);
@@ -217,7 +227,12 @@ stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
  * order of their ordinals, to one file: under the path with ".tmp" behind it, which is
  * renamed when it is whole. Devices without an allocation are left out; no file is written
  * if none is left. rank is the process's, or -1. Requests may go on meanwhile; the end of
- * a history may not come meanwhile. */
+ * a history may not come meanwhile.
+ *
+ * stplan_learn_due is told that an iteration of the program has ended, or that the run is
+ * `ending`, and says whether the history is to be written now, for a plan to be made of it:
+ * after the `first` iterations, and again if later ones go beyond the plan (device_learn.h).
+ * stplan_learn_made is told that it was written, and says whether it may be due again. */
 enum { STPLAN_OPTIMIZERS = 255 };
 typedef struct {
   stplan_device *device;
@@ -226,6 +241,8 @@ typedef struct {
 stplan_status stplan_history_begin(stplan_device *d, uint64_t most);
 void stplan_history_end(stplan_device *d);
 void stplan_history_step(stplan_device *d, unsigned optimizer);
+int stplan_learn_due(stplan_device *d, unsigned first, int ending);
+int stplan_learn_made(stplan_device *d);
 stplan_status stplan_history_write(const stplan_recorded *devices, size_t count, int rank, const char *path);
 
 /* stplan_pause gives idle memory back to the device, the plan's too, for another allocator or

@@ -63,6 +63,7 @@ type Counters struct {
 	Waits, EventsRecorded            uint64
 	MovedBytes                       uint64
 	DisplacedAllocations             uint64
+	Installs                         uint64
 }
 
 // fields are the numbers behind State, in the order of stplan.h.
@@ -78,6 +79,7 @@ func (c *Counters) fields() []*uint64 {
 		&c.Waits, &c.EventsRecorded,
 		&c.MovedBytes,
 		&c.DisplacedAllocations,
+		&c.Installs,
 	}
 }
 
@@ -128,6 +130,10 @@ var ErrNoMemory = errors.New("out of device memory")
 // ErrTooManyStreams is returned for an allocation on one stream more than a device has room
 // for.
 var ErrTooManyStreams = errors.New("too many streams")
+
+// ErrNotInRun is returned for a plan that cannot begin in a run that goes on: it is not
+// periodic, or says that it does not pay.
+var ErrNotInRun = errors.New("the plan cannot begin in a run")
 
 // ErrBadPointer is returned for a double or foreign free.
 var ErrBadPointer = errors.New("not a live block")

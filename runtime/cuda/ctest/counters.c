@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
   NUMBER(planned_allocations), NUMBER(planned_bytes);
   NUMBER(frees), NUMBER(refused_frees), NUMBER(failed_allocations);
   NUMBER(growths), NUMBER(clashes), NUMBER(drift_events), NUMBER(resyncs);
-  NUMBER(waits), NUMBER(events_recorded), NUMBER(moved_bytes), NUMBER(displaced_allocations);
+  NUMBER(waits), NUMBER(events_recorded), NUMBER(moved_bytes), NUMBER(displaced_allocations), NUMBER(installs);
   fflush(stdout);
   return raise(SIGKILL);
 }

@@ -56,7 +56,7 @@ def test_a_process_that_ends_early_leaves_its_history(job: Job, end: str, code: 
     assert done.returncode == code
     assert done.stderr.startswith("asked 3: None auto\n")
     assert done.stderr.endswith("history of rank 3: steps of [0, 0]\n")
-    assert histories(job) == ["train-rank3.history"]
+    assert histories(job) == ["train-rank3.1.history"]
 
 
 def test_the_history_is_written_once_after_the_last_step(job: Job) -> None:
@@ -68,11 +68,58 @@ for i in range(3):
     print(i, os.path.exists(sys.argv[1]))
 """
     env = environment(job)
-    script = script.replace("sys.argv[1]", repr(str(job.reports / "train-rank3.history")))
+    script = script.replace("sys.argv[1]", repr(str(job.reports / "train-rank3.1.history")))
     done = job.finish(job.start(script, env))
     assert done.stdout == "0 False\n1 True\n2 True\n"
-    # The first step of the fourth iteration ends the history, as it ends a recording.
-    assert done.stderr.count("history") == 1 and done.stderr.endswith("steps of [0, 0, 0, 1, 0]\n")
+    # The first step of the fourth iteration has it written, as it ends a recording.
+    assert done.stderr.endswith("history of rank 3: steps of [0, 0, 0, 1, 0]\nno history\n")
+
+
+# The launcher's answer to the first history comes after the fifth step.
+ANSWERED = BEGIN + """
+from pathlib import Path
+said = Path({file!r})
+for step in range(3, 12):
+    optimizer.step()
+    if step == 5:
+        said.write_text({plan!r})
+print(said.exists())
+"""
+
+
+def answered(job: Job, plan: str, **env: str) -> List[str]:
+    script = ANSWERED.format(file=str(job.reports / "train-rank3.1.plan"), plan=plan)
+    done = job.finish(job.start(script, {**environment(job), **env}))
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("asked")]
+    assert lines[0] == "history of rank 3: steps of [0, 0, 0, 0]"
+    return lines[1:]
+
+
+def test_a_plan_that_comes_while_the_process_runs_is_put_in_place(job: Job) -> None:
+    lines = answered(job, str(job.folder / "plans" / "learned.bin"))
+    assert lines == [
+        "plan put in place: plans/learned.bin",
+        "stplan: a plan that was learned in this run serves it from step 6 on",
+        "no history",
+    ]
+
+
+def test_no_plan_costs_nothing(job: Job) -> None:
+    assert answered(job, "") == ["no history"]
+
+
+def test_a_plan_that_cannot_begin_costs_nothing(job: Job) -> None:
+    lines = answered(job, str(job.folder / "p.bin"), REFUSE_PLAN="it does not pay")
+    assert lines == ["plan put in place: p.bin", "no history"]
+
+
+def test_a_run_that_goes_beyond_its_plan_leaves_another_history(job: Job) -> None:
+    lines = answered(job, str(job.folder / "p.bin"), DUE="4,9,10,end")
+    assert lines[-2:] == ["history of rank 3: steps of " + str([0] * 9), "history of rank 3: steps of " + str([0] * 11)]
+    assert lines.count("plan put in place: p.bin") == 1
+    # What is due while an answer is awaited is not written.
+    assert histories(job) == [f"train-rank3.{n}.history" for n in (1, 2, 3)]
 
 
 def test_a_signal_while_the_history_is_written_waits_for_it(job: Job) -> None:
@@ -86,7 +133,7 @@ type(_serving.served().history).save = lambda self, path, rank: slow(path, rank)
 """) + "optimizer.step()\noptimizer.step()\nprint('not reached', flush=True)\n"
     done = job.finish(job.start(script, environment(job)))
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
-    assert histories(job) == ["train-rank3.history"]
+    assert histories(job) == ["train-rank3.1.history"]
 
 
 def test_a_forked_child_leaves_no_history(job: Job) -> None:
@@ -211,7 +258,7 @@ os._exit(0)
     assert done.returncode == 0, done.stderr
     (report,) = job.said()
     assert (report["backend"], report["state"]) == (way, "serving")
-    data = (job.reports / "train-rank3.history").read_bytes()
+    data = (job.reports / "train-rank3.1.history").read_bytes()
     magic, version, devices, length, _, rank, _ = struct.unpack_from("<8sIIQQiI", data)
     assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 1, 1, len(data), 3)
     ordinal, streams, size, records, allocations, flags = struct.unpack_from("<IIQQQQ", data, 40)

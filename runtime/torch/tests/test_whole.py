@@ -135,3 +135,39 @@ def test_ranks_of_multiprocessing_get_their_plans(whole: Whole) -> None:
     assert [Path(p["plan"]).name for p in processes] == ["ranks-rank0.bin", "ranks-rank1.bin"]
     assert [p["devices"][0]["allocations"] for p in processes] == [3 + 4 * 8, 3 + 4 * 9]
     assert [p["devices"][0]["planned_fraction"] for p in processes] == [1, 1]
+
+
+# Steps until a plan serves the process for five of them.
+LEARNS = """
+import time, torch, stplan
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([parameter])
+weights = [torch.empty(300_000, dtype=torch.uint8, device="cuda") for _ in range(3)]
+left, end = 5, time.monotonic() + 60
+while left > 0 and time.monotonic() < end:
+    activations = [torch.empty(size << 20, dtype=torch.uint8, device="cuda") for size in (1, 3, 2, 5)]
+    del activations
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    left -= stplan.stats()["planned_allocations"] > 0
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("backend", ["shim", "pluggable"])
+def test_a_plan_is_learned_and_put_in_place_in_the_same_run(whole: Whole, backend: str) -> None:
+    (whole.folder / "train.py").write_text(LEARNS)
+    variables = {"shim": {}, "pluggable": {"CXX": "none"}}[backend]
+    command = ["run", "--cache", "cache", "--summary", "summary.json", "--", sys.executable, "train.py"]
+    said = whole(*command, RANK="0", **variables)
+    (line,) = [line for line in said.splitlines() if "learned in this run" in line]
+    assert line.startswith("stplan: a plan that was learned in this run serves it from step ")
+    (process,) = whole.summary()["processes"]
+    (device,) = process["devices"]
+    assert (process["plan"], process["backend"]) == (None, backend)
+    assert (device["installs"], device["plan_state"]) == (1, "body")
+    assert device["planned_allocations"] == 4 * 5
+    # The next run has the plan from the beginning.
+    whole(*command, RANK="0", **variables)
+    (process,) = whole.summary()["processes"]
+    assert process["plan"] is not None and process["devices"][0]["planned_allocations"] == 3 + 4 * 5

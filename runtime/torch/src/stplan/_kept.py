@@ -1,4 +1,4 @@
-"""The history that the C runtime keeps of this process."""
+"""The history that the C runtime keeps of this process, and plans that are made of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ class Kept:
         self._keep.restype, self._keep.argtypes = None, [ctypes.c_uint64]
         self._step = getattr(library, f"{prefix}_step")
         self._step.restype, self._step.argtypes = None, [ctypes.c_uint]
+        self._learns = getattr(library, f"{prefix}_learns")
+        self._learns.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._save = getattr(library, f"{prefix}_save_history")
         self._save.argtypes = [ctypes.c_char_p, ctypes.c_int]
+        self._install = getattr(library, f"{prefix}_install_plan")
+        self._install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
 
     def keep(self, room: int) -> None:
         """Have every device that is used for the first time from now on keep a history, in
@@ -27,11 +31,23 @@ class Kept:
         """Note that a step of an optimizer has ended. Optimizers are numbered from 0."""
         self._step(optimizer)
 
+    def due(self, first: int, ending: bool) -> bool:
+        """Say that an iteration has ended, or that the process is ending. Returns whether the
+        history is to be written now: the first time after `first` iterations."""
+        return bool(self._learns(first, int(ending)))
+
     def save(self, path: str, rank: Optional[int]) -> None:
-        """Write the history and end it. If nothing was allocated, no file is written.
-        Raises OSError."""
+        """Write the history, and end it if it is not going to be due again. If nothing was
+        allocated, no file is written. Raises OSError."""
         if self._save(os.fsencode(path), -1 if rank is None else rank) != 0:
             raise OSError(f"cannot write the history {path}")
+
+    def install(self, path: str) -> None:
+        """Have a plan serve this process from one of its next iterations on, once an iteration
+        has followed it. Raises OSError."""
+        error = ctypes.create_string_buffer(512)
+        if self._install(os.fsencode(path), error, len(error)) != 0:
+            raise OSError(error.value.decode("utf-8", "replace"))
 
     def drop(self) -> None:
         """End the history."""

@@ -1,8 +1,11 @@
-"""Has the runtime keep its history of this process, and writes it once, so that the
-launcher can make a plan of it for the next run."""
+"""Has the runtime keep its history of this process, and writes it when a plan is to be made of
+it. The launcher makes the plan, keeps it for the next run, and tells this process of it, which
+is then served by it while it goes on."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from importlib import import_module
 from typing import Any, Dict, Optional
@@ -20,35 +23,35 @@ _ROOM = 16 << 20
 # Optimizers are told apart up to this one; a process has a few.
 _MOST_OPTIMIZERS = 255
 
-# stplan_state of stplan.h: the plan has been served to its end, or does not fit this run.
-_ENDED, _OFF = 3, 4
-
 
 class Learner:
-    """Writes the history after this many optimizer steps, or when the process ends before.
+    """Writes the history after this many iterations, again if later ones go beyond the plan, and
+    when the process ends before. The runtime says when (device_learn.h).
 
-    served: the shim or the runtime that serves this process. path: of the file. rank: this
-    process's. found: a plan of an earlier run is served. Then the history is written only
-    if that plan does not fit this run, or has come to its end.
+    served: the shim or the runtime that serves this process. path: of the files, without their
+    ends: PATH.N.history is the Nth history, and PATH.N.plan holds the launcher's answer, the
+    path of the plan, or nothing if there is none. rank: this process's.
 
     No error may reach the job: every function that torch or the interpreter calls catches
     its exceptions."""
 
-    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str], found: bool) -> None:
+    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str]) -> None:
         self._torch = torch
         self._served = served
         self._path = path
         self._steps = steps
         self._rank = None if rank is None else int(rank)
-        self._found = found
         self._counter = StepCounter()
         self._numbers: Dict[int, int] = {}  # of optimizers, by id
         self._exits = Exits(self._settle, self._forked)
-        # Acquired once, by the caller that ends the history, and never released.
-        self._end = threading.Lock()
-        self._ender: Optional[int] = None
+        # Held while a history is written. A signal may come meanwhile, on the same thread.
+        self._lock = threading.RLock()
+        self._writing = False
         self._over = threading.Event()
         self._gone = False  # over, and all hooks that can be removed are removed
+        self._histories = 0
+        self._asked: Optional[str] = None  # the file of the answer that is awaited
+        self._installs: Optional[int] = None  # plans in place when the last one came, until it is
 
     def begin(self) -> None:
         """Call it after the allocator was installed, and before anything is allocated."""
@@ -65,46 +68,79 @@ class Learner:
         try:
             number = self._numbers.setdefault(id(optimizer), len(self._numbers))
             self._served.history.step(min(number, _MOST_OPTIMIZERS - 1))
-            if self._counter.stepped(optimizer) and self._counter.steps == self._steps:
-                self._finish()
+            if self._counter.stepped(optimizer):
+                self._iterated()
         except Exception as error:
             self._failed(error)
 
-    def _settle(self, why: str) -> bool:
-        self._finish()
-        if not self._over.is_set() and self._ender == threading.get_ident():
-            return False
-        self._over.wait()
-        return True
+    def _iterated(self) -> None:
+        """An iteration has ended: write the history if it is due, or have the plan that was made
+        of it put in place."""
+        due = self._served.history.due(self._steps, False)
+        if self._asked is not None:
+            self._answer(self._asked)
+        elif due:
+            self._write()
+        if self._installs is not None and self._in_place() > self._installs:
+            self._installs = None
+            say(f"a plan that was learned in this run serves it from step {self._counter.steps} on")
 
-    def _finish(self) -> None:
-        """Write the history, or drop it; only the first call has an effect."""
-        if not self._end.acquire(blocking=False):
-            return
-        self._ender = threading.get_ident()
+    def _answer(self, file: str) -> None:
+        """Take the launcher's answer, if it is there."""
         try:
-            if self._wanted():
-                self._served.history.save(self._path, self._rank)
-            else:
-                self._served.history.drop()
-        except Exception as error:
-            self._failed(error)
-        self._over.set()
+            with open(file, encoding="utf-8") as answer:
+                plan = answer.read()
+        except FileNotFoundError:
+            return
+        self._asked = None
+        os.unlink(file)
+        if plan:
+            installs = self._in_place()
+            with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
+                self._served.history.install(plan)
+                self._installs = installs
+
+    def _in_place(self) -> int:
+        """How many plans were put in place while this run went on."""
+        return sum(self._served.counters(device).installs for device in range(self._torch.cuda.device_count()))
+
+    def _write(self, last: bool = False) -> None:
+        """Write the history; if it is the last time, only if it is due."""
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._writing = True
+            try:
+                if not last or self._served.history.due(self._steps, True):
+                    self._save()
+                else:
+                    self._served.history.drop()
+            except Exception as error:
+                self._failed(error)
+            self._writing = False
+            if last:
+                self._over.set()
         if self._exits.must_end():
+            self._settle("")
             self._exits.terminate()
 
-    def _wanted(self) -> bool:
-        """Whether a plan can be made that the cache does not have."""
-        if not self._found:
-            return True
-        devices = range(self._torch.cuda.device_count())
-        return any(self._served.counters(device).state in (_ENDED, _OFF) for device in devices)
+    def _save(self) -> None:
+        self._histories += 1
+        name = f"{self._path}.{self._histories}"
+        self._asked = f"{name}.plan"
+        self._served.history.save(f"{name}.history", self._rank)
+
+    def _settle(self, why: str) -> bool:
+        with self._lock:
+            if self._writing:
+                return False
+            self._write(last=True)
+        return True
 
     def _failed(self, error: Exception) -> None:
         say(f"nothing is learned from this process: {described(error)}")
 
     def _forked(self) -> None:
         """Called in a forked child: the history is the parent's."""
-        self._end = threading.Lock()
-        self._end.acquire()
+        self._lock = threading.RLock()
         self._over.set()

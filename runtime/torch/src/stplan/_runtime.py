@@ -112,6 +112,7 @@ class Counters(ctypes.Structure):
             "events_recorded",
             "moved_bytes",
             "displaced_allocations",
+            "installs",
         )
     ]
     fields: int

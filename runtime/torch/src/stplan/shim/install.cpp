@@ -120,11 +120,14 @@ void stplan_shim_survey(int device, stplan_memory* memory, uint64_t* native) {
     stplan::installed->survey(device, memory, native);
 }
 
-// These three pass on what process.h has under the names stplan_keep_history, stplan_step
-// and stplan_save_history.
+// These pass on what process.h has under the same names without "shim".
 void stplan_shim_keep_history(uint64_t bytes) { stplan_keep_history(bytes); }
 void stplan_shim_step(unsigned optimizer) { stplan_step(optimizer); }
+int stplan_shim_learns(unsigned first, int ending) { return stplan_learns(first, ending); }
 int stplan_shim_save_history(const char* path, int rank) { return stplan_save_history(path, rank); }
+int stplan_shim_install_plan(const char* path, char* error, size_t size) {
+  return stplan_install_plan(path, error, size);
+}
 
 // stplan_shim_mark says that a step of the program begins.
 void stplan_shim_mark(void) {

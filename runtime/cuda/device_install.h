@@ -1,0 +1,19 @@
+/* device_install.h: a plan that comes while the run goes on. It is the *next* plan: it follows
+ * the requests and serves none, as it has to find the run first. After as many requests as its
+ * body has, if most of their bytes could have been served by it, and if the run moves memory
+ * without it, it is put in place, between two steps of the program: where as little is allocated
+ * as ever in those requests. All idle memory is given back, and from that request on the plan is
+ * served, which takes memory as it needs it. What is live stays where it is, and its places in the
+ * plan stay empty, without memory. A plan that was served before leaves its blocks to the pool,
+ * where they stay too. */
+#ifndef STPLAN_DEVICE_INSTALL_H
+#define STPLAN_DEVICE_INSTALL_H
+
+#include "device_plan.h"
+
+/* sp_device_follow has the next plan follow a request, and puts it in place if that is due;
+ * then it lets go of the lock. *place is what it says of the request, which counts if the plan
+ * is in place on return (sp_device_plan_said). There has to be a next plan. Locked. */
+void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place);
+
+#endif

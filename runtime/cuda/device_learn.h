@@ -1,0 +1,42 @@
+/* device_learn.h: when a plan is to be made of the history of a device object. The first one is
+ * made after a few iterations. If what is asked for then goes beyond the plan, whether it has
+ * one from there or from an earlier run, one is made of all iterations so far, which are three
+ * times as many: a bounded number of times. */
+#ifndef STPLAN_DEVICE_LEARN_H
+#define STPLAN_DEVICE_LEARN_H
+
+#include <stdint.h>
+
+#include "stplan.h"
+
+/* Iterations that say whether the plan has become too narrow: several, so that an evaluation
+ * or a checkpoint in one of them does not decide. */
+enum { SP_LEARN_WINDOW = 4 };
+
+/* Its fields are private to device_learn.c. All zero: nothing has happened. */
+typedef struct {
+  uint64_t iterations; /* that have ended */
+  uint64_t learned_at; /* iterations that the last plan was made of; 0 if none was made */
+  uint64_t changed_at; /* iterations before the last change: a plan was made, or came */
+  int made;            /* plans */
+  /* Bytes of all requests and of those on plan, up to the end of each of the last iterations,
+   * by its number modulo the places. Of no iteration they are 0. */
+  struct {
+    uint64_t all, planned;
+  } ends[SP_LEARN_WINDOW + 1];
+} sp_learn;
+
+/* sp_learn_changed is told that a plan has come, or has been put in place. */
+void sp_learn_changed(sp_learn *l);
+
+/* sp_learn_iteration is told that an iteration has ended. */
+void sp_learn_iteration(sp_learn *l, const stplan_counters *now);
+
+/* sp_learn_due says whether a plan is to be made now, the first one of `first` iterations.
+ * `ending` says that the run ends, so that the plan is for the next one. */
+int sp_learn_due(const sp_learn *l, const stplan_counters *now, unsigned first, int ending);
+
+/* sp_learn_made is told that one is being made. It says whether another one may be. */
+int sp_learn_made(sp_learn *l);
+
+#endif

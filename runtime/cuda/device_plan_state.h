@@ -1,0 +1,35 @@
+/* device_plan_state.h: the state of a plan, as device_plan.c and device_install.c share it. */
+#ifndef STPLAN_DEVICE_PLAN_STATE_H
+#define STPLAN_DEVICE_PLAN_STATE_H
+
+#include "device_plan.h"
+
+struct sp_device_plan {
+  const sp_plan_device *plan;
+  uint64_t number;            /* of the device's plans, from 1 */
+  sp_matcher *matcher;
+  stplan_state state;         /* as at the last request */
+  int begun;                  /* its memory has been asked for, for the first place that was needed */
+  int suspended, given_up;    /* for now; for good */
+  int doubted;                /* it has been suspended before */
+  uint64_t base;              /* address of its memory, 0 if it has none */
+
+  /* How well it fits lately: requests, their bytes, and the bytes of those that
+   * were served at their places, or could have been. The bytes are halved now
+   * and then (WATCH). They begin anew when the plan is suspended or resumed,
+   * after `since` requests. */
+  uint64_t watched, since, wanted_bytes, placed_bytes;
+
+  /* As the next plan (device_install.c): whether it fitted the last pass, the least and the most
+   * bytes allocated in that and in this one, and how many bytes the run had moved when it came. */
+  int fitted;
+  uint64_t least, most, least_now, most_now, moved_before;
+
+  /* The most that the recording had allocated at the steps that the run has had
+   * (match_load.h). */
+  uint64_t recorded_bytes;
+};
+
+typedef struct sp_device_plan sp_device_plan;
+
+#endif

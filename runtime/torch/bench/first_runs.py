@@ -1,0 +1,182 @@
+"""Runs jobs as somebody does who has no plan, and again, beside PyTorch's allocators, and
+writes reserved memory, step times from the first step on, memory that moves and losses, as
+Markdown.
+
+    python runtime/torch/bench/first_runs.py bin/stplan --out docs/results
+
+Each job runs five times, one after the other, alone on the device: natively, natively again,
+with expandable segments, under `stplan run` with an empty cache of plans, which learns its plan
+and puts it in place while it runs, and under `stplan run` once more, which finds that plan.
+first_runs.json has the time of every step and stplan's counters after each.
+
+A job is NAME for one of jobs.py, or NAME=COMMAND for any command that ends with a line
+`figures {...}` as steps.py prints it. Needs torch, transformers and one CUDA device. The exit
+code is 1 if a job fails, if losses differ from native's in any bit, or if stplan does not
+serve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+from table import GIB, Output, equal, first_difference, gib, line, on_plan
+
+HERE = Path(__file__).resolve().parent
+
+NATIVE, AGAIN, EXPANDABLE, FIRST, SECOND = "native", "native again", "expandable", "first run", "second run"
+CONFIGURATIONS = (NATIVE, AGAIN, EXPANDABLE, FIRST, SECOND)
+SERVED = (FIRST, SECOND)
+
+# Steps whose time is compared as a whole: those in which memory moves without a plan.
+EARLY = 20
+
+COLUMNS = (
+    ("job", "---"),
+    ("run", "---"),
+    ("reserved GiB", "---:"),
+    ("/ allocated", "---:"),
+    ("first 20 steps, of native", "---:"),
+    ("later steps, of native", "---:"),
+    ("GiB moved", "---:"),
+    ("on plan", "---:"),
+    ("plan in place in step", "---:"),
+    ("equal losses", "---:"),
+)
+
+INTRODUCTION = """# First runs
+
+Written by `runtime/torch/bench/first_runs.py`:
+
+    {command}
+
+Each job ran alone for {steps} steps: natively, again, with expandable segments, under
+`stplan run` with no plan at hand, and under the same command again. *of native* divides the sum
+of the first 20 steps' times by native's, and the median of the later ones. The first step is
+left out of both: it loads kernels.
+"""
+
+
+def commands(jobs: List[str], steps: int) -> Dict[str, List[str]]:
+    """The command of each job, by name."""
+    made = {}
+    for job in jobs:
+        name, given, command = job.partition("=")
+        made[name] = shlex.split(command) if given else [sys.executable, str(HERE / "jobs.py"), name, "--steps", str(steps)]
+    return made
+
+
+def start(configuration: str, command: List[str], stplan: str, cache: str) -> Tuple[List[str], Dict[str, str]]:
+    """What is run under a configuration, and its environment."""
+    environment = dict(os.environ)
+    if configuration == EXPANDABLE:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if configuration not in SERVED:
+        return command, environment
+    return [stplan, "-q", "run", "--cache", cache, "--", *command], environment
+
+
+def measure(configuration: str, command: List[str], stplan: str, cache: str) -> Tuple[Any, str]:
+    """The figures of one run, or None, and what went wrong."""
+    run, environment = start(configuration, command, stplan, cache)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    found = [text[len("figures ") :] for text in done.stdout.splitlines() if text.startswith("figures ")]
+    if done.returncode != 0 or not found:
+        said = done.stderr.strip().splitlines()[-1:] or ["nothing on standard error"]
+        return None, f"exit code {done.returncode}, {said[0]}"
+    return json.loads(found[-1]), ""
+
+
+def in_place(figures: Mapping[str, Any]) -> str:
+    """The steps, from 1, in which plans were put in place."""
+    counts = [counters["installs"] for counters in figures["stplan_steps"]]
+    return ", ".join(str(i + 1) for i, n in enumerate(counts) if n > (counts[i - 1] if i > 0 else 0))
+
+
+def shares(figures: Mapping[str, Any], native: Mapping[str, Any]) -> List[str]:
+    """How long the early steps took together, and the later ones in the median, of native."""
+    ours, theirs = figures["seconds"], native["seconds"]
+    early = sum(ours[1:EARLY]) / sum(theirs[1:EARLY])
+    later = [statistics.median(seconds[EARLY:]) for seconds in (ours, theirs) if len(seconds) > EARLY]
+    return [f"{100 * early:.1f} %", f"{100 * later[0] / later[1]:.1f} %" if len(later) == 2 else ""]
+
+
+def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mapping[str, Any]) -> str:
+    reserved, served = figures["peak_reserved_bytes"], figures["stplan"]
+    return line(
+        [
+            job,
+            configuration,
+            gib(reserved),
+            f"{reserved / figures['peak_allocated_bytes']:.4f}",
+            *shares(figures, native),
+            f"{served['moved_bytes'] / GIB:.2f}" if served else "",
+            on_plan(served) if served else "",
+            in_place(figures) if served else "",
+            f"{equal(figures['losses'], native['losses'])} of {len(native['losses'])}",
+        ]
+    )
+
+
+def problems_of(configuration: str, figures: Mapping[str, Any], native: Mapping[str, Any]) -> List[str]:
+    found = []
+    if figures["losses"] != native["losses"]:
+        found.append(f"losses differ: {first_difference(figures['losses'], native['losses'])}")
+    if configuration in SERVED and not figures["stplan"]:
+        found.append("stplan does not serve")
+    return found
+
+
+def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dict[str, Any], List[str]]:
+    """Runs a job under every configuration. Returns the figures, and the problems."""
+    measured: Dict[str, Any] = {}
+    problems: List[str] = []
+    with tempfile.TemporaryDirectory() as cache:
+        for configuration in CONFIGURATIONS:
+            figures, wrong = measure(configuration, command, stplan, os.path.join(cache, "plans"))
+            if figures is None:
+                problems.append(f"{job}, {configuration}: {wrong}")
+                if configuration == NATIVE:
+                    break
+                continue
+            measured[configuration] = figures
+            out.lines([row(job, configuration, figures, measured[NATIVE])])
+            problems += [f"{job}, {configuration}: {text}" for text in problems_of(configuration, figures, measured[NATIVE])]
+    return measured, problems
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stplan", help="the stplan binary")
+    parser.add_argument("--out", help="folder for first_runs.md and first_runs.json")
+    parser.add_argument("--steps", type=int, default=60, help="steps of the jobs of jobs.py")
+    parser.add_argument("--jobs", nargs="+", default=["gpt2-xl-naive", "llama-7b-lora-varlen", "llama-3b-fsdp2-world8"], metavar="NAME[=COMMAND]")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    out = Output(options.out, "first_runs")
+    command = shlex.join(["python", "runtime/torch/bench/first_runs.py", *sys.argv[1:]])
+    out.lines([*INTRODUCTION.format(command=command, steps=options.steps).splitlines(), ""])
+    out.lines([line(name for name, _ in COLUMNS), line(rule for _, rule in COLUMNS)])
+    figures: Dict[str, Any] = {}
+    problems: List[str] = []
+    for job, run in commands(options.jobs, options.steps).items():
+        figures[job], found = run_job(job, run, os.path.abspath(options.stplan), out)
+        problems += found
+        out.keep(figures)
+    out.lines(["", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)])
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
