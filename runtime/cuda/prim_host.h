@@ -6,8 +6,9 @@
 #include "prim.h"
 
 /* If memory is virtual, it lies in regions side by side, as many as this. If
- * all of them have memory, another extent fails. */
-enum { SP_HOST_REGIONS = 8 };
+ * all of them have memory, another extent fails. With 8, a program that holds memory as
+ * captures do came to that: what cannot be waited for then gets an extent of its own. */
+enum { SP_HOST_REGIONS = 32 };
 
 /* Addresses of a region: this many times the capacity, less a granule. */
 enum { SP_HOST_SPAN = 4 };

@@ -16,8 +16,9 @@ enum { MIB = 1 << 20, GRANULE = 2 * MIB, TOLD = 1 << 16, KINDS = 4 };
 #define CAPACITY (UINT64_C(1024) * MIB)
 #define BASE (UINT64_C(1) << 40)
 
-/* Granules of the simulated device's addresses that a test can reach. */
-enum { GRANULES = 32768 };
+/* Granules of the simulated device that a test can reach: those of its regions, and as many
+ * behind them, for memory that does not grow. */
+enum { GRANULES = 2 * SP_HOST_REGIONS * SP_HOST_SPAN * (CAPACITY / GRANULE) };
 
 /* wait_a_little lets other threads go on for some milliseconds. */
 static void wait_a_little(int milliseconds) {
