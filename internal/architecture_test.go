@@ -41,13 +41,15 @@ var mayImport = map[string][]string{
 		"internal/trace", "internal/lifespan", "internal/baseline", "internal/replay", "internal/planfile", "internal/compile", "internal/peak",
 	},
 	"internal/simdevice": {"internal/trace", "internal/replay", "runtime/cuda"},
+	"internal/store":     {},
+	"internal/storetest": {},
 	"internal/synth":     {},
 	"runtime/cuda":       {},
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
 		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
-		"internal/page", "internal/simdevice", "runtime/cuda", "runtime/torch",
+		"internal/page", "internal/simdevice", "internal/store", "runtime/cuda", "runtime/torch",
 	},
 }
 
@@ -66,7 +68,8 @@ var testsMayImport = map[string][]string{
 	"internal/export":    {"internal/compile"},
 	"internal/fit":       {"internal/simdevice", "internal/synth"},
 	"internal/page":      {"internal/compile"},
-	"cmd/stplan":         {"internal/synth"},
+	"internal/store":     {"internal/storetest"},
+	"cmd/stplan":         {"internal/synth", "internal/storetest"},
 }
 
 func demandAllowed(t *testing.T, name string, allowed, imports []string) {

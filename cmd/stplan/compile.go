@@ -227,7 +227,7 @@ func compileOutputs(paths []string, f compileFlags) ([]string, error) {
 		}
 		names[i] = outputName(path, ".bin")
 		if f.output != "" {
-			names[i] = filepath.Join(f.output, filepath.Base(names[i]))
+			names[i] = inFolder(f.output, filepath.Base(names[i]))
 		}
 		if other, ok := from[names[i]]; ok {
 			return nil, fmt.Errorf("%s and %s would both be compiled to %s", other, path, names[i])

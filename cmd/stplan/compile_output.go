@@ -8,6 +8,7 @@ import (
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/store"
 )
 
 type compileFlags struct {
@@ -22,6 +23,9 @@ type compileFlags struct {
 }
 
 func isDir(path string) bool {
+	if store.Is(path) {
+		return store.IsFolder(path)
+	}
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/store"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -20,8 +21,8 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 	opt.Progress = bar.update
 	var t *trace.Trace
 	var err error
-	if path == "-" {
-		t, err = trace.Read(a.stdin, "standard input", opt)
+	if path == "-" || store.Is(path) {
+		t, err = a.readStream(path, opt)
 	} else {
 		t, err = trace.ReadFile(path, opt)
 	}
@@ -37,15 +38,11 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 // readPlan reads a plan; "-" is standard input. What is wrong with the plan
 // itself is a *planfile.FormatError.
 func (a *app) readPlan(path string) (*planfile.Plan, error) {
-	r := a.stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("%s: cannot read: %w", path, cause(err))
-		}
-		defer f.Close()
-		r = f
+	r, err := a.open(path)
+	if err != nil {
+		return nil, err
 	}
+	defer r.Close()
 	p, err := planfile.Read(r)
 	var format *planfile.FormatError
 	switch {
@@ -80,6 +77,12 @@ func (a *app) demandInputs(paths ...string) error {
 		if path == "-" || path == "" {
 			continue
 		}
+		if store.Is(path) {
+			if err := a.outputs.demandObject(path); err != nil {
+				return err
+			}
+			continue
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return fmt.Errorf("%s: cannot read: %w", path, cause(err))
@@ -106,8 +109,11 @@ func oneStdin(path, other, name, otherName string) error {
 }
 
 func inputName(path string) string {
-	if path == "-" {
+	switch {
+	case path == "-":
 		return "standard input"
+	case store.Is(path):
+		return store.Name(path)
 	}
 	return path
 }
@@ -121,6 +127,7 @@ var recordingSuffixes = [][]string{
 // outputName replaces a recording's suffixes: run.pickle.gz with ".bin" is
 // run.bin, in the same folder. A name that is nothing but a suffix stays.
 func outputName(path, suffix string) string {
+	path = inputName(path)
 	for _, group := range recordingSuffixes {
 		for _, s := range group {
 			stem := len(path) - len(s)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/stplan/stplan/internal/store"
 )
 
 // outputs knows the temporary files of the command under way, so that an
@@ -16,6 +18,7 @@ import (
 // that it overwrites none of them.
 type outputs struct {
 	stdout    io.Writer // where "-" goes
+	remote    remote    // where URLs go
 	mu        sync.Mutex
 	pending   map[string]bool
 	written   []string
@@ -32,6 +35,7 @@ func twoWriters(flag string) error {
 
 // abandon removes every unfinished file; from then on none can be finished.
 func (o *outputs) abandon() {
+	defer o.remote.wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.abandoned = true
@@ -144,6 +148,12 @@ func (o *outputs) demand(paths ...string) error {
 		if path == "-" || path == "" {
 			continue
 		}
+		if store.Is(path) {
+			if err := o.remote.demand(path); err != nil {
+				return err
+			}
+			continue
+		}
 		t, err := o.target(path)
 		if err != nil {
 			return err
@@ -175,6 +185,9 @@ func probeFolder(folder string) error {
 func (o *outputs) write(path string, content func(io.Writer) error) error {
 	if path == "-" {
 		return content(o.stdout)
+	}
+	if store.Is(path) {
+		return o.upload(path, content)
 	}
 	to, err := o.target(path)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,15 +118,12 @@ func (a *app) runPack(ctx context.Context, path string, f packFlags) error {
 }
 
 func (a *app) readInstance(path string) ([]string, *packing.Problem, error) {
-	if path == "-" {
-		return packing.ReadCSV(a.stdin, "standard input")
-	}
-	f, err := os.Open(path)
+	f, err := a.open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: cannot read: %w", path, cause(err))
+		return nil, nil, err
 	}
 	defer f.Close()
-	return packing.ReadCSV(f, path)
+	return packing.ReadCSV(f, inputName(path))
 }
 
 func (a *app) writePacked(ids []string, p *packing.Problem, pl packing.Placement, f packFlags, sum *report.Packed) error {

@@ -21,7 +21,7 @@ const progressDelay = time.Second
 func (a *app) working(path string, n, of int) {
 	a.subject = inputName(path)
 	if path != "-" {
-		a.subject = filepath.Base(path)
+		a.subject = filepath.Base(a.subject)
 	}
 	a.subjectOf = of
 	if of > 1 {

@@ -127,7 +127,7 @@ func (a *app) wholePage(path string, f reportFlags, oneDevice bool) (*page.Page,
 // noteReport names the command that draws a plan, if both files are there to be read again.
 func (a *app) noteReport(plan, recording string) {
 	if plan != "-" && recording != "-" {
-		a.note("stplan report %s --trace %s draws it", plan, recording)
+		a.note("stplan report %s --trace %s draws it", plan, inputName(recording))
 	}
 }
 

@@ -17,15 +17,16 @@ import (
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/store"
 )
 
 // execute runs one command line and returns its exit code. It owns the
 // signals: on SIGINT or SIGTERM unfinished output files are removed before it
 // returns.
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: outputs{stdout: stdout}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: outputs{stdout: stdout, remote: remote{ctx: ctx, store: store.New()}}}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

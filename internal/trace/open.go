@@ -53,9 +53,16 @@ func ReadFile(path string, opt Options) (*Trace, error) {
 	return ReadSnapshot(f, path, opt)
 }
 
+// inParts is a stream whose content can also be read in parts.
+type inParts interface {
+	io.ReaderAt
+	Size() int64 // in bytes
+}
+
 // Read reads a recording in any form from a stream such as standard input; the
 // name is for messages. A snapshot is read as it comes. A Parquet file has its footer
-// at the end, so it is first copied to a temporary file; more than 8 GiB are refused.
+// at the end. If r has ReadAt and Size, only the parts that are needed are read; otherwise
+// the file is first copied to a temporary one, and more than 8 GiB are refused.
 // After an error one read of r may still be under way.
 func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
@@ -71,6 +78,9 @@ func Read(r io.Reader, name string, opt Options) (*Trace, error) {
 	case err != nil:
 		return nil, err
 	case form == formParquet:
+		if parts, ok := r.(inParts); ok {
+			return ReadParquet(parts, parts.Size(), name, opt)
+		}
 		return readSpooled(b, name, maxSpool, opt)
 	case form == formHistory:
 		return ReadHistory(b, name, opt)

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stplan/stplan/internal/storetest"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// stplanOn runs a command line, and returns its exit code and what it printed.
+func stplanOn(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = execute(args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func mustStplan(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := stplanOn(args...)
+	if code != exitOK {
+		t.Fatalf("stplan %s: exit code %d\n%s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+// parquetOf is the recording of a made-up job, as a Parquet trace.
+func parquetOf(t *testing.T, length int64) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := trace.WriteParquet(&buf, madeUpTraining(length), trace.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// TestBucketOfRanks compiles 16 ranks of a job from a bucket and back to it. The plans are
+// those of the same traces as files. Then the connection is cut, now and then and for good.
+func TestBucketOfRanks(t *testing.T) {
+	server := storetest.Start(t)
+	const ranks = 16
+	here := t.TempDir()
+	var objects, files, plans []string
+	for r := range ranks {
+		name := fmt.Sprintf("job-rank%d.parquet", r)
+		data := parquetOf(t, int64(1024+64*(r%4)))
+		server.Put(t, "run/"+name, data)
+		file := filepath.Join(here, name)
+		if err := os.WriteFile(file, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		objects, files = append(objects, "s3://traces/run/"+name), append(files, file)
+		plans = append(plans, fmt.Sprintf("plans/job-rank%d.bin", r))
+	}
+	slices.Sort(plans)
+	mustStplan(t, append([]string{"compile", "-q", "-o", here}, files...)...)
+	same := func() {
+		t.Helper()
+		var found []string
+		for _, key := range server.Keys(t) {
+			if !strings.HasPrefix(key, "run/") {
+				found = append(found, key)
+			}
+		}
+		if !slices.Equal(found, plans) {
+			t.Fatalf("plans in the bucket: %v, expected %v", found, plans)
+		}
+		for _, plan := range plans {
+			want, err := os.ReadFile(filepath.Join(here, filepath.Base(plan)))
+			if err != nil || !bytes.Equal(server.Get(t, plan), want) {
+				t.Errorf("%s is another plan than that of the file, or %v", plan, err)
+			}
+		}
+	}
+	mustStplan(t, append([]string{"compile", "-q", "-o", "s3://traces/plans/"}, objects...)...)
+	same()
+
+	// Cut four times, which even five tries of one request bear: the same plans.
+	server.CutDown(3_000, 2)
+	server.CutUp(2_000, 2)
+	mustStplan(t, append([]string{"compile", "-q", "-o", "s3://traces/plans/"}, objects...)...)
+	server.CutDown(0, 0)
+	server.CutUp(0, 0)
+	same()
+
+	// Cut for good in the middle of a plan: it is not there, and what was there stays.
+	server.CutUp(1_500, 1<<30)
+	code, _, errs := stplanOn("compile", "-q", objects[0], "-o", "s3://traces/plans/other.bin")
+	if code != exitBadInput || !strings.Contains(errs, "s3://traces/plans/other.bin: cannot write: ") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	if code, _, _ = stplanOn("compile", "-q", "--mode", "recorded", objects[0], "-o", "s3://traces/plans/job-rank0.bin"); code != exitBadInput {
+		t.Errorf("exit code %d", code)
+	}
+	server.CutUp(0, 0)
+	same()
+	if n := server.Unfinished(t); n != 0 {
+		t.Errorf("%d unfinished uploads", n)
+	}
+}
+
+// htmlSize is what the report says of its page, whose compressed content has paths in it.
+var htmlSize = regexp.MustCompile(`run\.html: .*`)
+
+// TestCommandsOnObjects: what each command prints of objects is what it prints of the same
+// files, and what it writes is the same.
+func TestCommandsOnObjects(t *testing.T) {
+	server := storetest.Start(t)
+	here := t.TempDir()
+	// Names of equal length, as lines are wrapped by what is in them.
+	folder := strings.Repeat("f", len(here)-len("s3://traces/")) + "/"
+	parquet := parquetOf(t, 1024)
+	snapshot, err := os.ReadFile("../../examples/resnet50/resnet50.pickle.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"run.parquet": parquet, "train.pickle.gz": snapshot, "instance.csv": []byte("id,lower,upper,size\n0,0,10,4\n1,5,20,8\n"),
+	} {
+		server.Put(t, folder+name, data)
+		if err := os.WriteFile(filepath.Join(here, name), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range []string{
+		"compile DIR/run.parquet",
+		"compile DIR/run.parquet DIR/run.parquet --merge -o DIR/merged.bin",
+		"import DIR/train.pickle.gz",
+		"verify DIR/run.bin --trace DIR/run.parquet",
+		"inspect DIR/run.bin",
+		"diff DIR/run.bin --trace DIR/run.parquet --junit DIR/junit.xml",
+		"peak DIR/run.parquet --folded DIR/folded.txt",
+		"report DIR/run.bin --trace DIR/run.parquet --svg DIR/run.svg",
+		"export DIR/train.pickle.gz --format lifetimes",
+		"fit DIR/run.parquet --device-memory 1TiB",
+		"pack DIR/instance.csv -o DIR/packed.csv",
+	} {
+		run := func(dir string) (int, string) {
+			code, out, errs := stplanOn(append([]string{"-q"}, strings.Fields(strings.ReplaceAll(args, "DIR/", dir))...)...)
+			return code, htmlSize.ReplaceAllString(strings.ReplaceAll(out+errs, dir, "DIR/"), "HTML")
+		}
+		code, want := run(here + "/")
+		gotCode, got := run("s3://traces/" + folder)
+		if got != want || gotCode != code {
+			t.Errorf("stplan %s: exit code %d and\n%sexpected %d and\n%s", args, gotCode, got, code, want)
+		}
+	}
+	keys := server.Keys(t)
+	for _, key := range keys {
+		want, err := os.ReadFile(filepath.Join(here, filepath.Base(key)))
+		named := strings.HasSuffix(key, ".html") || strings.HasSuffix(key, ".xml") || strings.HasSuffix(key, ".txt") // has the paths in it
+		if got := server.Get(t, key); err != nil || !named && !bytes.Equal(got, want) {
+			t.Errorf("%s: %d B, as a file %d, %v", key, len(got), len(want), err)
+		}
+	}
+	files, err := os.ReadDir(here)
+	if err != nil || len(files) != len(keys) {
+		t.Errorf("objects %v, %d files", keys, len(files))
+	}
+}
+
+// TestObjectsRefused: what is wrong is said before the work, and no object appears.
+func TestObjectsRefused(t *testing.T) {
+	server := storetest.Start(t)
+	server.Put(t, "run.parquet", parquetOf(t, 1024))
+	for _, c := range [][2]string{
+		{"compile s3://traces/run.parquet -o s3://traces/run.parquet", "s3://traces/run.parquet: cannot write: is also an input"},
+		{"compile s3://traces/run.parquet -o s3://other/run.bin", `has no bucket "other"`},
+		{"compile s3://traces/none.parquet", `s3://traces/none.parquet: cannot read: bucket "traces" has no such object`},
+		{"compile gs://traces/run.parquet", "gs://traces/run.parquet: gs:// is not supported"},
+		{"inspect s3://traces/run.parquet", "s3://traces/run.parquet: "},
+		{"import s3://traces/run.parquet -o https://example.com/x.parquet", "https://example.com/x.parquet: cannot write: web addresses are only read"},
+	} {
+		if code, _, errs := stplanOn(strings.Fields(c[0])...); code != exitBadInput || !strings.Contains(errs, c[1]) {
+			t.Errorf("stplan %s: exit code %d, %sexpected %s", c[0], code, errs, c[1])
+		}
+	}
+	if keys := server.Keys(t); !slices.Equal(keys, []string{"run.parquet"}) {
+		t.Errorf("%v in the bucket", keys)
+	}
+}
+
+// TestNothingIsSentWithoutObjects: files need no server and no credentials.
+func TestNothingIsSentWithoutObjects(t *testing.T) {
+	server := storetest.Start(t)
+	began := server.Received.Load()
+	file := filepath.Join(t.TempDir(), "run.parquet")
+	if err := os.WriteFile(file, parquetOf(t, 1024), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "not an address") // an error if anybody looks
+	mustStplan(t, "compile", "-q", file)
+	if now := server.Received.Load(); now != began {
+		t.Errorf("%d B were sent", now-began)
+	}
+}
