@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -87,9 +88,10 @@ allocations of one have a slot in common with the others; or if one plan for
 all would take more than PyTorch reserved.
 
 The same recording and options give the same bytes on any machine. Only
---time-limit can change that; the output says so if it did. It bounds the search
-for a smaller plan and for fewer waits. Reading the recording, a first plan and
-trying it come on top.`,
+--time-limit can change that; the output says so if it did. It is
+the time for one recording in all. Reading it, finding its iterations, a first
+plan, trying it and writing it are done in any case; the search for a smaller
+plan and for fewer waits gets what they leave.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
   stplan compile rank*.pickle.gz -o plans/           # one plan each
@@ -114,7 +116,7 @@ trying it come on top.`,
 	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
-	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving a device's plan after this long, e.g. 30s (default: none)")
+	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "time for a recording, from reading it to the written plan, e.g. 30s: what is left of it bounds the search (default: none)")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
@@ -239,6 +241,7 @@ func compileOutputs(paths []string, f compileFlags) ([]string, error) {
 
 // compileOne compiles one recording and writes its plan.
 func (a *app) compileOne(ctx context.Context, path, output string, opt compile.Options) (report.Compiled, error) {
+	opt.Began = time.Now()
 	t, err := a.readTrace(path, trace.Options{})
 	if err != nil {
 		return report.Compiled{}, err

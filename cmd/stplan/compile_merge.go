@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/planfile"
@@ -28,6 +29,7 @@ func mergedOutput(paths []string, f compileFlags) ([]string, error) {
 
 // compileMerged compiles several recordings into one plan.
 func (a *app) compileMerged(ctx context.Context, paths []string, f compileFlags, opt compile.Options) error {
+	opt.Began = time.Now()
 	traces, err := a.readTraces(paths)
 	if err != nil {
 		return err

@@ -41,6 +41,16 @@ func Compile(ctx context.Context, t *trace.Trace, opt Options) (*planfile.Plan, 
 func compileJoined(ctx context.Context, t *trace.Trace, joined []joinedDevice, opt Options) (*planfile.Plan, report.Compiled, error) {
 	p := &planfile.Plan{Producer: opt.Producer}
 	sum := report.Compiled{Trace: t.Name, Notes: t.Notes, Devices: []report.CompiledDevice{}}
+	start := opt.Began
+	if start.IsZero() {
+		start = time.Now()
+	}
+	left := 0
+	for i := range t.Devices {
+		if HasAllocations(&t.Devices[i]) {
+			left++
+		}
+	}
 	for i := range t.Devices {
 		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i], settings: t.Settings}
 		if joined != nil {
@@ -50,6 +60,8 @@ func compileJoined(ctx context.Context, t *trace.Trace, joined []joinedDevice, o
 			c.note("no allocations, and so no part in the plan")
 			continue
 		}
+		c.TimeLimit = shareOf(opt.TimeLimit, start, left)
+		left--
 		began := time.Now()
 		dev, row, err := c.compile()
 		if err != nil {
@@ -78,12 +90,12 @@ func HasAllocations(d *trace.Device) bool {
 // compile makes the device's plan and its row of the summary.
 func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	none := report.CompiledDevice{}
-	if c.TimeLimit > 0 {
-		c.deadline = time.Now().Add(c.TimeLimit)
-	}
+	c.startClock()
+	began := time.Now()
 	if err := c.analyse(); err != nil {
 		return nil, none, err
 	}
+	c.analysed = time.Since(began)
 	d := newDraft(c.timeline, c.periodic, c.end())
 	best, err := c.place(d)
 	if err != nil {
@@ -106,10 +118,12 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 
 // analyse finds the buffers, the iterations and the steady state.
 func (c *compiler) analyse() (err error) {
+	began := time.Now()
 	if c.timeline, err = lifespan.Build(c.device); err != nil {
 		return fmt.Errorf("%s: %w", c.trace, err)
 	}
 	c.reserved = baseline.FromRecording(c.device).PeakReserved
+	c.reserve(time.Since(began))
 	if c.joined != nil {
 		return c.analyseJoined()
 	}

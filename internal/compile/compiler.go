@@ -28,8 +28,13 @@ type Options struct {
 	NoReusePending bool
 	// NoCrossStream gives every stream its own part of the arena.
 	NoCrossStream bool
-	// TimeLimit ends what improves a device's plan after that long; 0 is no limit.
+	// TimeLimit is how long the compilation may take in all; 0 is no limit. What is left of
+	// it, after what has to be done in any case, bounds the search for a better plan, and
+	// of several devices each gets an equal part.
 	TimeLimit time.Duration
+	// Began is when TimeLimit began to count: before the recording was read, say. Zero is
+	// the beginning of Compile.
+	Began time.Time
 	// Producer is the program that the plan names as its maker.
 	Producer string
 
@@ -70,7 +75,8 @@ type compiler struct {
 	iterations lifespan.Iterations
 	reserved   trace.Bytes        // the most that the recording held
 	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
-	deadline   time.Time          // if there is a time limit
+	deadline   time.Time          // of the search, if there is a time limit
+	analysed   time.Duration      // what analyse took
 	limited    bool               // the time limit stopped something early
 }
 
@@ -80,15 +86,6 @@ func (c *compiler) end() lifespan.End {
 		return lifespan.EndCompleted
 	}
 	return lifespan.EndRequested
-}
-
-// remaining is what is left of the time limit, in the packer's terms: 0 is no
-// limit.
-func (c *compiler) remaining() time.Duration {
-	if c.deadline.IsZero() {
-		return 0
-	}
-	return max(time.Until(c.deadline), 1)
 }
 
 // fault names the trace and the device in an error, and tells a defect of the

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/stplan/stplan/internal/packing"
@@ -39,11 +40,14 @@ func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (
 	if err := c.fewerWaits(d); err != nil || costOf(d.waits).cross == 0 || c.limited {
 		return pl, err
 	}
-	all, err := packing.Alternatives(c.ctx, &l.problem, l.streams(), pl, packing.Options{})
+	all, err := c.alternatives(l, pl)
 	if err != nil {
 		return pl, err
 	}
-	for _, other := range all[1:] {
+	for _, other := range all {
+		if c.late(0) {
+			break
+		}
 		try := start.clone()
 		try.settle(other)
 		try.waits = periodicWaits(try)
@@ -56,6 +60,24 @@ func (c *compiler) leastPeriodicWaits(d *draft, l *line, pl packing.Placement) (
 		}
 	}
 	return pl, nil
+}
+
+// alternatives are packing.Alternatives but for pl itself, within the time limit.
+func (c *compiler) alternatives(l *line, pl packing.Placement) ([]packing.Placement, error) {
+	ctx := c.ctx
+	if !c.deadline.IsZero() {
+		limited, cancel := context.WithDeadline(ctx, c.deadline)
+		defer cancel()
+		ctx = limited
+	}
+	all, err := packing.Alternatives(ctx, &l.problem, l.streams(), pl, packing.Options{})
+	if c.ctx.Err() == nil && ctx.Err() != nil && c.late(0) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[1:], nil
 }
 
 // waitCost is what counts of the waits of a periodic plan.
@@ -119,6 +141,9 @@ func (c *compiler) fewerWaits(d *draft) error {
 	for range periodicRounds {
 		before := costOf(d.waits)
 		for x := range d.phases {
+			if c.late(0) {
+				return nil
+			}
 			if err := c.fewerWaitsIn(d, x); err != nil {
 				return err
 			}

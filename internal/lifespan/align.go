@@ -1,5 +1,11 @@
 package lifespan
 
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
 // align matches allocations b with elements a, in order: out[j] is the element that b[j]
 // is, -1 if b[j] is a new one. A script finds what the two have in common by lifetime
 // class. Its certain stretches are taken as they are, but for bandWidth at their ends. A
@@ -8,14 +14,10 @@ package lifespan
 func align(a, b []token) []int32 {
 	out := make([]int32, len(b))
 	var near []match // of the script since the last certain stretch
+	var between []section
 	i, j := 0, 0
 	uncertain := func(i1, j1 int) {
-		for k, at := range leastCost(a[i:i1], b[j:j1], near) {
-			out[j+k] = at
-			if at >= 0 {
-				out[j+k] += int32(i)
-			}
-		}
+		between = append(between, section{i, i1, j, j1, near})
 		near = nil
 	}
 	for _, m := range stretches(a, b, newScript(a, b)) {
@@ -39,7 +41,38 @@ func align(a, b []token) []int32 {
 		near = append(near, match{0, 0, trail})
 	}
 	uncertain(len(a), len(b))
+	sections(between, func(s section) {
+		for k, at := range leastCost(a[s.i0:s.i1], b[s.j0:s.j1], s.near) {
+			out[s.j0+k] = at
+			if at >= 0 {
+				out[s.j0+k] += int32(s.i0)
+			}
+		}
+	})
 	return out
+}
+
+// section is a part of the alignment that is not certain: a[i0:i1] with b[j0:j1], and the
+// script there.
+type section struct {
+	i0, i1, j0, j1 int
+	near           []match
+}
+
+// sections calls use for each section, several at once: none knows of another.
+func sections(all []section, use func(section)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(len(all), runtime.GOMAXPROCS(0)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for k := next.Add(1) - 1; k < int64(len(all)); k = next.Add(1) - 1 {
+				use(all[k])
+			}
+		}()
+	}
+	wg.Wait()
 }
 
 // stretch is a match of the script. Even a certain one is not certain at its ends: next
@@ -103,24 +136,21 @@ const (
 	// extendGap in all. The limit keeps a difference in size alone from making long gaps:
 	// if lengths vary, all sizes differ.
 	octave = 16
-	// never is above the cost of any alignment. It keeps allocations of two streams from
-	// being matched.
-	never = 1 << 60
+	// never is above the cost of any alignment, and leaves room for sums and for the edge
+	// of costs. It keeps allocations of two streams from being matched.
+	never = 1 << 58
 )
 
-// mismatch is the cost of matching allocation b with element a.
-func mismatch(a, b *token) int64 {
-	if a.stream != b.stream {
-		return never
+// classCosts are the costs of a match by the two lifetime classes. The recording may end
+// before a free, so forever is no further away than the next class.
+var classCosts = func() (costs [classCount][classCount]int64) {
+	for a := range costs {
+		for b := range costs {
+			costs[a][b] = otherClass * int64(min(farClass, max(a-b, b-a)))
+			if (a == forever) != (b == forever) {
+				costs[a][b] = otherClass
+			}
+		}
 	}
-	cost := max(0, b.weight-a.weight)
-	if a.strong == b.strong {
-		return cost
-	}
-	cost += min(extendGap, max(a.log-b.log, b.log-a.log))
-	if (a.class == forever) != (b.class == forever) {
-		return cost + otherClass // the recording may end before the free
-	}
-	apart := int64(a.class) - int64(b.class)
-	return cost + otherClass*min(farClass, max(apart, -apart))
-}
+	return costs
+}()

@@ -164,3 +164,20 @@ func TestLongestRun(t *testing.T) {
 		}
 	}
 }
+
+// mismatch is the cost of matching allocation b with element a, case by case.
+func mismatch(a, b *token) int64 {
+	if a.stream != b.stream {
+		return never
+	}
+	cost := max(0, b.weight-a.weight)
+	if a.strong == b.strong {
+		return cost
+	}
+	cost += min(extendGap, max(a.log-b.log, b.log-a.log))
+	if (a.class == forever) != (b.class == forever) {
+		return cost + otherClass // the recording may end before the free
+	}
+	apart := int64(a.class) - int64(b.class)
+	return cost + otherClass*min(farClass, max(apart, -apart))
+}

@@ -15,88 +15,114 @@ const (
 // has the element of a for each allocation of b, or -1.
 func leastCost(a, b []token, script []match) []int32 {
 	g := newGotoh(len(b), bandOf(len(a), len(b), script))
-	for i := range g.w.low {
-		var element *token
-		if i > 0 {
-			element = &a[i-1]
-		}
-		g.row(i, element, b)
+	g.first(b)
+	for i := range a {
+		g.row(i+1, &a[i], b)
 	}
 	return g.trace(len(a), len(b))
 }
 
-// gotoh holds two rows of costs, by the edge that a path ends with, and for every point
-// in the band the edge before each of these.
+// costs are those of the cheapest paths to a point, by the edge that a path ends with.
+// Each is the cost times edges' power of two, plus the edge: the least of several is
+// then one comparison each, which needs no branch, and knows its edge. Of equal costs the
+// first edge is the least.
+type costs [edges]int64
+
+// tagged is a cost with an edge.
+func tagged(cost int64, edge int64) int64 { return cost<<edgeBits | edge }
+
+// gotoh holds two rows of costs, and for every point in the band the edge before each of
+// its three.
 type gotoh struct {
 	w band
 	// now and last are the current row and the one before it. They have column j at
 	// index j+1, and the cost never outside of the band.
-	now, last [edges][]int64
-	steps     [][]uint8 // by row and column from w.low on: three edges of edgeBits each
+	now, last []costs
+	steps     []uint8 // by row and column: three edges of edgeBits each
+	begin     []int   // by row: where its column 0 is, or would be, in steps
 }
 
 func newGotoh(columns int, w band) *gotoh {
-	g := &gotoh{w: w, steps: make([][]uint8, len(w.low))}
-	for edge := range edges {
-		g.now[edge], g.last[edge] = make([]int64, columns+2), make([]int64, columns+2)
-		for j := range g.now[edge] {
-			g.now[edge][j], g.last[edge][j] = never, never
-		}
+	g := &gotoh{w: w, begin: make([]int, len(w.low)), now: make([]costs, columns+2), last: make([]costs, columns+2)}
+	area := 0
+	for i := range w.low {
+		g.begin[i] = area - int(w.low[i])
+		area += int(w.high[i]-w.low[i]) + 1
 	}
-	g.now[byMatch][1] = 0 // a path begins in the first corner
+	g.steps = make([]uint8, area)
+	for j := range g.now {
+		g.now[j], g.last[j] = unreached, unreached
+	}
+	g.now[1][byMatch] = 0 // a path begins in the first corner
 	return g
 }
 
-// row fills row i, which comes after the given element of a. Row 0 has no element.
-func (g *gotoh) row(i int, element *token, b []token) {
-	low, high := g.w.low[i], g.w.high[i]
-	steps := make([]uint8, high-low+1)
-	if element != nil {
-		g.now, g.last = g.last, g.now
-	}
-	lastM, lastS, lastI := g.last[byMatch], g.last[bySkip], g.last[byInsert]
-	nowM, nowS, nowI := g.now[byMatch], g.now[bySkip], g.now[byInsert]
-	nowM[low], nowS[low], nowI[low] = never, never, never
-	for j := low; j <= high; j++ {
-		insert, insertFrom := least(nowM[j]+openGap, nowS[j]+openGap, nowI[j])
-		if j > 0 {
-			insert += extendGap + b[j-1].weight
-		}
-		nowI[j+1] = insert
-		steps[j-low] = insertFrom << (edgeBits * byInsert)
-		if element == nil {
-			continue
-		}
-		skip, skipFrom := least(lastM[j+1]+openGap, lastS[j+1], lastI[j+1]+openGap)
-		nowS[j+1] = skip + extendGap
-		match, matchFrom := least(lastM[j], lastS[j], lastI[j])
-		if match < never {
-			match += mismatch(element, &b[j-1])
-		}
-		nowM[j+1] = match
-		steps[j-low] |= matchFrom<<(edgeBits*byMatch) | skipFrom<<(edgeBits*bySkip)
-	}
-	g.steps[i] = steps
+var unreached = costs{tagged(never, byMatch), tagged(never, bySkip), tagged(never, byInsert)}
+
+// rowSteps are the steps of row i, from its first column on.
+func (g *gotoh) rowSteps(i int) []uint8 {
+	from := g.begin[i] + int(g.w.low[i])
+	return g.steps[from : from+int(g.w.high[i]-g.w.low[i])+1]
 }
 
-// least is the least of three costs and its edge. Of equals it is the first.
-func least(match, skip, insert int64) (cost int64, edge uint8) {
-	cost, edge = match, byMatch
-	if skip < cost {
-		cost, edge = skip, bySkip
+// first fills row 0, which no element of a comes before: all its columns are inserted.
+func (g *gotoh) first(b []token) {
+	low := int(g.w.low[0])
+	for j := range g.rowSteps(0) {
+		if j += low; j > 0 {
+			insert := g.now[j].insert()
+			g.now[j+1][byInsert] = insert&^edgeMask + tagged(extendGap+b[j-1].weight, byInsert)
+			g.rowSteps(0)[j-low] = uint8(insert&edgeMask) << (edgeBits * byInsert)
+		}
 	}
-	if insert < cost {
-		cost, edge = insert, byInsert
+}
+
+// insert is the cost of going on from here with an insertion, with the edge before it.
+func (c *costs) insert() int64 {
+	return min(c[byMatch]+openGap<<edgeBits, c[bySkip]+openGap<<edgeBits, c[byInsert])
+}
+
+// row fills row i, which comes after the given element of a. It is where alignment spends
+// its time, so it has no branch that depends on the data.
+func (g *gotoh) row(i int, element *token, b []token) {
+	low := int(g.w.low[i])
+	steps := g.rowSteps(i)
+	g.now, g.last = g.last, g.now
+	// Column j of both rows is at index j-low+1 here, and the allocation before it at
+	// j-low.
+	now, last := g.now[low:low+len(steps)+1], g.last[low:low+len(steps)+1]
+	now[0] = unreached
+	apart := &classCosts[element.class%classCount]
+	before, left := last[0], now[0]
+	for k := range steps {
+		here := last[k+1]
+		insert := left.insert()
+		skip := min(here[byMatch]+openGap<<edgeBits, here[bySkip], here[byInsert]+openGap<<edgeBits)
+		match := min(before[byMatch], before[bySkip], before[byInsert])
+		steps[k] = uint8(match&edgeMask<<(edgeBits*byMatch) | skip&edgeMask<<(edgeBits*bySkip) | insert&edgeMask<<(edgeBits*byInsert))
+		left = unreached
+		left[bySkip] = skip&^edgeMask + tagged(extendGap, bySkip)
+		if j := low + k; j > 0 {
+			t := &b[j-1]
+			left[byInsert] = insert&^edgeMask + tagged(extendGap+t.weight, byInsert)
+			unlike := max(0, t.weight-element.weight) + min(extendGap, max(element.log-t.log, t.log-element.log)) + apart[t.class%classCount]
+			if t.stream != element.stream {
+				unlike = never
+			}
+			left[byMatch] = min(match&^edgeMask+tagged(unlike, byMatch), tagged(never, byMatch))
+		}
+		now[k+1] = left
+		before = here
 	}
-	return cost, edge
 }
 
 // trace follows the path of least cost back from point (i, j), the last one.
 func (g *gotoh) trace(i, j int) []int32 {
 	out := make([]int32, j)
-	_, edge := least(g.now[byMatch][j+1], g.now[bySkip][j+1], g.now[byInsert][j+1])
+	end := &g.now[j+1]
+	edge := uint8(min(end[byMatch], end[bySkip], end[byInsert]) & edgeMask)
 	for i > 0 || j > 0 {
-		before := g.steps[i][int32(j)-g.w.low[i]] >> (edgeBits * edge) & edgeMask
+		before := g.steps[g.begin[i]+j] >> (edgeBits * edge) & edgeMask
 		switch edge {
 		case byMatch:
 			i, j = i-1, j-1

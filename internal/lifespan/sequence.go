@@ -152,7 +152,10 @@ func (s *sequence) number(hashes []uint64) {
 		s.order[i] = int32(i)
 	}
 	slices.SortFunc(s.order, func(x, y int32) int {
-		return cmp.Or(cmp.Compare(hashes[x], hashes[y]), cmp.Compare(x, y))
+		if hx, hy := hashes[x], hashes[y]; hx != hy {
+			return cmp.Compare(hx, hy)
+		}
+		return cmp.Compare(x, y)
 	})
 	s.grams = make([]int32, len(hashes))
 	for i, at := range s.order {

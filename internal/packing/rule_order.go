@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -33,9 +32,18 @@ func (o order) sort(in *instance, members []int32) []int32 {
 	for i, b := range members {
 		all[i] = keyed{o.key(in, b), b}
 	}
+	// No key is NaN. The first key mostly decides, and sorting is a good part of a rule's
+	// time, so nothing else is compared before it is known to be equal.
 	slices.SortFunc(all, func(x, y keyed) int {
-		return cmp.Or(cmp.Compare(y.key[0], x.key[0]), cmp.Compare(y.key[1], x.key[1]), cmp.Compare(y.key[2], x.key[2]),
-			cmp.Compare(x.b, y.b))
+		for i, k := range x.key {
+			if k != y.key[i] {
+				if k > y.key[i] {
+					return -1
+				}
+				return 1
+			}
+		}
+		return int(x.b) - int(y.b)
 	})
 	for i, k := range all {
 		members[i] = k.b
