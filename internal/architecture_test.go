@@ -40,10 +40,11 @@ var mayImport = map[string][]string{
 	"internal/fit": {
 		"internal/trace", "internal/lifespan", "internal/baseline", "internal/replay", "internal/planfile", "internal/compile", "internal/peak",
 	},
-	"internal/simdevice": {"internal/trace", "internal/replay", "runtime/cuda"},
-	"internal/synth":     {},
-	"runtime/cuda":       {},
-	"runtime/torch":      {"runtime/cuda"},
+	"internal/simdevice":    {"internal/trace", "internal/replay", "runtime/cuda"},
+	"internal/synth":        {},
+	"runtime/cuda":          {},
+	"runtime/torch":         {"runtime/cuda"},
+	"docs/results/peercode": {"internal/trace", "internal/lifespan", "internal/baseline", "internal/stalloc"},
 	"cmd/stplan": {
 		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
 		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
