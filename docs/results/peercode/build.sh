@@ -3,15 +3,19 @@
 # against the simulated device of native/.
 #
 #   build.sh gmlake CHECKOUT FOLDER     makes FOLDER/gmlake
+#   build.sh stalloc CHECKOUT FOLDER    makes FOLDER/stalloc and FOLDER/planner
 #
-# CHECKOUT is a work tree of github.com/intelligent-machine-learning/glake at 0274a9c. It is
-# compiled as it is. It needs the c10 headers of PyTorch 2.0, of which it is a fork, and
-# libc10.so: they are taken from PyPI's wheel, 620 MB, unless FOLDER/torch has them. Needs
-# g++, unzip and, for the wheel, python3 with pip.
+# CHECKOUT is a work tree of github.com/intelligent-machine-learning/glake at 0274a9c, or of
+# github.com/infinigence/STAlloc at 3a9f97f. Their code is compiled as it is.
+#
+# GMLake's needs the c10 headers of PyTorch 2.0, of which it is a fork, and libc10.so: they
+# are taken from PyPI's wheel, 620 MB, unless FOLDER/torch has them. STAlloc's planner needs
+# numpy, scikit-learn and matplotlib, which come from PyPI too. Needs g++, python3 with pip
+# and venv, and unzip.
 set -eu
 
 if [ $# -ne 3 ]; then
-  echo "usage: build.sh gmlake CHECKOUT FOLDER" >&2
+  echo "usage: build.sh gmlake|stalloc CHECKOUT FOLDER" >&2
   exit 2
 fi
 peer=$1 checkout=$(cd "$2" && pwd) native=$(cd "$(dirname "$0")/native" && pwd)
@@ -39,8 +43,22 @@ gmlake)
   $compile "$native/gmlake.cpp" "$native/serve.cpp" "$native/device.cpp" "$folder/gmlake.o" \
     "$folder/torch/lib/libc10.so" "-Wl,-rpath,$folder/torch/lib" -o "$folder/gmlake"
   ;;
+stalloc)
+  g++ -std=c++17 -O2 -w "-I$checkout/Allocator" "-I$native" "$native/stalloc.cpp" "$native/serve.cpp" "$native/device.cpp" \
+    "$checkout/Allocator/CUDACachingAllocator.cpp" -o "$folder/stalloc"
+  if [ ! -x "$folder/venv/bin/python" ]; then
+    python3 -m venv "$folder/venv"
+    "$folder/venv/bin/pip" install -q numpy scikit-learn matplotlib
+  fi
+  # The planner calls its packer by the names "python" and "./allocator.py".
+  cat >"$folder/planner" <<SCRIPT
+#!/bin/sh
+cd "$checkout/Synthesizer" && PATH="$folder/venv/bin:\$PATH" exec python main.py "\$@"
+SCRIPT
+  chmod +x "$folder/planner"
+  ;;
 *)
-  echo "build.sh: expected gmlake, found $peer" >&2
+  echo "build.sh: expected gmlake or stalloc, found $peer" >&2
   exit 2
   ;;
 esac

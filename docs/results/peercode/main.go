@@ -1,8 +1,8 @@
 // Command peercode runs the code of GMLake and of STAlloc, built by build.sh, over recordings,
 // beside stplan's simulators of them, and prints a table of where they differ.
 //
-//	peercode gmlake BUILD/gmlake TRACE…
-//	peercode stalloc BUILD TRACE…
+//	peercode gmlake FOLDER/gmlake TRACE…
+//	peercode stalloc FOLDER TRACE…
 //
 // Both get the same requests in the same order. Reserved bytes are compared after each.
 package main
@@ -31,8 +31,21 @@ func run(args []string) error {
 	switch args[0] {
 	case "gmlake":
 		return compareGMLake(args[1], args[2:])
+	case "stalloc":
+		return compareSTAlloc(args[1], args[2:])
 	}
 	return fmt.Errorf("expected gmlake or stalloc, found %q", args[0])
+}
+
+// lastLine is the last line of what a program printed that is not about a file of its own.
+func lastLine(printed string) string {
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if l := lines[i]; strings.Contains(l, "Error") {
+			return strings.TrimSpace(l)
+		}
+	}
+	return lines[len(lines)-1]
 }
 
 // name is a recording's, without folder and endings.
@@ -81,10 +94,10 @@ func follow(p *baseline.Program, a baseline.Allocator) (c course, err error) {
 
 // difference compares two courses of one program.
 type difference struct {
-	operations int // of the longer one
-	differ     int // at which reserved bytes differ, or that one of the two did not come to
-	first              trace.Time // entry of the first difference
-	worst              float64    // the largest, of what theirs has reserved then
+	operations int        // of the longer one
+	differ     int        // at which reserved bytes differ, or that one of the two did not come to
+	first      trace.Time // entry of the first difference
+	worst      float64    // the largest, of what theirs has reserved then
 }
 
 func compare(ours, theirs course) difference {

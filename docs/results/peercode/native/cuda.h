@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#define CUDA_VERSION 11070
+
 typedef enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,

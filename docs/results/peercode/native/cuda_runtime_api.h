@@ -6,9 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define CUDART_VERSION 11070
-#define CUDA_VERSION 11070
-
 enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -74,5 +71,3 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaIpcOpenMemHandle(void** at, cudaIpcMemHandle_t, unsigned int flags);
 cudaError_t cudaIpcCloseMemHandle(void* at);
 }
-
-#include "cuda.h"

@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <unordered_map>
@@ -16,7 +17,7 @@ constexpr uint64_t kUnit = 32ull << 20;
 std::map<size_t, std::deque<uint64_t>> addresses;
 uint64_t lowest = 1ull << 46, spaces = 1ull << 47;
 bool rising = false, full = false;
-size_t used = 0, memory = size_t{1} << 46;
+size_t used = 0, most_used = 0, memory = size_t{1} << 46;
 std::unordered_map<uint64_t, size_t> blocks;   // by address
 std::unordered_map<uint64_t, size_t> handles;  // physical memory
 uint64_t last_handle = 0;
@@ -25,6 +26,7 @@ std::unordered_set<uint64_t> busy;
 bool take(size_t size) {
   if (full || used + size > memory) return false;
   used += size;
+  most_used = std::max(most_used, used);
   return true;
 }
 
@@ -47,6 +49,9 @@ void device_addresses(uint64_t below, uint64_t reserved, bool up) {
 void device_memory(size_t size) { memory = size; }
 
 void device_full(bool f) { full = f; }
+
+size_t device_used() { return used; }
+size_t device_most_used() { return most_used; }
 
 void device_busy(uint64_t stream, bool b) {
   if (b)

@@ -20,3 +20,7 @@ void device_full(bool full);
 
 // Events recorded on a busy stream are not done until it is idle again.
 void device_busy(uint64_t stream, bool busy);
+
+// Physical bytes given out at present, and the most so far.
+size_t device_used();
+size_t device_most_used();
