@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress foreign report-test store-test lint bench fuzz golden clean
+.PHONY: build test python race stress foreign report-test store-test fleet-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -53,6 +53,14 @@ store-test:
 	for i in $$(seq 50); do (echo > /dev/tcp/127.0.0.1/7070) 2>/dev/null && break; sleep 0.1; done; \
 	export STPLAN_TEST_S3=127.0.0.1:7070; \
 	go test -count=1 ./internal/store/ && go test -count=1 -run 'Bucket|Object|Ranges' ./cmd/stplan/
+
+# examples/fleet: the Slurm array under a Slurm of its own, with a task killed, and the
+# Kubernetes job against the API's types. Needs root. Installs Slurm on Debian if there is none.
+fleet-test: build
+	@command -v slurmctld >/dev/null && command -v munged >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge; }
+	examples/fleet/slurm_test.sh bin/stplan
+	cd examples/fleet/check && STPLAN=$(CURDIR)/bin/stplan go test -count=1 ./...
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \
