@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress foreign report-test lint bench fuzz golden clean
+.PHONY: build test python race stress foreign report-test store-test fleet-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -40,6 +40,27 @@ report-test:
 	@command -v "$${STPLAN_BROWSER:-chromium}" >/dev/null || command -v google-chrome >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 	go test -v -count=1 -run 'TestReport|TestMillion|TestPage' ./cmd/stplan/
+
+# The tests of stores against Versity's S3 gateway, a server that keeps objects as files,
+# in place of the one in the tests' process. Building it takes some five minutes, once.
+VERSITYGW = github.com/versity/versitygw/cmd/versitygw@v1.8.0
+store-test: SHELL = /bin/bash
+store-test:
+	@mkdir -p bin; test -x bin/versitygw || GOBIN=$(CURDIR)/bin go install $(VERSITYGW)
+	@data=$$(mktemp -d); \
+	bin/versitygw --quiet --access AKIDEXAMPLE --secret a-secret-of-the-tests --port 127.0.0.1:7070 posix $$data & server=$$!; \
+	trap 'kill $$server; rm -rf $$data' EXIT; \
+	for i in $$(seq 50); do (echo > /dev/tcp/127.0.0.1/7070) 2>/dev/null && break; sleep 0.1; done; \
+	export STPLAN_TEST_S3=127.0.0.1:7070; \
+	go test -count=1 ./internal/store/ && go test -count=1 -run 'Bucket|Object|Ranges' ./cmd/stplan/
+
+# examples/fleet: the Slurm array under a Slurm of its own, with a task killed, and the
+# Kubernetes job against the API's types. Needs root. Installs Slurm on Debian if there is none.
+fleet-test: build
+	@command -v slurmctld >/dev/null && command -v munged >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge; }
+	examples/fleet/slurm_test.sh bin/stplan
+	cd examples/fleet/check && STPLAN=$(CURDIR)/bin/stplan go test -count=1 ./...
 
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \

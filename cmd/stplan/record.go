@@ -96,6 +96,9 @@ func (a *app) runRecord(command []string, f recordFlags) error {
 // outputFolder makes the folder if it does not exist, and demands that it can be
 // written to. It returns the absolute path.
 func outputFolder(path string) (string, error) {
+	if err := demandLocal("-o", path); err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return "", fmt.Errorf("%s: expected a folder for the traces: %w", path, cause(err))
 	}

@@ -105,3 +105,12 @@ func inFolder(folder, name string) string {
 	}
 	return filepath.Join(folder, name)
 }
+
+// demandLocal refuses a URL for what the job's processes write, or stplan writes once signals
+// are the job's.
+func demandLocal(flag, path string) error {
+	if store.Is(path) {
+		return fmt.Errorf("%s: expected a path of this machine, found %s", flag, store.Name(path))
+	}
+	return nil
+}

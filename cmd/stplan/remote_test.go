@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -199,4 +200,78 @@ func TestNothingIsSentWithoutObjects(t *testing.T) {
 	if now := server.Received.Load(); now != began {
 		t.Errorf("%d B were sent", now-began)
 	}
+}
+
+// TestParquetByRanges: of a Parquet trace only the parts are read that the reader needs. The
+// trace has 30 MiB between its columns and its footer, as of columns that nobody reads.
+func TestParquetByRanges(t *testing.T) {
+	server := storetest.Start(t)
+	data := parquetOf(t, 1024)
+	footer := len(data) - 8 - int(binary.LittleEndian.Uint32(data[len(data)-8:]))
+	padded := slices.Concat(data[:footer], make([]byte, 30<<20), data[footer:])
+	file := filepath.Join(t.TempDir(), "run.parquet")
+	if err := os.WriteFile(file, padded, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	server.Put(t, "run.parquet", padded)
+	want := mustStplan(t, "inspect", "--json", mustCompile(t, file, filepath.Join(t.TempDir(), "run.bin")))
+	got := mustStplan(t, "inspect", "--json", mustCompile(t, "s3://traces/run.parquet", filepath.Join(t.TempDir(), "run.bin")))
+	plan := regexp.MustCompile(`"plan": .*`)
+	if plan.ReplaceAllString(got, "") != plan.ReplaceAllString(want, "") {
+		t.Error("another plan than that of the file")
+	}
+	if sent := server.Sent.Load(); sent > 3<<20 {
+		t.Errorf("%d B were sent of %d, expected at most 3 MiB", sent, len(padded))
+	}
+}
+
+func mustCompile(t *testing.T, recording, plan string) string {
+	t.Helper()
+	mustStplan(t, "compile", "-q", recording, "-o", plan)
+	return plan
+}
+
+// TestRunWithPlansOfABucket: a job finds copies of the plans on its machine, and they are gone
+// when it has ended.
+func TestRunWithPlansOfABucket(t *testing.T) {
+	server := storetest.Start(t)
+	here, temporary := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("XDG_CACHE_HOME", here)
+	plan := mustCompile(t, writeFile(t, filepath.Join(here, "run.parquet"), parquetOf(t, 1024)), filepath.Join(here, "run.bin"))
+	data, err := os.ReadFile(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"plans/job-rank0.bin", "plans/job-rank1.bin", "plans/notes.txt"} {
+		server.Put(t, key, data)
+	}
+	for path, want := range map[string]string{"s3://traces/plans/": "job-rank0.bin job-rank1.bin", "s3://traces/plans/job-rank1.bin": "job-rank1.bin"} {
+		found := filepath.Join(here, "found")
+		if code, _, errs := stplanOn("run", "-q", path, "--", "sh", "-c", `cd "$TMPDIR"/stplan-plans-* && echo $(ls) > `+found); code != exitOK {
+			t.Errorf("exit code %d, %s", code, errs)
+		}
+		if got, err := os.ReadFile(found); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s: the job finds %q, %v; expected %s", path, got, err, want)
+		}
+		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+			t.Errorf("it leaves %v, %v", left, err)
+		}
+	}
+	for _, args := range []string{"run s3://traces/none.bin -- true", "run s3://traces/none/ -- true", "run --no-plan --summary s3://traces/x -- true", "record -o s3://traces/x -- true"} {
+		if code, _, errs := stplanOn(strings.Fields(args)...); code != exitBadInput || !strings.Contains(errs, "s3://traces/") {
+			t.Errorf("stplan %s: exit code %d, %s", args, code, errs)
+		}
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+func writeFile(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

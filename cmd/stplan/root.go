@@ -114,6 +114,10 @@ Wherever a command takes a TRACE it takes a snapshot
 (docs/trace.md) or a history that the runtime has kept (docs/history.md). "-" is
 standard input.
 
+A trace, a plan or a table may also be s3://BUCKET/KEY, of any server that speaks S3
+(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or to read
+https://HOST/PATH.
+
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
 met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
 terminated (SIGTERM). record and run end with the job's own.`,

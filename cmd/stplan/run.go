@@ -37,7 +37,8 @@ beyond is replaced in the same way. --no-learn learns nothing.
 PLAN.bin serves every process. A folder of plans NAME-rankR.bin, as "compile
 TRACE... -o FOLDER" writes them, gives each process the plan of its rank: RANK,
 or torch.distributed's, or LOCAL_RANK. If the folder has the plans of several
-jobs, FOLDER/NAME chooses one. A process without a plan of its own is served
+jobs, FOLDER/NAME chooses one. s3://BUCKET/PLAN.bin, and s3://BUCKET/FOLDER/, are
+copied to this machine until the job ends. A process without a plan of its own is served
 from the pool alone, and so is every process with --no-plan.
 
 After the job, run prints one table to standard error:
@@ -149,8 +150,12 @@ func (a *app) runServed(ctx context.Context, plan, command []string, f runFlags)
 		if plans, err = a.readJobPlans(plan[0]); err != nil {
 			return err
 		}
+		defer plans.discard()
 		s.Plan, s.ByRank = &plans.path, plans.byRank
 	case !f.noPlan:
+		if err := demandLocal("--cache", f.cache); err != nil {
+			return err
+		}
 		cache, err := openPlanCache(f.cache)
 		if err != nil && f.cache != "" {
 			return err
@@ -162,6 +167,9 @@ func (a *app) runServed(ctx context.Context, plan, command []string, f runFlags)
 		}
 		learns = a.newLearner(cache, f)
 		s.Cache, s.Versions, s.Learn = &cache.folder, cacheVersions(), learns.steps()
+	}
+	if err := demandLocal("--summary", f.summary); err != nil {
+		return err
 	}
 	if f.summary != "" {
 		if info, err := os.Stat(f.summary); err == nil && a.outputs.isInput(info) {

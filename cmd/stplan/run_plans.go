@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/store"
 )
 
 // jobPlans are the plans for the processes of a job: one for all of them, or
@@ -18,6 +21,14 @@ type jobPlans struct {
 	path   string // of the one plan; by rank, what comes before "0.bin" in that of rank 0; absolute
 	byRank bool
 	facts  map[string][]planFacts // of each plan, by absolute path
+	copies string                 // folder with copies of plans from a store, "" for none
+}
+
+// discard removes the copies, once the job has ended.
+func (p *jobPlans) discard() {
+	if p.copies != "" {
+		os.RemoveAll(p.copies)
+	}
 }
 
 // planFacts is what a summary needs of one device of a plan.
@@ -28,29 +39,45 @@ type planFacts struct {
 
 // readJobPlans finds and reads the plans that path means: a plan, a folder with
 // the plans of one job's ranks, or such a folder and the job's NAME in it.
-func (a *app) readJobPlans(path string) (*jobPlans, error) {
+func (a *app) readJobPlans(path string) (p *jobPlans, err error) {
+	p = &jobPlans{facts: map[string][]planFacts{}}
+	defer func() {
+		if err != nil {
+			p.discard()
+		}
+	}()
+	if store.Is(path) {
+		if p.copies, path, err = a.copyPlans(path); err != nil {
+			return p, err
+		}
+	}
+	return p, a.readLocalPlans(p, path)
+}
+
+// readLocalPlans finds and reads plans of this machine.
+func (a *app) readLocalPlans(p *jobPlans, path string) error {
 	files, prefix, err := findPlans(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &jobPlans{path: files[0], byRank: prefix != "", facts: map[string][]planFacts{}}
+	p.path, p.byRank = files[0], prefix != ""
 	if p.byRank {
 		p.path = prefix
 	}
 	if p.path, err = filepath.Abs(p.path); err != nil {
-		return nil, err
+		return err
 	}
 	for _, file := range files {
 		if err := a.demandInputs(file); err != nil {
-			return nil, err
+			return err
 		}
 		plan, err := a.readPlan(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.facts[filepath.Join(filepath.Dir(p.path), filepath.Base(file))] = factsOf(plan)
 	}
-	return p, nil
+	return nil
 }
 
 func factsOf(p *planfile.Plan) []planFacts {
@@ -60,6 +87,59 @@ func factsOf(p *planfile.Plan) []planFacts {
 		all = append(all, planFacts{int(d.Ordinal), int64(d.ArenaBytes), int64(d.RecordedPeakReserved)})
 	}
 	return all
+}
+
+// mostPlan is the largest plan that is copied from a store, in bytes. The plan of a recording of
+// a million events has some 100 MB.
+const mostPlan = 4 << 30
+
+// copyPlans copies a plan, or the plans of a folder, from a store to a temporary folder, as the
+// job's processes open plans by themselves. local is what was copied, in that folder.
+func (a *app) copyPlans(path string) (folder, local string, err error) {
+	objects := []string{path}
+	if store.IsFolder(path) {
+		if objects, err = a.outputs.remote.store.List(a.outputs.remote.ctx, path); err != nil {
+			return "", "", err
+		}
+		objects = slices.DeleteFunc(objects, func(o string) bool { return filepath.Ext(o) != ".bin" })
+		if len(objects) == 0 {
+			return "", "", fmt.Errorf("%s: expected a plan, or plans NAME-rankR.bin, found no .bin object", path)
+		}
+	}
+	if folder, err = os.MkdirTemp("", "stplan-plans-*"); err != nil {
+		return "", "", err
+	}
+	for _, object := range objects {
+		local = filepath.Join(folder, filepath.Base(inputName(object)))
+		if err := a.copyObject(object, local); err != nil {
+			os.RemoveAll(folder)
+			return "", "", err
+		}
+	}
+	if store.IsFolder(path) {
+		local = folder
+	}
+	return folder, local, nil
+}
+
+func (a *app) copyObject(object, local string) error {
+	r, err := a.open(object)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f, err := os.Create(local)
+	if err != nil {
+		return fmt.Errorf("%s: keep a copy: %w", inputName(object), cause(err))
+	}
+	n, err := io.Copy(f, io.LimitReader(r, mostPlan+1))
+	if err == nil && n > mostPlan {
+		err = fmt.Errorf("more than %d B, the most that a plan may have", int64(mostPlan))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: cannot read: %w", inputName(object), err)
+	}
+	return nil
 }
 
 // findPlans lists the files that path means, at least one. prefix is empty if

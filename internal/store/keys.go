@@ -41,7 +41,8 @@ func newKeychain() *keychain {
 		{"the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", &credentials.EnvAWS{}},
 		{fmt.Sprintf("%s (profile %s)", file, profile), &credentials.FileAWSCredentials{}},
 	}}
-	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") || os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
+	role, _ := firstSet("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+	if role != "" || !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
 		k.places = append(k.places, keyPlace{"the role of this container or instance", &credentials.IAM{Client: &http.Client{Timeout: lookupTime}}})
 	}
 	return k

@@ -1,0 +1,133 @@
+#!/bin/bash
+# Runs compile.sbatch as it stands under a Slurm of its own: a controller and four nodes on this
+# machine, without any part of a Slurm that is installed as a service. One task is killed, another
+# one requeued, and the result is compared with that of one call.
+#
+#     examples/fleet/slurm_test.sh STPLAN
+#
+# Needs munged, slurmctld, slurmd and sbatch (Debian: munge, slurm-wlm), and root, as slurmd does.
+set -eu
+stplan=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+examples=$(dirname "$here")
+work=$(mktemp -d)
+chmod 755 "$work" # munged refuses a socket that others cannot reach
+children=()
+finish() {
+    code=$?
+    [ $code -eq 0 ] || tail -n 60 "$work"/slurmctld.log "$work"/stplan-*.log >&2
+    if [ ${#children[@]} -gt 0 ]; then
+        kill "${children[@]}" 2>/dev/null || true
+        wait "${children[@]}" 2>/dev/null || true
+    fi
+    rm -rf "$work"
+    exit $code
+}
+trap finish EXIT
+fail() { echo "slurm_test: $*" >&2; exit 1; }
+await() { # SECONDS COMMAND...: waits until it succeeds
+    for _ in $(seq $(($1 * 10))); do
+        "${@:2}" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    fail "after $1 s still not: ${*:2}"
+}
+freePort() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+
+# Twelve ranks: four quick ones first, so that every task has finished one when it is killed.
+mkdir "$work/bin" "$work/traces" "$work/run" "$work/state"
+ln -s "$stplan" "$work/bin/stplan"
+export PATH="$work/bin:$PATH"
+for i in 0 1 2 3; do
+    cp "$examples/resnet50/resnet50.pickle.gz" "$work/traces/job-rank0$i.pickle.gz"
+    cp "$examples/llama7b-pp4-VR/llama7b-pp4-VR.pickle.gz" "$work/traces/job-rank$((i + 10)).pickle.gz"
+    cp "$examples/gpt2-xl-ckpt/gpt2-xl-ckpt.pickle.gz" "$work/traces/job-rank$((i + 20)).pickle.gz"
+done
+
+# The cluster.
+(umask 077; head -c 1024 /dev/urandom >"$work/key")
+munged --foreground --force --num-threads=2 --key-file="$work/key" --socket="$work/run/munge" \
+    --pid-file="$work/run/munged.pid" --seed-file="$work/run/seed" --log-file="$work/munged.log" &
+children+=($!)
+await 10 test -S "$work/run/munge"
+host=$(hostname -s)
+cat >"$work/slurm.conf" <<CONF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(freePort)
+AuthInfo=socket=$work/run/munge,cred_expire=10
+CredType=cred/munge
+SlurmUser=$(id -un)
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/state/%n
+SlurmctldPidFile=$work/run/slurmctld.pid
+SlurmdPidFile=$work/run/%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_interval=1
+$(for i in 0 1 2 3; do echo "NodeName=node$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$(freePort) CPUs=1 RealMemory=2000"; done)
+PartitionName=all Nodes=ALL Default=YES State=UP
+CONF
+echo "CgroupPlugin=cgroup/v1" >"$work/cgroup.conf" # read, but no plugin of ours uses it
+export SLURM_CONF="$work/slurm.conf"
+slurmctld -D -i >"$work/slurmctld.out.log" 2>&1 &
+children+=($!)
+for i in 0 1 2 3; do
+    mkdir "$work/state/node$i"
+    slurmd -D -N "node$i" >"$work/node$i.out.log" 2>&1 &
+    children+=($!)
+done
+idle() { [ "$(sinfo -h -t idle -o %D)" = 4 ]; }
+await 30 idle
+
+# The reference: one call.
+stplan compile -q "$work/traces" -o "$work/one" >"$work/one.txt"
+
+# The array, with fewer and smaller tasks than the script asks for.
+cd "$work"
+job=$(sbatch --parsable --array=0-3 --cpus-per-task=1 --mem-per-cpu=0 \
+    --export=ALL,TRACES="$work/traces",PLANS="$work/plans" "$here/compile.sbatch")
+task() { # INDEX: the process of a task's stplan
+    for p in /proc/[0-9]*; do
+        if [ "$(readlink "$p/exe")" = "$stplan" ] && tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_ARRAY_TASK_ID=$1"; then
+            echo "${p#/proc/}"
+            return
+        fi
+    done 2>/dev/null
+    return 1
+}
+await 60 test -e plans/job-rank01.bin
+kill -KILL "$(task 1)" || fail "task 1 had ended before it could be killed"
+echo "killed task 1 after its first plan"
+kept=$(stat -c %i-%Y plans/job-rank01.bin)
+await 60 test -e plans/job-rank02.bin
+scontrol requeue "${job}_2"
+echo "requeued task 2"
+
+# A task that is queued again waits until its former credential has expired: 10 s here, and two
+# minutes if a cluster does not say otherwise.
+ended() { [ "$(scontrol -o show job "$job" | grep -c 'JobState=COMPLETED')" = 4 ]; }
+for _ in $(seq 200); do
+    ended && break
+    sleep 1
+done
+ended || fail "not every task has completed: $(scontrol -o show job "$job")"
+
+# Nothing lost, nothing twice.
+stplan table plans >table.txt || fail "table: $(cat table.txt)"
+for plan in "$work"/one/*.bin; do
+    cmp "$plan" "plans/$(basename "$plan")"
+done
+[ "$(ls plans/*.bin | wc -l)" = 12 ] || fail "plans: $(ls plans)"
+[ "$(stat -c %i-%Y plans/job-rank01.bin)" = "$kept" ] || fail "what task 1 had done was done again"
+[ -z "$(find plans one -name '*.tmp')" ] || fail "unfinished files: $(find plans -name '*.tmp')"
+grep -q 'queued again' stplan-"$job"-1.log || fail "task 1 was not queued again by the script"
+echo "12 plans of 4 tasks are those of one call; what was done before the kill was not done again"
