@@ -113,7 +113,8 @@ type fused struct {
 	witness  *Witness
 }
 
-// try packs one reduction and keeps the result if it is the best so far.
+// try packs one reduction and keeps the result if it is the best so far. answer validates
+// what is kept in the end.
 func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Reduced) error {
 	opt, work := f.opt, r.work(len(reduced.Buffers))
 	if work.rulesOnly {
@@ -127,12 +128,11 @@ func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Red
 			f.opt.Progress(i*total+done, len(reductions)*total, best)
 		}
 	}
-	pl, err := packPlain(ctx, &Problem{Alignment: f.problem.Alignment, Buffers: reduced.Buffers}, opt, work)
-	var over *CapacityError
+	pl, err := packUnchecked(ctx, &Problem{Alignment: f.problem.Alignment, Buffers: reduced.Buffers}, opt, work)
 	switch {
 	case errors.Is(err, errNotBelow):
 		return nil
-	case err != nil && !errors.As(err, &over):
+	case err != nil:
 		return err
 	}
 	if !work.rulesOnly {
