@@ -89,6 +89,9 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 		if r.name != "" && len(fold.Buffers) > groupUpTo {
 			continue
 		}
+		if f.late() {
+			break
+		}
 		reduced, err := r.reduce(fold)
 		if err != nil {
 			return Placement{}, err
@@ -158,6 +161,16 @@ func (f *fused) keepProof(pl Placement, reduced *fusion.Reduced) {
 		}
 		slices.Sort(w.Buffers)
 	}
+}
+
+// late says whether the time is up and there is a placement, and notes it there. A search
+// that the limit stops says so itself, but not one that found nothing better by then.
+func (f *fused) late() bool {
+	if f.opt.TimeLimit == 0 || f.best.Offsets == nil || time.Now().Before(f.deadline) {
+		return false
+	}
+	f.best.TimeLimitHit = true
+	return true
 }
 
 func (f *fused) done() bool {
