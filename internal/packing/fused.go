@@ -89,6 +89,9 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 		if r.name != "" && len(fold.Buffers) > groupUpTo {
 			continue
 		}
+		if f.late() {
+			break
+		}
 		reduced, err := r.reduce(fold)
 		if err != nil {
 			return Placement{}, err
@@ -113,7 +116,8 @@ type fused struct {
 	witness  *Witness
 }
 
-// try packs one reduction and keeps the result if it is the best so far.
+// try packs one reduction and keeps the result if it is the best so far. answer validates
+// what is kept in the end.
 func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Reduced) error {
 	opt, work := f.opt, r.work(len(reduced.Buffers))
 	if work.rulesOnly {
@@ -127,12 +131,11 @@ func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Red
 			f.opt.Progress(i*total+done, len(reductions)*total, best)
 		}
 	}
-	pl, err := packPlain(ctx, &Problem{Alignment: f.problem.Alignment, Buffers: reduced.Buffers}, opt, work)
-	var over *CapacityError
+	pl, err := packUnchecked(ctx, &Problem{Alignment: f.problem.Alignment, Buffers: reduced.Buffers}, opt, work)
 	switch {
 	case errors.Is(err, errNotBelow):
 		return nil
-	case err != nil && !errors.As(err, &over):
+	case err != nil:
 		return err
 	}
 	if !work.rulesOnly {
@@ -158,6 +161,16 @@ func (f *fused) keepProof(pl Placement, reduced *fusion.Reduced) {
 		}
 		slices.Sort(w.Buffers)
 	}
+}
+
+// late says whether the time is up and there is a placement, and notes it there. A search
+// that the limit stops says so itself, but not one that found nothing better by then.
+func (f *fused) late() bool {
+	if f.opt.TimeLimit == 0 || f.best.Offsets == nil || time.Now().Before(f.deadline) {
+		return false
+	}
+	f.best.TimeLimitHit = true
+	return true
 }
 
 func (f *fused) done() bool {

@@ -91,7 +91,7 @@ func TestWindowsAgainstOutsideSolver(t *testing.T) {
 	for len(ours) < 36 {
 		in := instanceOf(t, fullProblem(rng, 40, 9, 9))
 		l, _ := firstFit(alone(in), byCrestSize.sorted(in))
-		r := repairs{j: alone(in), off: l.off}
+		r := newRepairs(alone(in), l.off)
 		lo := int32(rng.IntN(in.sections))
 		hi := min(int32(in.sections), lo+3+int32(rng.IntN(8)))
 		free, taken := r.window(lo, hi)

@@ -100,6 +100,18 @@ func Pack(ctx context.Context, p *Problem, opt Options) (Placement, error) {
 // packPlain packs p as it stands, without fusion, within the given work. It returns
 // errNotBelow if no rule got below work.below. The other errors are those of Pack.
 func packPlain(ctx context.Context, p *Problem, opt Options, work work) (Placement, error) {
+	pl, err := packUnchecked(ctx, p, opt, work)
+	if err != nil {
+		return Placement{}, err
+	}
+	if err := Validate(p, pl); err != nil {
+		return Placement{}, &BugError{Heuristic: pl.Heuristic, Err: err}
+	}
+	return pl, withinCapacity(pl, opt)
+}
+
+// packUnchecked is packPlain before its result is validated.
+func packUnchecked(ctx context.Context, p *Problem, opt Options, work work) (Placement, error) {
 	in, err := newInstance(p)
 	if err != nil {
 		return Placement{}, err
@@ -113,10 +125,7 @@ func packPlain(ctx context.Context, p *Problem, opt Options, work work) (Placeme
 	pl := in.placement(best)
 	pl.TimeLimitHit, pl.LowerBound = s.timeLimitHit, Bytes(s.proven)*in.unit
 	pl.MaxLoad, pl.Witness = in.maxLoad(), s.witness()
-	if err := Validate(p, pl); err != nil {
-		return Placement{}, &BugError{Heuristic: pl.Heuristic, Err: err}
-	}
-	return pl, withinCapacity(pl, opt)
+	return pl, nil
 }
 
 // withinCapacity is a *CapacityError if pl is larger than opt.Capacity.

@@ -68,13 +68,30 @@ type repairs struct {
 	ceiling int64
 	off     []int64 // of each buffer: its offset, notPlaced until it is put back
 	looks   int64   // left for this ceiling
+	// before has, of each run of windowRun buffers, the largest in.hi: a run that has ended
+	// before a window is passed over.
+	before []int32
+}
+
+// windowRun is the number of buffers in a run of repairs.before. A window has up to 1,024
+// buffers, and residents among a run's make it be looked at: longer runs would be passed
+// over less often.
+const windowRun = 64
+
+func newRepairs(j *job, off []int64) *repairs {
+	r := &repairs{j: j, off: off, before: make([]int32, (j.in.n+windowRun-1)/windowRun)}
+	for b, hi := range j.in.hi {
+		r.before[b/windowRun] = max(r.before[b/windowRun], hi)
+	}
+	return r
 }
 
 // repair puts the buffers of a layout that end above the ceiling back under it, in the
 // order of the largest load during their lives.
 func repair(j *job, from layout, ceiling int64) (layout, bool) {
 	in := j.in
-	r := &repairs{j: j, ceiling: ceiling, off: slices.Clone(from.off), looks: windowLooks}
+	r := newRepairs(j, slices.Clone(from.off))
+	r.ceiling, r.looks = ceiling, windowLooks
 	var out []int32
 	for b := range int32(in.n) {
 		if r.off[b]+in.size[b] > ceiling {
@@ -123,7 +140,11 @@ func (r *repairs) insert(b int32) bool {
 func (r *repairs) window(lo, hi int32) (free []int32, taken []obstacle) {
 	in := r.j.in
 	end, _ := slices.BinarySearch(in.lo, hi)
-	for b := range int32(end) {
+	for b := int32(0); b < int32(end); b++ {
+		if b%windowRun == 0 && r.before[b/windowRun] <= lo {
+			b += windowRun - 1
+			continue
+		}
 		if in.hi[b] <= lo {
 			continue
 		}

@@ -43,7 +43,7 @@ func TestExactAmongObstacles(t *testing.T) {
 		in := instanceOf(t, p)
 		l, _ := skyline(alone(in), byCrestSize.sorted(in))
 		lo, hi := int32(rng.IntN(in.sections)), int32(in.sections)
-		r := repairs{j: alone(in), off: slices.Clone(l.off)}
+		r := newRepairs(alone(in), slices.Clone(l.off))
 		for b := range r.off {
 			if rng.IntN(4) == 0 {
 				r.off[b] += rng.Int64N(2) // obstacles need not be canonical, and may overlap
@@ -116,7 +116,7 @@ func TestWithin(t *testing.T) {
 		in := instanceOf(t, randomProblem(rng, 2+rng.IntN(60), 40, 9))
 		lo := int32(rng.IntN(in.sections))
 		hi := lo + 1 + int32(rng.IntN(in.sections-int(lo)))
-		r := repairs{j: alone(in), off: make([]int64, in.n)}
+		r := newRepairs(alone(in), make([]int64, in.n))
 		free, taken := r.window(lo, hi)
 		w := in.within(free, lo, hi)
 		for s := lo; s < hi; s++ {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -55,49 +56,59 @@ func (r rect) overlaps(o rect) bool {
 	return r.start < o.end && o.start < r.end && r.lo < o.hi && o.lo < r.hi
 }
 
-// checkOverlaps sweeps over time and counts, for each range of bytes between two
-// neighbouring coordinates, the live buffers that hold it.
+// checkOverlaps sweeps over time. No two of the live rectangles share a byte, so they have
+// an order by offset, and one that starts can only overlap its two neighbours in it.
 func checkOverlaps(rects []rect) error {
-	coords := make([]Bytes, 0, 2*len(rects))
-	for _, r := range rects {
-		coords = append(coords, r.lo, r.hi)
+	byLow := sortedBy(rects, func(r *rect) int64 { return int64(r.lo) })
+	place := make([]int32, len(rects)) // of each rectangle: its place in byLow
+	for k, i := range byLow {
+		place[i] = int32(k)
 	}
-	slices.Sort(coords)
-	coords = slices.Compact(coords)
-	type moment struct {
-		at    Time
-		start bool
-		rect  int32
-	}
-	moments := make([]moment, 0, 2*len(rects))
-	for i, r := range rects {
-		moments = append(moments, moment{r.start, true, int32(i)}, moment{r.end, false, int32(i)})
-	}
-	// Ends first at the same instant: live ranges are half-open.
-	slices.SortFunc(moments, func(a, b moment) int {
-		if c := cmp.Compare(a.at, b.at); c != 0 || a.start == b.start {
-			return c
+	starts := sortedBy(rects, func(r *rect) int64 { return int64(r.start) })
+	ends := sortedBy(rects, func(r *rect) int64 { return int64(r.end) })
+	live := newPlaces(len(rects))
+	for _, i := range starts {
+		r := &rects[i]
+		// Ends come first at the same instant: live ranges are half-open.
+		for ; len(ends) > 0 && rects[ends[0]].end <= r.start; ends = ends[1:] {
+			live.remove(int(place[ends[0]]))
 		}
-		if b.start {
-			return -1
+		if r.start >= r.end || r.lo >= r.hi {
+			continue // never live, or no bytes
 		}
-		return 1
-	})
-	holders := newCounts(len(coords))
-	for _, m := range moments {
-		r := rects[m.rect]
-		lo, _ := slices.BinarySearch(coords, r.lo)
-		hi, _ := slices.BinarySearch(coords, r.hi)
-		if !m.start {
-			holders.add(lo, hi, -1)
-			continue
+		k := int(place[i])
+		if p := live.before(k); p >= 0 && rects[byLow[p]].hi > r.lo {
+			return overlapAt(rects, int(i))
 		}
-		if holders.max(lo, hi) > 0 {
-			return overlapAt(rects, int(m.rect))
+		if n := live.after(k); n >= 0 && rects[byLow[n]].lo < r.hi {
+			return overlapAt(rects, int(i))
 		}
-		holders.add(lo, hi, 1)
+		live.add(k)
 	}
 	return nil
+}
+
+// sortedBy is the rectangles by a key, ascending.
+func sortedBy(rects []rect, key func(*rect) int64) []int32 {
+	type keyed struct {
+		key int64
+		i   int32
+	}
+	all := make([]keyed, len(rects))
+	for i := range rects {
+		all[i] = keyed{key(&rects[i]), int32(i)}
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return cmp.Compare(a.i, b.i)
+	})
+	out := make([]int32, len(all))
+	for k, a := range all {
+		out[k] = a.i
+	}
+	return out
 }
 
 func overlapAt(rects []rect, i int) error {
@@ -111,59 +122,64 @@ func overlapAt(rects []rect, i int) error {
 	return fmt.Errorf("buffer %d: the sweep found an overlap that no pair confirms", i)
 }
 
-// counts is a segment tree with range addition and range maximum. whole[v] was added to
-// all of node v's range; most[v] is the maximum within it, whole[v] included.
-type counts struct {
-	n           int
-	whole, most []int32
-}
+// places is a set of places from 0 to n-1, as bits: in the first level one for each place,
+// in each further level one for each word of the level below that is not 0. The last level
+// is one word.
+type places [][]uint64
 
-func newCounts(n int) *counts {
-	return &counts{n: n, whole: make([]int32, 2*n), most: make([]int32, 2*n)}
-}
-
-func (c *counts) add(lo, hi int, d int32) {
-	for l, r := lo+c.n, hi+c.n; l < r; l, r = l/2, r/2 {
-		if l&1 == 1 {
-			c.whole[l] += d
-			c.most[l] += d
-			l++
-		}
-		if r&1 == 1 {
-			r--
-			c.whole[r] += d
-			c.most[r] += d
+func newPlaces(n int) places {
+	var p places
+	for {
+		n = (n + 63) / 64
+		p = append(p, make([]uint64, n))
+		if n <= 1 {
+			return p
 		}
 	}
-	c.refresh(lo + c.n)
-	c.refresh(hi - 1 + c.n)
 }
 
-func (c *counts) refresh(v int) {
-	for v /= 2; v >= 1; v /= 2 {
-		c.most[v] = max(c.most[2*v], c.most[2*v+1]) + c.whole[v]
+func (p places) add(k int) {
+	for _, level := range p {
+		level[k/64] |= 1 << (k % 64)
+		k /= 64
 	}
 }
 
-func (c *counts) max(lo, hi int) int32 {
-	var m int32
-	for l, r := lo+c.n, hi+c.n; l < r; l, r = l/2, r/2 {
-		if l&1 == 1 {
-			m = max(m, c.within(l))
-			l++
-		}
-		if r&1 == 1 {
-			r--
-			m = max(m, c.within(r))
+func (p places) remove(k int) {
+	for _, level := range p {
+		level[k/64] &^= 1 << (k % 64)
+		if k /= 64; level[k] != 0 {
+			return
 		}
 	}
-	return m
 }
 
-func (c *counts) within(v int) int32 {
-	m := c.most[v]
-	for v /= 2; v >= 1; v /= 2 {
-		m += c.whole[v]
+// before is the largest place in the set below k, -1 if there is none.
+func (p places) before(k int) int {
+	for l, level := range p {
+		if word := level[k/64] & (1<<(k%64) - 1); word != 0 {
+			k = k&^63 + bits.Len64(word) - 1
+			for l--; l >= 0; l-- {
+				k = 64*k + bits.Len64(p[l][k]) - 1
+			}
+			return k
+		}
+		k /= 64
 	}
-	return m
+	return -1
+}
+
+// after is the smallest place in the set above k, -1 if there is none.
+func (p places) after(k int) int {
+	for l, level := range p {
+		if word := level[k/64] &^ (1<<(k%64+1) - 1); word != 0 {
+			k = k&^63 + bits.TrailingZeros64(word)
+			for l--; l >= 0; l-- {
+				k = 64*k + bits.TrailingZeros64(p[l][k])
+			}
+			return k
+		}
+		k /= 64
+	}
+	return -1
 }

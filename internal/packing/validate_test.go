@@ -66,3 +66,33 @@ func TestValidateAgreesWithEveryPair(t *testing.T) {
 		t.Fatalf("expected at least 500 valid and 500 invalid placements, found %v", verdicts)
 	}
 }
+
+// TestPlacesAgreeWithAMap compares the set with a map, over sizes of one to three levels.
+func TestPlacesAgreeWithAMap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 2, 63, 64, 65, 4096, 4097, 9000} {
+		set, want := newPlaces(n), map[int]bool{}
+		for range 2000 {
+			k := rng.IntN(n)
+			if want[k] = rng.IntN(2) == 0; want[k] {
+				set.add(k)
+			} else {
+				set.remove(k)
+			}
+			k = rng.IntN(n)
+			before, after := k-1, k+1
+			for before >= 0 && !want[before] {
+				before--
+			}
+			for after < n && !want[after] {
+				after++
+			}
+			if after == n {
+				after = -1
+			}
+			if b, a := set.before(k), set.after(k); b != before || a != after {
+				t.Fatalf("of %d places: expected %d and %d around %d, found %d and %d", n, before, after, k, b, a)
+			}
+		}
+	}
+}
