@@ -154,7 +154,12 @@ func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trac
 			}
 		}
 	}
-	return it.Starts[1 : iterations+2] // nothing of the loop is in the first
+	// Sizes vary. The first has as many requests of the loop as the second, at most.
+	begin := it.Starts[0]
+	if n := len(first) - len(second); n > 0 {
+		begin = planned[0][n].Start
+	}
+	return append([]trace.Time{begin}, it.Starts[1:iterations+1]...)
 }
 
 // writeTrace writes what STAlloc's tracing library writes: allocations and frees in order,
