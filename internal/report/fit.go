@@ -199,6 +199,11 @@ func writeFitted(out *bufio.Writer, rows []FittedRow) {
 	}
 	writeLines(out, leftAligned(lines))
 	_ = writeWrapped(out, "", verdict(fitsUnder(rows), len(rows)))
+	for _, r := range rows {
+		if r.Unfit != "" {
+			_ = writeWrapped(out, "", r.Title+": "+r.Unfit)
+		}
+	}
 }
 
 func (r *FittedRow) line() tableLine {
@@ -208,7 +213,7 @@ func (r *FittedRow) line() tableLine {
 		how = ", by the " + r.ServedBy
 	}
 	if r.Unfit != "" {
-		l.figures = []string{"", "", "cannot serve: " + r.Unfit}
+		l.figures = []string{"", "", "cannot serve this job"}
 		return l
 	}
 	if r.WithinError {
