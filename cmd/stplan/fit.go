@@ -47,9 +47,9 @@ taken within the limit. --json has both.
 
 Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
 the CUDA context, kernels and libraries, and, if the job has several ranks, for
-NCCL. Both figures are estimates, which it prints; nvidia-smi shows the real
-ones, less what PyTorch reserves. --context-memory and --nccl-memory change
-them.
+NCCL. It prints both figures: the first was measured on one kind of GPU, the
+second is a guess. docs/fit.md says how to measure yours; --context-memory and
+--nccl-memory change them.
 
 A folder stands for the recordings in it, and these for the ranks of one job: it
 fits if all do, and fit names the rank that binds.
