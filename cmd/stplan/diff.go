@@ -97,7 +97,7 @@ PyTorch, settings that such a string leaves out return to their defaults.
 
 --device-memory says of each allocator whether the job fits into a GPU of that
 size, what is spare, or at which event it runs out of memory ("stplan fit
---help" says how).
+--help" says how). Those of --allocators are listed too.
 
 --advise looks for the best settings of PyTorch's own allocator for this
 program, for those who cannot load a plan: it simulates expandable segments, and
@@ -231,7 +231,7 @@ func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t 
 		if budget != nil {
 			memory := deviceMemory(*budget)
 			c.Memory = &memory
-			if c.Fits, err = a.compareWithin(ctx, &p.Devices[i], t, recorded, allocators, *budget); err != nil {
+			if c.Fits, err = a.compareWithin(ctx, &p.Devices[i], t, recorded, allocators, peers, *budget); err != nil {
 				return nil, err
 			}
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // compareWithin says of one device which allocators get by with a device's memory, with
-// the plan that is compared.
-func (a *app) compareWithin(ctx context.Context, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, simulated []baseline.Allocator, b fit.Budget) ([]report.FittedRow, error) {
+// the plan that is compared. peers are the names of --allocators.
+func (a *app) compareWithin(ctx context.Context, pd *planfile.Device, t *trace.Trace, recorded baseline.Config, simulated []baseline.Allocator, peers []string, b fit.Budget) ([]report.FittedRow, error) {
 	job, err := fit.NewJob(t, traceDevice(t, int(pd.Ordinal)), recorded)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (a *app) compareWithin(ctx context.Context, pd *planfile.Device, t *trace.T
 			all = append(all, fit.Simulated(s))
 		}
 	}
-	return a.tryAll(ctx, all, job, b)
+	return a.tryAll(ctx, append(all, peerFitAllocators(peers, recorded)...), job, b)
 }
 
 // advise looks for the settings of PyTorch's allocator that serve a device's program best.

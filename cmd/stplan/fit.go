@@ -23,6 +23,7 @@ type fitFlags struct {
 	sizes    []float64
 	at       []float64
 	configs  []string
+	peers    []string
 	recorded string
 	device   int
 	top      int
@@ -46,9 +47,9 @@ taken within the limit. --json has both.
 
 Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
 the CUDA context, kernels and libraries, and, if the job has several ranks, for
-NCCL. Both figures are estimates, which it prints; nvidia-smi shows the real
-ones, less what PyTorch reserves. --context-memory and --nccl-memory change
-them.
+NCCL. It prints both figures: the first was measured on one kind of GPU, the
+second is a guess. docs/fit.md says how to measure yours; --context-memory and
+--nccl-memory change them.
 
 A folder stands for the recordings in it, and these for the ranks of one job: it
 fits if all do, and fit names the rank that binds.
@@ -68,6 +69,11 @@ there are no Python stacks; how long they live; by how much the peak falls if
 they are recomputed, or moved to the host and back; and how fast they would have
 to move.
 
+--allocators also tries what else serves such programs, with the names that
+"stplan diff --help" explains; pool and served are in every table anyway. Of an
+estimate fit says if its error could turn the verdict: such a row does not count
+as one that fits. Rows of --allocators and --config have no size laws.
+
 A recording that ends in an out-of-memory counts with the request that failed:
 it is served, and freed at once. What the program would have done then is not in
 the recording.
@@ -76,6 +82,7 @@ The exit code is 1 if the job fits under none.`,
 		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
   stplan fit traces/ --device-memory 80GiB            # the ranks of a job
   stplan fit run.pickle.gz --device-memory 24GiB --top 5
+  stplan fit run.pickle.gz --device-memory 24GiB --allocators gmlake,stalloc
   stplan fit b4.pickle.gz b8.pickle.gz --sizes 4,8 --at 16 --device-memory 80GiB
   stplan fit oom.pickle.gz --device-memory 24GiB --config max_split_size_mb:128
   stplan fit run.pickle.gz --device-memory 141GiB --json`,
@@ -93,6 +100,7 @@ The exit code is 1 if the job fits under none.`,
 	cmd.Flags().Float64SliceVar(&f.sizes, "sizes", nil, "the `sizes` of the recordings, one each, such as the samples of a batch: 4,8")
 	cmd.Flags().Float64SliceVar(&f.at, "at", nil, "with several recordings, also try the job at these `sizes`: 16,32")
 	cmd.Flags().StringArrayVar(&f.configs, "config", nil, "also try `settings` of PYTORCH_ALLOC_CONF such as max_split_size_mb:512; repeat it for several")
+	addPeers(cmd, &f.peers)
 	cmd.Flags().StringVar(&f.recorded, "recorded-config", "", "settings of the recording that it does not hold")
 	cmd.Flags().IntVar(&f.device, "device", 0, "try only this device of a recording")
 	cmd.Flags().IntVar(&f.top, "top", 0, "also show this many groups of buffers at the peak, how long they live, and what recomputing or moving them would give")
@@ -103,6 +111,9 @@ The exit code is 1 if the job fits under none.`,
 func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
 	paths, ranks, err := fitInputs(args)
 	if err != nil {
+		return err
+	}
+	if f.peers, err = choosePeers(f.peers); err != nil {
 		return err
 	}
 	if f.top < 0 {
@@ -203,6 +214,7 @@ func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevic
 	for _, c := range configured {
 		all = append(all, fit.Simulated(c))
 	}
+	all = append(all, peerFitAllocators(f.peers, recorded)...)
 	var jobs []*fit.Job
 	var rows []report.FittedJob
 	for _, d := range devices {

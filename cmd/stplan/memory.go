@@ -8,7 +8,9 @@ import (
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/fit"
+	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/stalloc"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -88,12 +90,54 @@ func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Bud
 }
 
 func fittedRow(al fit.Allocator, answer fit.Answer, b fit.Budget) report.FittedRow {
-	row := report.FittedRow{Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries, ServedBy: answer.Instead}
-	if answer.Fits {
+	row := report.FittedRow{
+		Key: al.Key, Title: al.Title, PeakReserved: int64(answer.Reserved), Fits: answer.Fits, Retries: answer.Retries,
+		ServedBy: answer.Instead, Unfit: answer.Unfit,
+	}
+	switch {
+	case row.Unfit != "":
+		return row
+	case answer.Fits:
 		within, spare := int64(answer.Within), int64(b.Usable()-answer.Within)
 		row.Within, row.Spare = &within, &spare
-	} else {
+	default:
 		row.OutOfMemory = &report.FitFailure{Event: int64(answer.At), Requested: int64(answer.Requested)}
 	}
+	if al.Error > 0 {
+		row.Estimated(al.Error, int64(b.Usable()))
+	}
 	return row
+}
+
+// peerFitAllocators are the rows of --allocators, but for the pool and the plan: every table
+// has those.
+func peerFitAllocators(names []string, recorded baseline.Config) []fit.Allocator {
+	var all []fit.Allocator
+	for _, name := range names {
+		switch name {
+		case report.KeyPool, report.KeyServed:
+		case stalloc.Key, stalloc.KeyByPosition:
+			all = append(all, plannedPeer(name, recorded))
+		default:
+			all = append(all, fit.Simulated(named(baseline.Peers(recorded), name)[0]))
+		}
+	}
+	return all
+}
+
+// plannedPeer is STAlloc, which plans each job by itself.
+func plannedPeer(name string, recorded baseline.Config) fit.Allocator {
+	of := func(tl *lifespan.Timeline, it lifespan.Iterations) fit.Allocator {
+		return fit.Simulated(named(stalloc.Allocators(tl, it, recorded), name)[0])
+	}
+	al := of(nil, lifespan.Iterations{}) // its names
+	al.Slow = true
+	al.Try = func(ctx context.Context, j *fit.Job, usable, device trace.Bytes) (fit.Answer, error) {
+		it, err := lifespan.FindIterations(j.Device, j.Timeline, nil)
+		if err != nil {
+			return fit.Answer{}, err
+		}
+		return of(j.Timeline, it).Try(ctx, j, usable, device)
+	}
+	return al
 }

@@ -20,7 +20,7 @@ import (
 )
 
 type reportFlags struct {
-	trace  string
+	traces []string
 	output string
 	svg    string
 	png    string
@@ -47,19 +47,25 @@ func (a *app) reportCommand() *cobra.Command {
 --svg and --png write a still picture for a paper, a chat or a terminal: memory
 over time, and both pictures by address. Without -o no page is written then.
 
+A plan of several recordings (compile --merge) takes all of them, in the order in
+which they were merged, and shows them as one: the first, and then the steady
+iterations of the others, as the plan was made from them. What was recorded of
+the allocator is left out then.
+
 docs/report.md says what is on the page and how to read it.`,
 		Example: `  stplan report run.bin --trace run.pickle.gz            # writes run.html
   stplan report run.bin --trace run.pickle.gz -o report.html
-  stplan report run.bin --trace run.pickle.gz --png run.png --svg run.svg`,
+  stplan report run.bin --trace run.pickle.gz --png run.png --svg run.svg
+  stplan report plan.bin --trace seed1.pickle --trace seed2.pickle   # of compile --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := demandValues(cmd, "output", "svg", "png"); err != nil {
+			if err := demandValues(cmd, "trace", "output", "svg", "png"); err != nil {
 				return err
 			}
 			return a.runReport(args[0], f, cmd.Flags().Changed("device"))
 		},
 	}
-	cmd.Flags().StringVar(&f.trace, "trace", "", "the recording that the plan was made from")
+	cmd.Flags().StringArrayVar(&f.traces, "trace", nil, "the recording that the plan was made from; of several recordings, once for each")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", `HTML file to write, "-" for standard output (default: the plan's name with .html)`)
 	cmd.Flags().StringVar(&f.svg, "svg", "", `still picture to write as SVG, "-" for standard output`)
 	cmd.Flags().StringVar(&f.png, "png", "", `still picture to write as PNG, "-" for standard output`)
@@ -69,17 +75,19 @@ docs/report.md says what is on the page and how to read it.`,
 }
 
 func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
-	if f.trace == "" {
+	if len(f.traces) == 0 {
 		return &hinted{errors.New("report needs the recording that the plan was made from"), "--trace TRACE"}
 	}
-	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
-		return err
+	for _, t := range f.traces {
+		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
+			return err
+		}
 	}
 	output, err := reportOutput(path, f)
 	if err != nil {
 		return err
 	}
-	if err := a.demandInputs(path, f.trace); err != nil {
+	if err := a.demandInputs(append([]string{path}, f.traces...)...); err != nil {
 		return err
 	}
 	if err := a.outputs.demand(output, f.svg, f.png); err != nil {
@@ -98,12 +106,18 @@ func (a *app) wholePage(path string, f reportFlags, oneDevice bool) (*page.Page,
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.readTrace(f.trace, trace.Options{})
+	t, err := a.readJoined(f.traces)
 	if err != nil {
 		return nil, err
 	}
 	if err := provenPlan(inputName(path), p, t); err != nil {
 		return nil, err
+	}
+	if len(f.traces) > 1 {
+		// Only the first part of a joined recording has its segments.
+		for i := range t.Devices {
+			t.Devices[i].AddressesInvented = true
+		}
 	}
 	devices := p.Devices
 	if oneDevice {

@@ -20,6 +20,8 @@ type Allocator struct {
 	Try func(ctx context.Context, j *Job, usable, device trace.Bytes) (Answer, error)
 	// Slow says that Try takes seconds, so that a search should ask it seldom.
 	Slow bool
+	// Error is the share by which what it takes may be off, 0 if every address is known.
+	Error float64
 }
 
 // Keys of the allocators that are not in package baseline.
@@ -43,6 +45,8 @@ type Answer struct {
 	// Instead is the key of the allocator that serves in the place of this one: a plan
 	// that does not pay leaves it to the pool.
 	Instead string
+	// Unfit says why the allocator cannot serve such a program at all, with any memory.
+	Unfit string
 }
 
 // Server serves a program with the runtime, as compile.Server does, on a device with limit
@@ -71,8 +75,12 @@ func Allocators(recorded baseline.Config, serve Server, plans Planner) []Allocat
 
 // Simulated is a row for an allocator of package baseline.
 func Simulated(a baseline.Allocator) Allocator {
-	return Allocator{Key: a.Key, Title: a.Title, Try: func(_ context.Context, j *Job, usable, device trace.Bytes) (Answer, error) {
+	return Allocator{Key: a.Key, Title: a.Title, Error: a.Error, Try: func(_ context.Context, j *Job, usable, device trace.Bytes) (Answer, error) {
 		w, err := baseline.SimulateWithin(j.recorded.Granted(), a, usable, device, nil)
+		var unfit *baseline.UnfitError
+		if errors.As(err, &unfit) {
+			return Answer{Unfit: unfit.Why}, nil
+		}
 		if err != nil {
 			return Answer{}, fmt.Errorf("%s: %w", a.Title, err)
 		}

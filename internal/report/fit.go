@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -66,6 +67,26 @@ type FittedRow struct {
 	OutOfMemory *FitFailure `json:"runs_out"`
 	// ServedBy is what serves in the place of a plan that does not pay.
 	ServedBy string `json:"served_by,omitempty"`
+	// Low and High bound PeakReserved of an allocator that can only be estimated.
+	Low  *int64 `json:"peak_reserved_low_bytes,omitempty"`
+	High *int64 `json:"peak_reserved_high_bytes,omitempty"`
+	// WithinError says that Fits is the estimate, and that the error turns it: then the job
+	// does not count as one that fits.
+	WithinError bool `json:"within_error,omitempty"`
+	// Unfit says why the allocator cannot serve the program at all. Sizes are 0 or null then.
+	Unfit string `json:"cannot_serve,omitempty"`
+}
+
+// Surely says that the job fits, and that no error of an estimate can turn that.
+func (r *FittedRow) Surely() bool { return r.Fits && !r.WithinError }
+
+// Estimated says that what is taken may be off by a share, of usable bytes that there are. It
+// is for a row that serves the program.
+func (r *FittedRow) Estimated(share float64, usable int64) {
+	low := int64(math.Round(float64(r.PeakReserved) * (1 - share)))
+	high := int64(math.Round(float64(r.PeakReserved) * (1 + share)))
+	r.Low, r.High, r.WithinError = &low, &high, low <= usable && usable < high
+	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, 100*share)
 }
 
 // FitFailure is a request that does not fit.
@@ -108,7 +129,7 @@ func (f *Fitted) FitsUnder() []string {
 func fitsUnder(rows []FittedRow) []string {
 	var titles []string
 	for _, r := range rows {
-		if r.Fits {
+		if r.Surely() {
 			titles = append(titles, r.Title)
 		}
 	}
@@ -125,7 +146,7 @@ func NewWhole(jobs []FittedJob) []FittedRank {
 			if r.PeakReserved > row.PeakReserved {
 				row.PeakReserved, row.Binds = r.PeakReserved, j.Trace
 			}
-			if !r.Fits {
+			if !r.Surely() {
 				row.Fits = false
 				row.Not++
 			}
@@ -178,6 +199,11 @@ func writeFitted(out *bufio.Writer, rows []FittedRow) {
 	}
 	writeLines(out, leftAligned(lines))
 	_ = writeWrapped(out, "", verdict(fitsUnder(rows), len(rows)))
+	for _, r := range rows {
+		if r.Unfit != "" {
+			_ = writeWrapped(out, "", r.Title+": "+r.Unfit)
+		}
+	}
 }
 
 func (r *FittedRow) line() tableLine {
@@ -185,6 +211,13 @@ func (r *FittedRow) line() tableLine {
 	how := ""
 	if r.ServedBy != "" {
 		how = ", by the " + r.ServedBy
+	}
+	if r.Unfit != "" {
+		l.figures = []string{"", "", "cannot serve this job"}
+		return l
+	}
+	if r.WithinError {
+		how += ", or not: within the error"
 	}
 	if !r.Fits {
 		at := "before the first event"

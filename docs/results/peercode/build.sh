@@ -19,6 +19,7 @@ if [ $# -ne 3 ]; then
   exit 2
 fi
 peer=$1 checkout=$(cd "$2" && pwd) native=$(cd "$(dirname "$0")/native" && pwd)
+packer=$(dirname "$native")/packer.py
 mkdir -p "$3"
 folder=$(cd "$3" && pwd)
 
@@ -50,10 +51,10 @@ stalloc)
     python3 -m venv "$folder/venv"
     "$folder/venv/bin/pip" install -q numpy scikit-learn matplotlib
   fi
-  # The planner calls its packer by the names "python" and "./allocator.py".
+  # The planner runs its packer by the name "python".
   cat >"$folder/planner" <<SCRIPT
 #!/bin/sh
-cd "$checkout/Synthesizer" && PATH="$folder/venv/bin:\$PATH" exec python main.py "\$@"
+cd "$checkout/Synthesizer" && PATH="$folder/venv/bin:\$PATH" exec python main.py --allocator-exec-path "$packer" "\$@"
 SCRIPT
   chmod +x "$folder/planner"
   ;;

@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
@@ -154,7 +156,12 @@ func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trac
 			}
 		}
 	}
-	return it.Starts[1 : iterations+2] // nothing of the loop is in the first
+	// Sizes vary. The first has as many requests of the loop as the second, at most.
+	begin := it.Starts[0]
+	if n := len(first) - len(second); n > 0 {
+		begin = planned[0][n].Start
+	}
+	return append([]trace.Time{begin}, it.Starts[1:iterations+1]...)
 }
 
 // writeTrace writes what STAlloc's tracing library writes: allocations and frees in order,
@@ -211,13 +218,21 @@ func writeTrace(path string, tl *lifespan.Timeline, loops []trace.Time) error {
 	return f.Close()
 }
 
+// plannerTime is what STAlloc's planner may take: the largest recordings take it hours.
+const plannerTime = 5 * time.Minute
+
 // plan runs STAlloc's planner with its defaults.
 func plan(folder, model string) error {
 	made := filepath.Join(model, "output", "plan", "dev_0.txt")
 	var printed tail
-	cmd := exec.Command(filepath.Join(folder, "planner"), "--model-memory-dir", model, "--devices", "1")
+	ctx, cancel := context.WithTimeout(context.Background(), plannerTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(folder, "planner"), "--model-memory-dir", model, "--devices", "1")
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	err := cmd.Run()
+	if ctx.Err() != nil {
+		return fmt.Errorf("took longer than %v", plannerTime)
+	}
 	if _, missing := os.Stat(made); err != nil || missing != nil {
 		return fmt.Errorf("stopped: %s", lastLine(printed.String()))
 	}
