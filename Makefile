@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress foreign report-test lint bench fuzz golden clean
+.PHONY: build test python wheel sdist race stress foreign report-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -15,7 +15,18 @@ test: lint
 
 # The Python package; needs pytest and mypy, neither torch nor a GPU.
 python:
-	cd runtime/torch && $(PYTHON) -m mypy && $(PYTHON) -m pytest -q
+	$(PYTHON) -m mypy && $(PYTHON) -m pytest -q
+
+# One wheel for machines without Go and compilers, into dist; needs packaging/requirements.txt.
+# MACHINE=aarch64 makes that of the other kind. The first run downloads each release of torch
+# for its headers, 11 GB in all, and keeps 0.5 GB of them in build/headers.
+MACHINE ?= x86_64
+wheel:
+	$(PYTHON) packaging/wheel.py --machine $(MACHINE) -o dist
+
+# The source distribution, from which pip makes a wheel if there are Go and a C compiler.
+sdist:
+	$(PYTHON) -m build --sdist -o dist
 
 # What runs in parallel, under the race detector (needs cgo). Packing is parallel
 # in one place, which these tests drive; its exact search would take minutes.
@@ -66,4 +77,4 @@ golden:
 	go test ./internal/planfile/ ./internal/lifespan/ ./internal/trace/ ./cmd/stplan/ -update
 
 clean:
-	rm -rf bin
+	rm -rf bin build dist
