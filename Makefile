@@ -5,7 +5,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python wheel sdist race stress foreign report-test lint bench fuzz golden clean
+.PHONY: build test python wheel sdist wheel-test release-snapshot release race stress foreign report-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -27,6 +27,21 @@ wheel:
 # The source distribution, from which pip makes a wheel if there are Go and a C compiler.
 sdist:
 	$(PYTHON) -m build --sdist -o dist
+
+# A wheel from dist in an empty environment, without compilers and Go: the README's way.
+wheel-test:
+	$(PYTHON) packaging/wheel_test.py dist
+
+# Archives of the command line with checksums and SBOMs, into build/release
+# (docs/releasing.md). The snapshot publishes nothing and needs no tag. Both need ziglang of
+# packaging/requirements.txt, and syft unless SKIP=sbom.
+SKIP ?=
+release-snapshot:
+	$(ZIG_CC) $(GORELEASER) release --snapshot --clean $(if $(SKIP),--skip=$(SKIP))
+release:
+	$(ZIG_CC) $(GORELEASER) release --clean
+ZIG_CC = $(foreach arch,amd64=x86_64 arm64=aarch64,STPLAN_CC_$(firstword $(subst =, ,$(arch)))="$(PYTHON) -m ziglang cc -target $(lastword $(subst =, ,$(arch)))-linux-gnu.2.17")
+GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.13.3
 
 # What runs in parallel, under the race detector (needs cgo). Packing is parallel
 # in one place, which these tests drive; its exact search would take minutes.

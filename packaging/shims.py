@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -70,24 +72,29 @@ def main() -> None:
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     sources = [*_library.sources(), *_shim.sources()]
-    shims = [
-        compiled(version, abi, asked.machine, asked.headers, asked.output)
-        for version in asked.torch
-        for abi in ([False, True] if version in _OLD_ABI else [True])
-    ]
+    for version in asked.torch:
+        torch_headers(version, asked.headers)
+    wanted = [(version, abi) for version in asked.torch for abi in ([False, True] if version in _OLD_ABI else [True])]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        shims = list(pool.map(lambda want: compiled(*want, asked.machine, asked.headers, asked.output), wanted))
     index = {"sources": _prebuilt.digest_of(sources), "shims": shims}
     (asked.output / _prebuilt.INDEX).write_text(json.dumps(index, separators=(",", ":")) + "\n")
     files = {shim["file"] for shim in shims}
     print(f"{len(files)} shims for {len(asked.torch)} releases of torch, {asked.machine}: {sum((asked.output / f).stat().st_size for f in files):,} B")
 
 
+def torch_headers(version: str, kept: Path) -> "tuple[Path, Path]":
+    """The folders of a release's headers, and of those of CUDA."""
+    # The CUDA that this release's wheel on PyPI was built with.
+    major = 13 if int(version.split(".")[1]) >= 11 else 12
+    torch = headers_of(f"torch=={version}", "torch/include/", kept / f"torch-{version}")
+    (cuda,) = headers_of(_CUDA[major], "/include/", kept / f"cuda-{major}").glob("nvidia/*/include")
+    return torch / "torch" / "include", cuda
+
+
 def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) -> Dict[str, Any]:
     """Compile the shim for a release of torch; returns its entry in the index."""
-    minor = int(version.split(".")[1])
-    # The CUDA that this release's default wheel was built with.
-    major = 13 if minor >= 11 else 12
-    root = headers_of(f"torch=={version}", "torch/include/", kept / f"torch-{version}") / "torch"
-    (cuda,) = headers_of(_CUDA[major], "/include/", kept / f"cuda-{major}").glob("nvidia/*/include")
+    include, cuda = torch_headers(version, kept)
     c, cxx = zig.cc(machine), zig.cxx(machine)
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
@@ -97,9 +104,12 @@ def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) ->
         (work / "empty.c").write_text("")
         for name in ("libc10.so", "libc10_cuda.so"):
             _build.execute([*c, "-shared", f"-Wl,-soname,{name}", str(work / "empty.c"), "-o", str(work / "lib" / name)], name)
-        (work / "include").symlink_to((root / "include").resolve())
+        (work / "include").symlink_to(include.resolve())
         torch = SimpleNamespace(__version__=version, compiled_with_cxx11_abi=lambda: abi)
         headers = [str(work / "include"), str(cuda)]
+        # Checks of CUDA's calls have the names of their files. The same input gives the
+        # same bytes in any folder.
+        cxx += [f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map={ROOT}=."]
         shim = work / "shim.so"
         _shim.compile_for(torch, [[*c, "-Wl,--no-as-needed", "-Wl,-s"], cxx], headers, str(shim))
         demand_old_symbols(shim)
@@ -113,7 +123,7 @@ def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) ->
         print(f"torch {version}, _GLIBCXX_USE_CXX11_ABI={int(abi)}: {file}", flush=True)
         return {
             "file": file,
-            "torch": f"2.{minor}",
+            "torch": ".".join(version.split(".")[:2]),
             "cxx11_abi": abi,
             "names": names,
             "headers": _prebuilt.digest_of(names, str(work / "include")),

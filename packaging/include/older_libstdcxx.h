@@ -5,6 +5,8 @@
 #pragma once
 
 /* Templates that newer libraries have compiled are compiled into the shim. */
+#include <bits/c++config.h>
+#undef _GLIBCXX_EXTERN_TEMPLATE
 #define _GLIBCXX_EXTERN_TEMPLATE 0
 
 #include <exception>
