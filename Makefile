@@ -5,7 +5,8 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python race stress foreign report-test store-test fleet-test lint bench fuzz golden clean
+.PHONY: build test python wheel sdist wheel-test release-snapshot release race stress foreign report-test store-test \
+  fleet-test lint bench fuzz golden clean
 
 build:
 	go build -o bin/stplan ./cmd/stplan
@@ -15,7 +16,33 @@ test: lint
 
 # The Python package; needs pytest and mypy, neither torch nor a GPU.
 python:
-	cd runtime/torch && $(PYTHON) -m mypy && $(PYTHON) -m pytest -q
+	$(PYTHON) -m mypy && $(PYTHON) -m pytest -q
+
+# One wheel for machines without Go and compilers, into dist; needs packaging/requirements.txt.
+# MACHINE=aarch64 makes that of the other kind. The first run downloads each release of torch
+# for its headers, 11 GB in all, and keeps 0.5 GB of them in build/headers.
+MACHINE ?= x86_64
+wheel:
+	$(PYTHON) packaging/wheel.py --machine $(MACHINE) -o dist
+
+# The source distribution, from which pip makes a wheel if there are Go and a C compiler.
+sdist:
+	$(PYTHON) -m build --sdist -o dist
+
+# A wheel from dist in an empty environment, without compilers and Go: the README's way.
+wheel-test:
+	$(PYTHON) packaging/wheel_test.py dist
+
+# Archives of the command line with checksums and SBOMs, into build/release
+# (docs/releasing.md). The snapshot publishes nothing and needs no tag. Both need ziglang of
+# packaging/requirements.txt, and syft unless SKIP=sbom.
+SKIP ?=
+release-snapshot:
+	$(ZIG_CC) $(GORELEASER) release --snapshot --clean $(if $(SKIP),--skip=$(SKIP))
+release:
+	$(ZIG_CC) $(GORELEASER) release --clean
+ZIG_CC = $(foreach arch,amd64=x86_64 arm64=aarch64,STPLAN_CC_$(firstword $(subst =, ,$(arch)))="$(PYTHON) -m ziglang cc -target $(lastword $(subst =, ,$(arch)))-linux-gnu.2.17")
+GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.13.3
 
 # What runs in parallel, under the race detector (needs cgo). Packing is parallel
 # in one place, which these tests drive; its exact search would take minutes.
@@ -87,4 +114,4 @@ golden:
 	go test ./internal/planfile/ ./internal/lifespan/ ./internal/trace/ ./cmd/stplan/ -update
 
 clean:
-	rm -rf bin
+	rm -rf bin build dist

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/runtime/cuda"
 )
 
 // Exit codes, documented in the README and in `stplan --help`.
@@ -21,11 +22,8 @@ const (
 	exitTerminated  = 143 // 128 + SIGTERM
 )
 
-// version is set by the linker in releases.
-var version = "0.1.0"
-
 // producer is what plans name as their maker.
-var producer = "stplan " + version
+var producer = "stplan " + cuda.Version
 
 // app is what every command shares.
 type app struct {

@@ -36,11 +36,36 @@ func (a *app) launch(command []string, variable string, start func(reports strin
 		path += string(os.PathListSeparator) + old
 	}
 	// Of a variable that stands there twice, the last value counts.
-	code, err := a.runJob(command, append(os.Environ(), "PYTHONPATH="+path, variable+"="+string(value)))
+	environment := append(os.Environ(), "PYTHONPATH="+path, variable+"="+string(value))
+	if folder := installedPackage(); folder != "" {
+		environment = append(environment, packageVariable+"="+folder)
+	}
+	code, err := a.runJob(command, environment)
 	if err != nil {
 		return err
 	}
 	return tell(reports, code)
+}
+
+// packageVariable names installedPackage in the environment of the job: the copy of the
+// package that a job gets has nothing compiled.
+const packageVariable = "STPLAN_PACKAGE"
+
+// installedPackage is the Python package that this binary is part of, as pip installs it:
+// the binary is its bin/stplan. Empty if it is part of none.
+func installedPackage() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil || filepath.Base(filepath.Dir(path)) != "bin" {
+		return ""
+	}
+	folder := filepath.Dir(filepath.Dir(path))
+	if _, err := os.Stat(filepath.Join(folder, "csrc", "stplan.h")); err != nil {
+		return ""
+	}
+	return folder
 }
 
 // readReports reads what every process reported, in the order of the files'

@@ -18,6 +18,7 @@ import (
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/store"
+	"github.com/stplan/stplan/runtime/cuda"
 )
 
 // execute runs one command line and returns its exit code. It owns the
@@ -127,7 +128,7 @@ terminated (SIGTERM). record and run end with the job's own.`,
   stplan run run.bin -- python train.py     # served by the plan
   stplan verify run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
-		Version:       version,
+		Version:       cuda.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

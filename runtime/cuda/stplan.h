@@ -34,6 +34,10 @@
 extern "C" {
 #endif
 
+/* The version of stplan. It stands here only: the command line and the Python package
+ * read this line. */
+#define STPLAN_VERSION "0.1.0"
+
 struct sp_prim;
 
 typedef struct stplan_device stplan_device;

@@ -22,7 +22,7 @@ func TestInstallWritesThePackage(t *testing.T) {
 		t.Error(err)
 	}
 	files := 0
-	err = filepath.WalkDir("src", func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join("src", "stplan"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !slices.Contains([]string{".py", ".cpp", ".h"}, filepath.Ext(path)) {
 			return err
 		}

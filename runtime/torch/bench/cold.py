@@ -64,13 +64,13 @@ def build(runtime: str, folder: Path, torch: Any) -> Path:
     folder.mkdir()
     objects, built = folder / "runtime.o", folder / "cold"
     sources = sorted(str(path) for path in Path(runtime).glob("*.c"))
-    _build.execute([*c, *_shim._C_FLAGS, "-r", "-nostdlib", *sources, "-o", str(objects)], "the C runtime")
+    _build.execute([*c, *_shim._C_FLAGS, "-r", "-nodefaultlibs", *sources, "-o", str(objects)], "the C runtime")
     libraries = [str(torch_headers.parent / "lib"), str(cudart.parent)]
     _build.execute(
         [
             *cxx,
             *("-O2", "-rdynamic", "-w", f"-DFAKE_CUDA_MIB={256 << 10}", "-I", runtime, "-I", str(FAKES), "-I", _shim.SOURCES),
-            *_shim._cxx_flags(torch, str(torch_headers), str(cuda_headers)),
+            *_shim.cxx_flags(torch, str(torch_headers), str(cuda_headers)),
             *(str(HERE / "cold.cpp"), str(FAKES / "fake_cuda.cpp"), str(objects)),
             *("-o", str(built), "-L", libraries[0], "-lc10", "-lc10_cuda", str(cudart)),
             *(f"-Wl,-rpath,{library}" for library in libraries),

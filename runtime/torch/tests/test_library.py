@@ -15,8 +15,9 @@ import pytest
 
 from stplan import _build, _library
 
-PROJECT = Path(__file__).resolve().parents[1]
-RUNTIME = PROJECT.parent / "cuda"
+PROJECT = Path(__file__).resolve().parents[3]
+PYTHON = PROJECT / "runtime" / "torch"
+RUNTIME = PROJECT / "runtime" / "cuda"
 
 needs_compiler = pytest.mark.skipif(_build.compiler("c") is None, reason="no C compiler")
 
@@ -83,21 +84,26 @@ def can_build_wheels() -> bool:
         importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
         return False
-    return (int(found[0]), int(found[1])) >= (70, 1)
+    return (int(found[0]), int(found[1])) >= (77, 0)
 
 
-@pytest.mark.skipif(not can_build_wheels(), reason="needs pip and setuptools 70.1 or newer")
+@pytest.mark.skipif(not can_build_wheels(), reason="needs pip and setuptools 77 or newer")
 @pytest.mark.parametrize("compiler", ["cc", "none"])
 def test_a_wheel_contains_all_files(compiler: str, tmp_path: Path) -> None:
     if compiler != "none" and _build.compiler("c") is None:
         pytest.skip("no C compiler")
     # A build writes files beside its sources, so a copy is built.
-    package = tmp_path / "project" / "src" / "stplan"
-    shutil.copytree(PROJECT, tmp_path / "project", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", ".*"))
+    project = tmp_path / "project"
+    source = project / "runtime" / "torch" / "src"
+    package = source / "stplan"
+    shutil.copytree(PYTHON / "src", source, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    shutil.copy(PYTHON / "README.md", source.parent)
+    for name in ("pyproject.toml", "setup.py", "LICENSE", "NOTICE"):
+        shutil.copy(PROJECT / name, project)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
     done = subprocess.run(
-        [*command, str(tmp_path / "project")],
-        env={**os.environ, "CC": compiler, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        [*command, str(project)],
+        env={**os.environ, "CC": compiler, "GO": "none", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         capture_output=True,
         text=True,
     )

@@ -110,7 +110,7 @@ def test_a_release_that_is_not_served_is_named(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(_shim, "_cuda_headers", lambda version: "/nowhere")
     monkeypatch.setattr(_shim, "_compiler", lambda kind: [sys.executable])
-    monkeypatch.setattr(_shim, "_compile", fails)
+    monkeypatch.setattr(_shim, "compile_for", fails)
     with pytest.raises(_build.BuildError) as caught:
         _shim.find(torch_of(version))
     assert str(caught.value) == problem
@@ -124,7 +124,7 @@ def test_a_shim_that_does_not_fit_is_not_installed(monkeypatch: pytest.MonkeyPat
         def unanswered(self) -> str:
             return "c10::Allocator::newer()"
 
-    monkeypatch.setattr(_shim, "find", lambda torch: "shim.so")
+    monkeypatch.setattr(_shim, "find", lambda torch, reason: "shim.so")
     monkeypatch.setattr(_shim, "Shim", Misfit)
     with pytest.raises(_build.BuildError) as caught:
         _shim.install(torch_of("2.16.0"), None, "auto", None)
@@ -411,7 +411,7 @@ def test_the_shim_on_a_simulated_device(tmp_path: Path) -> None:
     assert c is not None and cxx is not None
     torch_headers, cuda_headers = Path(torch.__file__).parent / "include", Path(_shim._cuda_headers(torch.version.cuda))
     runtime, program = tmp_path / "runtime.o", tmp_path / "shim_test"
-    _build.execute([*c, *_shim._C_FLAGS, "-r", "-nostdlib", *_library.sources((".c",)), "-o", str(runtime)], "the C runtime")
+    _build.execute([*c, *_shim._C_FLAGS, "-r", "-nodefaultlibs", *_library.sources((".c",)), "-o", str(runtime)], "the C runtime")
     cudart = next((cuda_headers.parent / "lib").glob("libcudart.so.*"), None)
     if cudart is None:
         pytest.skip("no library of CUDA's runtime beside its headers")
@@ -419,7 +419,7 @@ def test_the_shim_on_a_simulated_device(tmp_path: Path) -> None:
     _build.execute(
         [
             *cxx,
-            *("-O1", "-rdynamic", "-w", "-DFAKE_CUDA_DEVICES=2", "-I", _shim.SOURCES, *_shim._cxx_flags(torch, str(torch_headers), str(cuda_headers))),
+            *("-O1", "-rdynamic", "-w", "-DFAKE_CUDA_DEVICES=2", "-I", _shim.SOURCES, *_shim.cxx_flags(torch, str(torch_headers), str(cuda_headers))),
             *(str(HERE / "shim" / name) for name in ("shim_test.cpp", "fake_cuda.cpp")),
             *(str(runtime), "-o", str(program), "-L", libraries[0], "-lc10", "-lc10_cuda", str(cudart)),
             *(f"-Wl,-rpath,{folder}" for folder in libraries),

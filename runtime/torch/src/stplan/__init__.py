@@ -17,6 +17,7 @@ from stplan._pausing import memory, pause, paused, resume
 from stplan._public import enable, exchange, mark, pin, stats, unpin
 from stplan._recorder import arm
 from stplan._settings import STACKS, Settings, SettingsError
+from stplan._version import __version__ as __version__
 
 __all__ = [
     "STACKS",
@@ -35,7 +36,6 @@ __all__ = [
     "stats",
     "unpin",
 ]
-__version__ = "0.1.0"
 
 
 def record(directory: str = ".", steps: int = 4, stacks: str = "none") -> None:

@@ -10,6 +10,10 @@ from typing import Iterator, List, Sequence
 
 from stplan import _build
 
+PACKAGE_ENVIRONMENT = "STPLAN_PACKAGE"
+"""The environment variable in which the launcher names the package that it is part of. The
+copy of the package that it brings into a job has nothing compiled."""
+
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 
 # -fexceptions: a request that fails throws one of torch's C++ exceptions, which has to
@@ -23,7 +27,7 @@ def find() -> str:
     cache, which the C compiler builds once. Raises BuildError if there is no compiled
     library and it cannot be built."""
     name = file_name()
-    for folder in _packages():
+    for folder in packages():
         path = os.path.join(folder, name)
         if os.path.exists(path) and _loads(path):
             return path
@@ -66,10 +70,13 @@ def build(path: str) -> None:
     _build.execute(command, "the C runtime")
 
 
-def _packages() -> Iterator[str]:
-    """The folder of this package, and those of installed ones: the copy that the
-    launcher brings has no compiled library, but an installed one may have it."""
+def packages() -> Iterator[str]:
+    """Folders of packages that may have compiled files: this one, the launcher's, and
+    those that are installed beside torch."""
     yield os.path.dirname(SOURCES)
+    launcher = os.environ.get(PACKAGE_ENVIRONMENT, "")
+    if os.path.isabs(launcher):
+        yield launcher
     for folder in sys.path:
         yield os.path.abspath(os.path.join(folder, "stplan"))
 

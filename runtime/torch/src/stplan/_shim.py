@@ -1,5 +1,5 @@
-"""Serves torch through the shim: a C++ allocator, compiled once against the installed
-torch."""
+"""Serves torch through the shim: a C++ allocator, compiled against the installed torch, in
+a wheel for many releases of torch or else once on this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, List, Optional, Tuple
 
-from stplan import _build, _library
+from stplan import _build, _library, _prebuilt
 from stplan._kept import Kept
 from stplan._lending import Lending
+from stplan._process import say
 from stplan._runtime import MEMORY, MOVE, Counters, Ranks, RuntimeFailure, ranks
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
@@ -97,14 +98,37 @@ def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str
     one or the plan is refused. torch is then unchanged.
     """
     global _installed
-    shim = Shim(find(torch))
+    shim = _load(torch)
+    shim.install(plan, memory, counters, move)
+    _installed = shim
+
+
+def _load(torch: Any) -> Shim:
+    """The prebuilt shim for this torch, or if there is none that fits, one that is compiled
+    here."""
+    release = _demanded(torch)
+    path, reason = _prebuilt.find(torch, release, [*_library.sources(), *sources()])
+    if path is not None:
+        try:
+            return _checked(Shim(path), torch)
+        except (OSError, _build.BuildError) as error:
+            reason = f"the prebuilt shim {path} cannot be used: {error}"
+    try:
+        return _checked(Shim(find(torch, reason)), torch)
+    except _build.BuildError as error:
+        if reason is None:
+            raise
+        raise _build.BuildError(f"{reason}; {error}") from error
+
+
+def _checked(shim: Shim, torch: Any) -> Shim:
+    """The shim, if it overrides all that this torch asks of an allocator."""
     unknown = shim.unanswered()
     if unknown is not None:
         raise _build.BuildError(
             f"the shim does not fit torch {torch.__version__}: it does not override {unknown} of torch's allocator"
         )
-    shim.install(plan, memory, counters, move)
-    _installed = shim
+    return shim
 
 
 def installed() -> Optional[Shim]:
@@ -112,22 +136,25 @@ def installed() -> Optional[Shim]:
     return _installed
 
 
-def find(torch: Any) -> str:
-    """The path of the compiled shim for this torch, from the cache or compiled now.
-    Raises BuildError."""
-    release = _release_of(torch)
-    if release < _OLDEST:
-        raise _build.BuildError(
-            f"cannot build the shim: expected torch {_named(_OLDEST)} or newer, found {torch.__version__}"
-        )
+def find(torch: Any, reason: Optional[str] = None) -> str:
+    """The path of the compiled shim for this torch, from the cache or compiled now. reason
+    is why no prebuilt one serves; it is printed if this process compiles one. Raises
+    BuildError."""
+    release = _demanded(torch)
     compilers = [_compiler("c"), _compiler("c++")]
     headers = [os.path.join(os.path.dirname(torch.__file__), "include"), _cuda_headers(torch.version.cuda)]
     # This file is part of the key because it holds the compilers' options.
     parts = [_content(path) for path in (*_library.sources(), *sources(), __file__)]
     parts += [_build.identity(command) for command in compilers]
     parts += [repr((headers, torch.__version__, torch.version.git_version)).encode()]
+
+    def build(path: str) -> None:
+        if reason is not None:
+            say(f"{reason}; it is compiled now, once")
+        compile_for(torch, compilers, headers, path)
+
     try:
-        return _build.cached("libstplan_shim.so", parts, lambda path: _compile(torch, compilers, headers, path))
+        return _build.cached("libstplan_shim.so", parts, build)
     except OSError as error:
         raise _build.BuildError(f"cannot build the shim: {error}") from error
     except _build.BuildError as error:
@@ -136,6 +163,16 @@ def find(torch: Any) -> str:
         raise _build.BuildError(
             f"torch {torch.__version__} is newer than {_named(_NEWEST)}, the newest that the shim was tested with: {error}"
         ) from error
+
+
+def _demanded(torch: Any) -> Tuple[int, ...]:
+    """The release of torch. Raises BuildError if it is too old."""
+    release = _release_of(torch)
+    if release < _OLDEST:
+        raise _build.BuildError(
+            f"cannot build the shim: expected torch {_named(_OLDEST)} or newer, found {torch.__version__}"
+        )
+    return release
 
 
 def _release_of(torch: Any) -> Tuple[int, ...]:
@@ -160,18 +197,20 @@ def sources() -> List[str]:
     )
 
 
-def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: str) -> None:
-    """Compile the C runtime and the shim in parallel, and link them."""
+def compile_for(torch: Any, compilers: List[List[str]], headers: List[str], path: str) -> None:
+    """Compile the C runtime and the shim in parallel, and link them. compilers: commands
+    for C and C++. headers: folders of torch's headers, beside which lib has its libraries,
+    and of CUDA's. Of torch only the version and the ABI are asked. Raises BuildError."""
     torch_headers, cuda_headers = headers
     c, cxx = compilers
     stem = os.path.splitext(path)[0]
     objects = [f"{stem}.runtime.o", f"{stem}.shim.o"]
     # -r merges the objects of all C files into one.
-    runtime = [*c, *_C_FLAGS, "-r", "-nostdlib", *_library.sources((".c",)), "-o", objects[0]]
+    runtime = [*c, *_C_FLAGS, "-r", "-nodefaultlibs", *_library.sources((".c",)), "-o", objects[0]]
     shim = [
         *cxx,
         *_CXX_FLAGS,
-        *_cxx_flags(torch, *headers),
+        *cxx_flags(torch, *headers),
         *("-c", os.path.join(SOURCES, "all.cpp"), "-o", objects[1]),
     ]
     libraries = os.path.join(os.path.dirname(torch_headers), "lib")
@@ -189,7 +228,7 @@ def _compile(torch: Any, compilers: List[List[str]], headers: List[str], path: s
                 os.unlink(name)
 
 
-def _cxx_flags(torch: Any, torch_headers: str, cuda_headers: str) -> List[str]:
+def cxx_flags(torch: Any, torch_headers: str, cuda_headers: str) -> List[str]:
     """The C++ compiler's options for this torch's headers."""
     return [
         "-std=c++20" if _release_of(torch) >= _CXX20 else "-std=c++17",

@@ -1,0 +1,17 @@
+# The command line for recordings and plans, without Python: docker build -t stplan .
+#   docker run --rm -v "$PWD:/data" stplan compile run.pickle.gz
+# Jobs are recorded and served where their PyTorch is: RUN pip install stplan in its image.
+FROM golang:1.26-bookworm AS build
+WORKDIR /source
+COPY go.mod go.sum ./
+RUN go mod download
+COPY cmd cmd
+COPY internal internal
+COPY runtime runtime
+RUN CGO_ENABLED=1 go build -trimpath -ldflags "-s -w" -o /stplan ./cmd/stplan
+
+FROM gcr.io/distroless/base-debian12:nonroot
+COPY LICENSE NOTICE /licenses/
+COPY --from=build /stplan /usr/bin/stplan
+WORKDIR /data
+ENTRYPOINT ["/usr/bin/stplan"]

@@ -1,0 +1,7 @@
+"""`python -m stplan` is the stplan command."""
+
+import sys
+
+from _stplan import main
+
+sys.exit(main())
