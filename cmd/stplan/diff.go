@@ -250,7 +250,7 @@ func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t 
 func provenPlan(name string, p *planfile.Plan, t *trace.Trace) error {
 	for i := range p.Devices {
 		pd := &p.Devices[i]
-		if d := traceDevice(t, int(pd.Ordinal)); d == nil || d.Fingerprint() != pd.Fingerprint {
+		if d := traceDevice(t, int(pd.Ordinal)); d == nil || !d.HasFingerprint(pd.Fingerprint) {
 			return &hinted{
 				fmt.Errorf("%s: device %d: the plan was made from another trace than %s", name, pd.Ordinal, t.Name),
 				"compile this trace, or name the one that the plan was made from"}

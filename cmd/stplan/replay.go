@@ -287,7 +287,7 @@ func (a *app) planFor(p *planfile.Plan, d *trace.Device, name *string) *planfile
 	if of.Advice != planfile.AdviceNone {
 		a.note("%s: its advice is followed: %s", *name, of.Advice)
 	}
-	if of.Fingerprint != d.Fingerprint() {
+	if !d.HasFingerprint(of.Fingerprint) {
 		a.note("%s: the plan was made from another recording", *name)
 	}
 	return of
