@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 
@@ -115,24 +116,47 @@ trying it come on top.`,
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "stop improving a device's plan after this long, e.g. 30s (default: none)")
+	cmd.Flags().StringVar(&f.shard, "shard", "", "of many recordings, compile only this part: `INDEX/COUNT`, counted from 0, auto in a Slurm array, or auto/COUNT in a Kubernetes Indexed Job")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
 }
 
-func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) error {
-	outputs, err := compileOutputs(paths, f)
+func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) error {
+	in := findInputs(args, recordingInputs)
+	if err := in.none(); err != nil {
+		return err
+	}
+	paths := in.paths
+	if f.merge && len(in.failed) > 0 {
+		return errors.New(in.failed[0].Error)
+	}
+	many := in.many && !f.merge
+	if many && f.output != "" && f.output != "-" {
+		f.output = filepath.Clean(f.output)
+	}
+	outputs, err := compileOutputs(paths, many, f)
 	if err != nil {
 		return err
+	}
+	if f.shard != "" {
+		if !many {
+			return errors.New("--shard: expected several recordings, a folder or a pattern, found one recording")
+		}
+		if f.part, err = readShard(f.shard, os.Getenv); err != nil {
+			return err
+		}
 	}
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
 	}
-	if err := a.demandInputs(paths...); err != nil {
-		return err
-	}
-	if err := a.outputs.demand(outputs...); err != nil {
-		return err
+	if !many {
+		if err := a.demandInputs(paths...); err != nil {
+			return err
+		}
+		if err := a.outputs.demand(outputs...); err != nil {
+			return err
+		}
 	}
 	opt := compile.Options{
 		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit,
@@ -154,25 +178,32 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	if f.merge {
 		return a.compileMerged(ctx, paths, f, opt)
 	}
-	var all []report.Compiled
-	for i, path := range paths {
-		a.working(path, i+1, len(paths))
-		sum, err := a.compileOne(ctx, path, outputs[i], opt)
-		if err != nil {
-			// What was compiled before stays, and is reported.
-			return errors.Join(err, a.printAllCompiled(all, f.json))
-		}
-		all = append(all, sum)
-		if !f.json {
-			if err := a.printCompiled(sum, outputs[i]); err != nil {
-				return err
-			}
+	if many {
+		a.noteInputs(paths)
+		return a.runBatch(ctx, in, outputs, f, opt)
+	}
+	sum, err := a.compileOne(ctx, paths[0], outputs[0], opt)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.printAllCompiled(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
+	}
+	if err := a.printCompiled(sum, outputs[0]); err != nil {
+		return err
+	}
+	a.noteReport(outputs[0], paths[0])
+	return nil
+}
+
+// noteInputs has no output overwrite one of these files. One that is missing is reported by
+// who reads it.
+func (a *app) noteInputs(paths []string) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			a.outputs.reads(info)
 		}
 	}
-	if len(paths) == 1 && !f.json {
-		a.noteReport(outputs[0], paths[0])
-	}
-	return a.printAllCompiled(all, f.json)
 }
 
 // planMode is the mode of a name; 0 leaves the choice to the recording.
@@ -188,36 +219,28 @@ func planMode(name string) (planfile.Mode, error) {
 	return 0, nil
 }
 
-// printAllCompiled prints the JSON of all plans that were written: an object
-// for one, a list under "plans" for several.
-func (a *app) printAllCompiled(all []report.Compiled, asJSON bool) error {
-	switch {
-	case !asJSON || len(all) == 0:
-		return nil
-	case len(all) == 1:
-		return report.WriteJSON(a.stdout, all[0])
+// printAllCompiled prints the plans of many recordings, as JSON also those of one.
+func (a *app) printAllCompiled(all *report.CompiledAll, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(a.stdout, all)
 	}
-	return report.WriteJSON(a.stdout, map[string]any{"plans": all})
+	return all.Write(a.stdout)
 }
 
-// compileOutputs names each trace's plan, and refuses names that collide.
-func compileOutputs(paths []string, f compileFlags) ([]string, error) {
+// compileOutputs names each trace's plan, and refuses names that collide. The plans of many
+// go into a folder, which need not exist.
+func compileOutputs(paths []string, many bool, f compileFlags) ([]string, error) {
 	if f.merge {
 		return mergedOutput(paths, f)
 	}
-	if len(paths) == 1 && f.output != "" && !isDir(f.output) {
+	if !many && f.output != "" && !isDir(f.output) {
 		if f.output == "-" && f.json {
 			return nil, twoWriters("-o")
 		}
 		return []string{f.output}, nil
 	}
-	if len(paths) > 1 {
-		if f.output == "" {
-			return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
-		}
-		if !isDir(f.output) {
-			return nil, fmt.Errorf("%s: expected an existing folder for %d plans", f.output, len(paths))
-		}
+	if many && (f.output == "" || f.output == "-") {
+		return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
 	}
 	names := make([]string, len(paths))
 	from := map[string]string{}

@@ -54,7 +54,13 @@ func whatWasWritten(files []string) string {
 	if len(files) == 0 {
 		return "no output file was changed"
 	}
-	return "written before that: " + report.Printable(strings.Join(files, ", "))
+	more := ""
+	const most = 10 // that can be read
+	if n := len(files) - most; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+		files = files[:most]
+	}
+	return "written before that: " + report.Printable(strings.Join(files, ", ")) + more
 }
 
 // command runs the command and turns a panic into a bug.
@@ -138,6 +144,7 @@ terminated (SIGTERM). record and run end with the job's own.`,
 	root.AddCommand(
 		a.importCommand(),
 		a.compileCommand(),
+		a.tableCommand(),
 		a.verifyCommand(),
 		a.inspectCommand(),
 		a.diffCommand(),
