@@ -20,7 +20,7 @@ import (
 func (a *app) compileCommand() *cobra.Command {
 	var f compileFlags
 	cmd := &cobra.Command{
-		Use:   "compile TRACE... [-o PLAN.bin]",
+		Use:   "compile TRACE... [-o PLAN.bin | -o PLANS/]",
 		Short: "Compile a recording into a memory plan",
 		Long: `compile reads a recording and gives every allocation an address, so that buffers
 that are never live together share memory. It writes the plan
@@ -87,13 +87,32 @@ iterations differs by more than 1/16; if fewer than half of the steady
 allocations of one have a slot in common with the others; or if one plan for
 all would take more than PyTorch reserved.
 
+Several recordings, a folder or a pattern are compiled into the folder -o, which
+is made if it is missing: a plan each, on all cores, as many at once as fit into
+half of the memory that is free. Recordings that do the same, whatever their
+addresses, are compiled once and share a plan. A recording that is no good does
+not stop the others: the table at the end names it, and the exit code is 1. The
+same command again does only what is missing or has changed. docs/fleet.md has
+the rest, for jobs on many machines too:
+
+--shard 2/8 compiles every eighth recording only, counted from 0. In a Slurm
+array --shard auto takes the part of the task, and in a Kubernetes Indexed Job
+--shard auto/8 does. Without --shard a task compiles all that it is given. All
+shards may write into one folder; "stplan table" prints the table of all.
+
+The exit code is 1 if some recordings of several failed and the others are done,
+2 if nothing could be done, as with a single recording, and 3 if one failed by a
+bug in stplan. Only 143 and 137, terminated and killed, are worth another try
+with the same files.
+
 The same recording and options give the same bytes on any machine. Only
 --time-limit can change that; the output says so if it did. It bounds the search
 for a smaller plan and for fewer waits. Reading the recording, a first plan and
 trying it come on top.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
-  stplan compile rank*.pickle.gz -o plans/           # one plan each
+  stplan compile traces/ -o plans/                   # one plan each
+  stplan compile 'traces/*.gz' -o plans/ --shard auto  # in a Slurm array
   stplan compile seed1.pickle seed2.pickle --merge -o plan.bin   # one plan of both
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,

@@ -12,7 +12,8 @@ import (
 	"github.com/stplan/stplan/internal/report"
 )
 
-// inputs are the files that arguments name, in their order, each once.
+// inputs are the files that arguments name, in their order. A file of a folder or a pattern
+// is there once, whatever else names it.
 type inputs struct {
 	paths []string
 	// many says that the answer is about a set, although it may have one element: there are
@@ -41,7 +42,7 @@ var (
 // order of their names. A file that is missing is for who reads it to report.
 func findInputs(args []string, kind inputKind) inputs {
 	in := inputs{many: len(args) > 1}
-	seen := map[string]bool{}
+	seen := map[string]bool{} // by path: named by a folder or a pattern
 	for _, arg := range args {
 		found, set, err := expand(arg, kind)
 		in.many = in.many || set
@@ -49,10 +50,13 @@ func findInputs(args []string, kind inputKind) inputs {
 			in.failed = append(in.failed, report.FailedTrace{Trace: arg, Error: err.Error()})
 		}
 		for _, path := range found {
-			if clean := filepath.Clean(path); !seen[clean] {
-				seen[clean] = true
-				in.paths = append(in.paths, path)
+			clean := filepath.Clean(path)
+			inSet, named := seen[clean]
+			if named && (set || inSet) {
+				continue
 			}
+			seen[clean] = set
+			in.paths = append(in.paths, path)
 		}
 	}
 	return in
@@ -95,7 +99,10 @@ func match(pattern string) ([]string, bool, error) {
 	if err != nil {
 		return nil, true, fmt.Errorf("%s: no pattern: %w", pattern, err)
 	}
-	found = slices.DeleteFunc(found, isDir)
+	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
+	found = slices.DeleteFunc(found, func(path string) bool {
+		return isDir(path) || !hidden && strings.HasPrefix(filepath.Base(path), ".")
+	})
 	if len(found) == 0 {
 		return nil, true, fmt.Errorf("%s: no file has such a name", pattern)
 	}

@@ -117,14 +117,16 @@ at these addresses.
 Wherever a command takes a TRACE it takes a snapshot
 (torch.cuda.memory._dump_snapshot, plain, gzip or zstd), a Parquet trace
 (docs/trace.md) or a history that the runtime has kept (docs/history.md). "-" is
-standard input.
+standard input. A folder stands for the recordings in it, and 'rank*.gz' for
+those of such names.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
-met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
+met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
 terminated (SIGTERM). record and run end with the job's own.`,
 		Example: `  stplan run -- python train.py             # learns a plan, then uses it
   stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
+  stplan compile traces/ -o plans/          # every rank of a job
   stplan run run.bin -- python train.py     # served by the plan
   stplan verify run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
