@@ -121,13 +121,15 @@ func (in *inputs) none() error {
 	return errors.Join(all...)
 }
 
-// one is the only file, for a command that cannot take more.
-func (in *inputs) one(what string) (string, error) {
+// oneRecording is the only recording that an argument means, for what draws, serves or
+// writes one.
+func oneRecording(arg string) (string, error) {
+	in := findInputs([]string{arg}, recordingInputs)
 	if err := in.none(); err != nil {
 		return "", err
 	}
 	if len(in.paths) > 1 {
-		return "", fmt.Errorf("%s: expected one, found %d: %s, %s …", what, len(in.paths), in.paths[0], in.paths[1])
+		return "", &hinted{fmt.Errorf("%s: expected one recording, found %d", arg, len(in.paths)), fmt.Sprintf("name one of them, such as %s", in.paths[0])}
 	}
 	return in.paths[0], nil
 }

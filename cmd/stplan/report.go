@@ -75,6 +75,10 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if err := oneStdin(path, f.trace, "PLAN.bin", "--trace"); err != nil {
 		return err
 	}
+	var err error
+	if f.trace, err = oneRecording(f.trace); err != nil {
+		return err
+	}
 	output, err := reportOutput(path, f)
 	if err != nil {
 		return err

@@ -46,6 +46,27 @@ func (all *PeakedAll) Write(w io.Writer) error {
 	return writeSeveral(w, &t, len(rows), all.Failed)
 }
 
+// ImportedAll is what `import --json` prints of several snapshots.
+type ImportedAll struct {
+	Recordings []Imported    `json:"recordings"`
+	Failed     []FailedTrace `json:"failed"`
+}
+
+// Write prints one table.
+func (all *ImportedAll) Write(w io.Writer) error {
+	var t Table
+	t.Row("trace", "events", "allocations", "size")
+	for i := range all.Recordings {
+		r := &all.Recordings[i]
+		events, allocations := 0, 0
+		for _, d := range r.DeviceList {
+			events, allocations = events+d.Events, allocations+d.Allocations
+		}
+		t.Row(r.Trace, Count(events), Count(allocations), Bytes(r.Bytes))
+	}
+	return writeSeveral(w, &t, len(all.Recordings), all.Failed)
+}
+
 // ComparedAll is what `diff --json` prints of several plans.
 type ComparedAll struct {
 	Plans  []Compared    `json:"plans"`
