@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"time"
@@ -20,7 +21,7 @@ import (
 func (a *app) compileCommand() *cobra.Command {
 	var f compileFlags
 	cmd := &cobra.Command{
-		Use:   "compile TRACE... [-o PLAN.bin]",
+		Use:   "compile TRACE... [-o PLAN.bin | -o PLANS/]",
 		Short: "Compile a recording into a memory plan",
 		Long: `compile reads a recording and gives every allocation an address, so that buffers
 that are never live together share memory. It writes the plan
@@ -87,6 +88,24 @@ iterations differs by more than 1/16; if fewer than half of the steady
 allocations of one have a slot in common with the others; or if one plan for
 all would take more than PyTorch reserved.
 
+Several recordings, a folder or a pattern are compiled into the folder -o, which
+is made if it is missing: a plan each, on all cores, as many at once as fit into
+half of the memory that is free. Recordings that do the same, whatever their
+addresses, are compiled once and share a plan. A recording that is no good does
+not stop the others: the table at the end names it, and the exit code is 1. The
+same command again does only what is missing or has changed. docs/fleet.md has
+the rest, for jobs on many machines too:
+
+--shard 2/8 compiles every eighth recording only, counted from 0. In a Slurm
+array --shard auto takes the part of the task, and in a Kubernetes Indexed Job
+--shard auto/8 does. Without --shard a task compiles all that it is given. All
+shards may write into one folder; "stplan table" prints the table of all.
+
+The exit code is 1 if some recordings of several failed and the others are done,
+2 if nothing could be done, as with a single recording, and 3 if one failed by a
+bug in stplan. Only 143 and 137, terminated and killed, are worth another try
+with the same files.
+
 The same recording and options give the same bytes on any machine. Only
 --time-limit can change that; the output says so if it did. It is
 the time for one recording in all. Reading it, finding its iterations, a first
@@ -94,7 +113,8 @@ plan, trying it and writing it are done in any case; the search for a smaller
 plan and for fewer waits gets what they leave.`,
 		Example: `  stplan compile run.pickle.gz                       # writes run.bin
   stplan compile run.parquet -o plan.bin --json
-  stplan compile rank*.pickle.gz -o plans/           # one plan each
+  stplan compile traces/ -o plans/                   # one plan each
+  stplan compile 'traces/*.gz' -o plans/ --shard auto  # in a Slurm array
   stplan compile seed1.pickle seed2.pickle --merge -o plan.bin   # one plan of both
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,
@@ -117,24 +137,47 @@ plan and for fewer waits gets what they leave.`,
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "time for a recording, from reading it to the written plan, e.g. 30s: what is left of it bounds the search (default: none)")
+	cmd.Flags().StringVar(&f.shard, "shard", "", "of many recordings, compile only this part: `INDEX/COUNT`, counted from 0, auto in a Slurm array, or auto/COUNT in a Kubernetes Indexed Job")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
 }
 
-func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) error {
-	outputs, err := compileOutputs(paths, f)
+func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) error {
+	in := findInputs(args, recordingInputs)
+	if err := in.none(); err != nil {
+		return err
+	}
+	paths := in.paths
+	if f.merge && len(in.failed) > 0 {
+		return errors.New(in.failed[0].Error)
+	}
+	many := in.many && !f.merge
+	if many && f.output != "" && f.output != "-" {
+		f.output = filepath.Clean(f.output)
+	}
+	outputs, err := compileOutputs(paths, many, f)
 	if err != nil {
 		return err
+	}
+	if f.shard != "" {
+		if !many {
+			return errors.New("--shard: expected several recordings, a folder or a pattern, found one recording")
+		}
+		if f.part, err = readShard(f.shard, os.Getenv); err != nil {
+			return err
+		}
 	}
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
 	}
-	if err := a.demandInputs(paths...); err != nil {
-		return err
-	}
-	if err := a.outputs.demand(outputs...); err != nil {
-		return err
+	if !many {
+		if err := a.demandInputs(paths...); err != nil {
+			return err
+		}
+		if err := a.outputs.demand(outputs...); err != nil {
+			return err
+		}
 	}
 	opt := compile.Options{
 		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit,
@@ -156,25 +199,32 @@ func (a *app) runCompile(ctx context.Context, paths []string, f compileFlags) er
 	if f.merge {
 		return a.compileMerged(ctx, paths, f, opt)
 	}
-	var all []report.Compiled
-	for i, path := range paths {
-		a.working(path, i+1, len(paths))
-		sum, err := a.compileOne(ctx, path, outputs[i], opt)
-		if err != nil {
-			// What was compiled before stays, and is reported.
-			return errors.Join(err, a.printAllCompiled(all, f.json))
-		}
-		all = append(all, sum)
-		if !f.json {
-			if err := a.printCompiled(sum, outputs[i]); err != nil {
-				return err
-			}
+	if many {
+		a.noteInputs(paths)
+		return a.runBatch(ctx, in, outputs, f, opt)
+	}
+	sum, err := a.compileOne(ctx, paths[0], outputs[0], opt)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.printAllCompiled(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
+	}
+	if err := a.printCompiled(sum, outputs[0]); err != nil {
+		return err
+	}
+	a.noteReport(outputs[0], paths[0])
+	return nil
+}
+
+// noteInputs has no output overwrite one of these files. One that is missing is reported by
+// who reads it.
+func (a *app) noteInputs(paths []string) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			a.outputs.reads(info)
 		}
 	}
-	if len(paths) == 1 && !f.json {
-		a.noteReport(outputs[0], paths[0])
-	}
-	return a.printAllCompiled(all, f.json)
 }
 
 // planMode is the mode of a name; 0 leaves the choice to the recording.
@@ -190,36 +240,28 @@ func planMode(name string) (planfile.Mode, error) {
 	return 0, nil
 }
 
-// printAllCompiled prints the JSON of all plans that were written: an object
-// for one, a list under "plans" for several.
-func (a *app) printAllCompiled(all []report.Compiled, asJSON bool) error {
-	switch {
-	case !asJSON || len(all) == 0:
-		return nil
-	case len(all) == 1:
-		return report.WriteJSON(a.stdout, all[0])
+// printAllCompiled prints the plans of many recordings, as JSON also those of one.
+func (a *app) printAllCompiled(all *report.CompiledAll, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(a.stdout, all)
 	}
-	return report.WriteJSON(a.stdout, map[string]any{"plans": all})
+	return all.Write(a.stdout)
 }
 
-// compileOutputs names each trace's plan, and refuses names that collide.
-func compileOutputs(paths []string, f compileFlags) ([]string, error) {
+// compileOutputs names each trace's plan, and refuses names that collide. The plans of many
+// go into a folder, which need not exist.
+func compileOutputs(paths []string, many bool, f compileFlags) ([]string, error) {
 	if f.merge {
 		return mergedOutput(paths, f)
 	}
-	if len(paths) == 1 && f.output != "" && !isDir(f.output) {
+	if !many && f.output != "" && !isDir(f.output) {
 		if f.output == "-" && f.json {
 			return nil, twoWriters("-o")
 		}
 		return []string{f.output}, nil
 	}
-	if len(paths) > 1 {
-		if f.output == "" {
-			return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
-		}
-		if !isDir(f.output) {
-			return nil, fmt.Errorf("%s: expected an existing folder for %d plans", f.output, len(paths))
-		}
+	if many && (f.output == "" || f.output == "-") {
+		return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
 	}
 	names := make([]string, len(paths))
 	from := map[string]string{}

@@ -19,6 +19,8 @@ type compileFlags struct {
 	noCrossStream  bool
 	timeLimit      time.Duration
 	merge          bool
+	shard          string
+	part           shard // what shard says
 	json           bool
 }
 

@@ -113,6 +113,9 @@ pool reserve, and what was allocated at the peak: by category, by phase, and by
 line of code if both have Python stacks. Of plans it compares sizes, lower
 bounds, waits and phases.
 
+A folder or a pattern of plans, with one of recordings, is one table: each plan
+with the recording of its name. --fail-over and --fail-under are then about all.
+
 For CI, --fail-over exits with code 1 if what is served takes more than the
 given percentage or bytes above the peak allocated, and --fail-under if the plan
 avoids too little of native's waste. Of two recordings or plans, --fail-over is
@@ -121,6 +124,7 @@ first one's. Everything is compared and printed first. --junit writes a test
 case for each limit and device. Exit code 2 is an error: then there is no JUnit
 file.`,
 		Example: `  stplan diff run.bin --trace run.pickle.gz
+  stplan diff plans/ --trace traces/
   stplan diff run.bin --trace run.parquet --config max_split_size_mb:512
   stplan diff run.bin --trace run.parquet --allocators gmlake,stalloc,pool
   stplan diff run.bin --trace run.parquet --device-memory 80GiB
@@ -179,31 +183,21 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 	if err != nil {
 		return err
 	}
-	if err := a.demandInputs(path, recording); err != nil {
+	plans, traces := findInputs([]string{path}, planInputs), findInputs([]string{recording}, recordingInputs)
+	if err := errors.Join(plans.none(), traces.none()); err != nil {
 		return err
 	}
+	a.noteInputs(append(plans.paths, traces.paths...))
 	if err := a.outputs.demand(f.limits.junit); err != nil {
 		return err
 	}
-	p, err := a.readPlan(path)
-	if err != nil {
+	if plans.many || traces.many {
+		return a.runDiffMany(ctx, plans, traces, f, peers, budget)
+	}
+	if err := a.demandInputs(path, recording); err != nil {
 		return err
 	}
-	t, err := a.readTrace(recording, trace.Options{})
-	if err != nil {
-		return err
-	}
-	if err := provenPlan(inputName(path), p, t); err != nil {
-		return err
-	}
-	if f.oneDevice {
-		d, err := planDeviceByOrdinal(p, f.device, inputName(path))
-		if err != nil {
-			return err
-		}
-		p.Devices = []planfile.Device{*d}
-	}
-	all, err := a.comparePlan(ctx, inputName(path), p, t, f, peers, budget)
+	all, err := a.comparePair(ctx, path, recording, f, peers, budget)
 	if err != nil {
 		return err
 	}
@@ -214,6 +208,29 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 		a.noteReport(path, recording)
 	}
 	return a.enforce(&f.limits, planVerdicts(&f.limits, all))
+}
+
+// comparePair reads a plan and its recording and compares them.
+func (a *app) comparePair(ctx context.Context, path, recording string, f diffFlags, peers []string, budget *fit.Budget) ([]report.Compared, error) {
+	p, err := a.readPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.readTrace(recording, trace.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := provenPlan(inputName(path), p, t); err != nil {
+		return nil, err
+	}
+	if f.oneDevice {
+		d, err := planDeviceByOrdinal(p, f.device, inputName(path))
+		if err != nil {
+			return nil, err
+		}
+		p.Devices = []planfile.Device{*d}
+	}
+	return a.comparePlan(ctx, inputName(path), p, t, f, peers, budget)
 }
 
 // comparePlan compares the devices of a plan with their recordings.
@@ -250,7 +267,7 @@ func (a *app) comparePlan(ctx context.Context, name string, p *planfile.Plan, t 
 func provenPlan(name string, p *planfile.Plan, t *trace.Trace) error {
 	for i := range p.Devices {
 		pd := &p.Devices[i]
-		if d := traceDevice(t, int(pd.Ordinal)); d == nil || d.Fingerprint() != pd.Fingerprint {
+		if d := traceDevice(t, int(pd.Ordinal)); d == nil || !d.HasFingerprint(pd.Fingerprint) {
 			return &hinted{
 				fmt.Errorf("%s: device %d: the plan was made from another trace than %s", name, pd.Ordinal, t.Name),
 				"compile this trace, or name the one that the plan was made from"}

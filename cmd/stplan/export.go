@@ -72,7 +72,11 @@ func (a *app) exportCommand() *cobra.Command {
 			if err := demandValues(cmd, "output", "plan"); err != nil {
 				return err
 			}
-			return a.runExport(args[0], f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
+			path, err := oneRecording(args[0])
+			if err != nil {
+				return err
+			}
+			return a.runExport(path, f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
 		},
 	}
 	cmd.Flags().StringVar(&f.format, "format", "", strings.Join(exportFormNames(), ", "))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -51,8 +49,9 @@ NCCL. It prints both figures: the first was measured on one kind of GPU, the
 second is a guess. docs/fit.md says how to measure yours; --context-memory and
 --nccl-memory change them.
 
-A folder stands for the recordings in it, and these for the ranks of one job: it
-fits if all do, and fit names the rank that binds.
+A folder or a pattern stands for its recordings, and these for the ranks of one
+job: it fits if all do. They are one table, and fit names the rank that binds.
+What cannot be read is named at the end, and the exit code is 1.
 
 Several recordings are of one job at several sizes: samples in a batch, or
 tokens in a sequence. From them fit finds how each allocation grows, and from
@@ -109,13 +108,14 @@ The exit code is 1 if the job fits under none.`,
 }
 
 func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
-	paths, ranks, err := fitInputs(args)
+	in, ranks, err := fitInputs(args)
 	if err != nil {
 		return err
 	}
 	if f.peers, err = choosePeers(f.peers); err != nil {
 		return err
 	}
+	paths := in.paths
 	if f.top < 0 {
 		return fmt.Errorf("--top: expected at least 0, found %d", f.top)
 	}
@@ -129,8 +129,10 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if budget == nil {
 		return &hinted{errors.New("fit needs the size of the GPU's memory"), "--device-memory 80GiB"}
 	}
-	if err := a.demandInputs(paths...); err != nil {
-		return err
+	if !ranks {
+		if err := a.demandInputs(paths...); err != nil {
+			return err
+		}
 	}
 	if !simdevice.Built {
 		a.note("this stplan was built without its C runtime and cannot say what the pool and a plan take")
@@ -138,23 +140,38 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
 	var all [][]*fit.Job
 	var largest *fit.Job
-	for _, path := range paths {
-		t, err := a.readTrace(path, trace.Options{})
-		if err != nil {
-			return err
-		}
-		jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
-		if err != nil {
-			return err
-		}
-		result.Jobs = append(result.Jobs, rows...)
-		for _, j := range jobs {
-			if largest == nil || j.Allocated() > largest.Allocated() {
-				largest = j
+	s := several{app: a}
+	for i, path := range paths {
+		var failed error
+		s.ask(path, i+1, len(paths), func() error {
+			t, err := a.readTrace(path, trace.Options{})
+			if err != nil {
+				failed = err
+				return err
 			}
+			jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
+			if err != nil {
+				failed = err
+				return err
+			}
+			result.Jobs = append(result.Jobs, rows...)
+			for _, j := range jobs {
+				if largest == nil || j.Allocated() > largest.Allocated() {
+					largest = j
+				}
+			}
+			all = append(all, jobs)
+			return nil
+		})
+		// A rank that cannot be read does not stop the others; laws need every size.
+		if failed != nil && !ranks {
+			return failed
 		}
-		all = append(all, jobs)
 	}
+	if len(result.Jobs) == 0 {
+		return errors.New(s.failed[0].Error)
+	}
+	result.Failed = s.failed
 	if ranks {
 		result.Whole = report.NewWhole(result.Jobs)
 	} else if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
@@ -168,32 +185,32 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if err := a.printFitted(&result, f.json); err != nil {
 		return err
 	}
+	if err := s.answer("recordings"); err != nil {
+		return err
+	}
 	if len(result.FitsUnder()) == 0 {
 		return &negative{fmt.Sprintf("does not fit into %s under any allocator", report.Bytes(int64(budget.Device)))}
 	}
 	return nil
 }
 
-// fitInputs lists the recordings to read. Those of a folder are the ranks of a job.
-func fitInputs(args []string) (paths []string, ranks bool, err error) {
-	if i := slices.IndexFunc(args, isDir); i < 0 {
-		return args, false, nil
-	} else if len(args) > 1 {
-		return nil, false, fmt.Errorf("%s: expected one folder of ranks, or recordings, found a folder among %d arguments", args[i], len(args))
+// fitInputs lists the recordings to read. Those of a folder or a pattern are the ranks of a
+// job.
+func fitInputs(args []string) (in inputs, ranks bool, err error) {
+	in = findInputs(args, recordingInputs)
+	if err := in.none(); err != nil {
+		return in, false, err
 	}
-	entries, err := os.ReadDir(args[0])
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: cannot read: %w", args[0], cause(err))
+	if len(args) == 1 {
+		return in, in.many, nil
 	}
-	for _, e := range entries { // by name
-		if path := filepath.Join(args[0], e.Name()); !e.IsDir() && outputName(path, "") != path {
-			paths = append(paths, path)
-		}
+	if i := slices.IndexFunc(args, isDir); i >= 0 {
+		return in, false, fmt.Errorf("%s: expected one folder of ranks, or recordings, found a folder among %d arguments", args[i], len(args))
 	}
-	if len(paths) == 0 {
-		return nil, false, fmt.Errorf("%s: no recordings in this folder: expected files whose names end in .pickle, .pkl, .parquet or .history", args[0])
+	if len(in.failed) > 0 || len(in.paths) != len(args) {
+		return in, false, fmt.Errorf("expected one pattern for the ranks of a job, or recordings, found a pattern among %d arguments", len(args))
 	}
-	return paths, true, nil
+	return in, false, nil
 }
 
 // fitTrace tries the devices of a recording.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -21,7 +24,7 @@ type importFlags struct {
 func (a *app) importCommand() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
-		Use:   "import SNAPSHOT [-o TRACE.parquet]",
+		Use:   "import SNAPSHOT... [-o TRACE.parquet | -o TRACES/]",
 		Short: "Turn a PyTorch memory snapshot into a Parquet trace",
 		Long: `import reads what torch.cuda.memory._dump_snapshot and its relatives write
 (pickle protocols 2 to 5, plain, gzip or zstd) and writes the same recording as
@@ -32,16 +35,33 @@ anything is refused, with the opcode and its byte.
 
 If recording began after the first allocation, import infers what was live then,
 and the trace says so. A snapshot taken right after recording was switched on
-has the exact state: name it with --base.`,
+has the exact state: name it with --base.
+
+Several snapshots, a folder or a pattern are imported into the folder -o, which
+is made if it is missing. One that is no good does not stop the others; the exit
+code is then 1.`,
 		Example: `  stplan import run.pickle.gz                     # writes run.parquet
   stplan import run.pickle -o /data/run.parquet --base start.pickle
+  stplan import traces/ -o parquet/
   stplan import - -o - < run.pickle > run.parquet`,
-		Args: exactArgs("SNAPSHOT"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, "expected at least one SNAPSHOT, found none")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := demandValues(cmd, "output", "base"); err != nil {
 				return err
 			}
-			return a.runImport(args[0], f)
+			in := findInputs(args, recordingInputs)
+			if err := in.none(); err != nil {
+				return err
+			}
+			if in.many {
+				return a.runImportMany(in, f)
+			}
+			return a.runImport(in.paths[0], f)
 		},
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", `file to write, "-" for standard output (default: the snapshot's name with .parquet)`)
@@ -54,6 +74,49 @@ has the exact state: name it with --base.`,
 // any pointers, so a collection costs little, and touching fresh memory costs
 // more: against the default it takes a fifth less time and a quarter less memory.
 const importGCPercent = 40
+
+// runImportMany imports several snapshots into a folder.
+func (a *app) runImportMany(in inputs, f importFlags) error {
+	switch {
+	case f.output == "" || f.output == "-":
+		return &hinted{fmt.Errorf("%d snapshots need a folder for their traces", len(in.paths)), "-o DIR"}
+	case f.base != "":
+		return errors.New("--base: expected one snapshot, found a folder, a pattern or several: each has a state of its own")
+	}
+	if err := os.MkdirAll(f.output, 0o777); err != nil {
+		return fmt.Errorf("%s: cannot make the folder: %w", f.output, cause(err))
+	}
+	a.noteInputs(in.paths)
+	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
+	all := report.ImportedAll{Recordings: []report.Imported{}}
+	s := several{app: a}
+	s.lacks(in.failed)
+	from := map[string]string{}
+	for i, path := range in.paths {
+		s.ask(path, i+1, len(in.paths), func() error {
+			output := filepath.Join(f.output, filepath.Base(outputName(path, ".parquet")))
+			if other, ok := from[output]; ok {
+				return fmt.Errorf("%s: was imported to %s from %s", path, output, other)
+			}
+			from[output] = path
+			t, err := a.readTrace(path, trace.Options{})
+			if err != nil {
+				return err
+			}
+			written, err := a.writeTrace(output, t)
+			if err != nil {
+				return err
+			}
+			all.Recordings = append(all.Recordings, summarise(output, t, written))
+			return nil
+		})
+	}
+	all.Failed = notNilFailed(s.failed)
+	if f.json {
+		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("snapshots"))
+	}
+	return errors.Join(all.Write(a.stdout), s.answer("snapshots"))
+}
 
 func (a *app) runImport(path string, f importFlags) error {
 	output := f.output

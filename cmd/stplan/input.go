@@ -24,7 +24,7 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 	if path == "-" || store.Is(path) {
 		t, err = a.readStream(path, opt)
 	} else {
-		t, err = trace.ReadFile(path, opt)
+		t, err = openRecording(path, opt)
 	}
 	if err != nil {
 		return nil, err
@@ -33,6 +33,12 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 		a.note("%s: %s", t.Name, n)
 	}
 	return t, nil
+}
+
+// openRecording is the one place that opens a recording by its name. Standard input is not
+// one.
+func openRecording(path string, opt trace.Options) (*trace.Trace, error) {
+	return trace.ReadFile(path, opt)
 }
 
 // readPlan reads a plan; "-" is standard input. What is wrong with the plan

@@ -93,6 +93,41 @@ func (o *outputs) finish(temp, path string) error {
 	return nil
 }
 
+// share gives a finished file another name beside it or elsewhere: by a hard link, or by a
+// copy if the file system has no links or cannot link there.
+func (o *outputs) share(from, path string) error {
+	to, err := o.target(path)
+	if err != nil {
+		return err
+	}
+	source, err := os.Stat(from)
+	if err != nil {
+		return fmt.Errorf("%s: cannot read: %w", from, cause(err))
+	}
+	if to.info != nil && os.SameFile(source, to.info) {
+		return nil // renaming a link over another one of the same file leaves both
+	}
+	f, err := o.create(to.path)
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	f.Close()
+	if err := os.Remove(temp); err != nil || os.Link(from, temp) != nil {
+		o.discard(temp)
+		return o.write(path, func(w io.Writer) error {
+			in, err := os.Open(from)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			_, err = io.Copy(w, in)
+			return err
+		})
+	}
+	return o.finish(temp, to.path)
+}
+
 // discard removes one unfinished file.
 func (o *outputs) discard(temp string) {
 	o.mu.Lock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -29,7 +30,7 @@ const defaultTop = 10
 func (a *app) peakCommand() *cobra.Command {
 	var f peakFlags
 	cmd := &cobra.Command{
-		Use:   "peak TRACE",
+		Use:   "peak TRACE...",
 		Short: "Show what was in memory at the peak or at an out-of-memory",
 		Long: `peak shows what was in a GPU's memory at one instant of a recording. If the
 recording has an out-of-memory, that is the last request that failed: how much
@@ -48,21 +49,29 @@ It tells what was allocated apart by
             from when buffers were allocated and freed, and peak says how;
   phase     the iteration in which it was allocated, and the part of it.
 
+Several recordings, a folder or a pattern are one table, a row for each device.
+
 docs/peak.md has the rules. Lines and modules need Python stacks:
 torch.cuda.memory._record_memory_history(stacks="python").
 
 --folded writes what was allocated as folded stacks, one a line with its bytes,
 for flamegraph.pl and speedscope. Sizes are bytes, rounded up to 512.`,
 		Example: `  stplan peak oom.pickle.gz
+  stplan peak traces/
   stplan peak run.pickle.gz --at 201654 --top 30
   stplan peak run.parquet --json
   stplan peak run.pickle.gz --folded peak.folded && flamegraph.pl --countname bytes peak.folded > peak.svg`,
-		Args: exactArgs("TRACE"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, "expected at least one TRACE, found none")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := demandValues(cmd, "folded", "iteration-marker"); err != nil {
 				return err
 			}
-			return a.runPeak(args[0], f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
+			return a.runPeak(args, f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
 		},
 	}
 	cmd.Flags().Int64Var(&f.at, "at", 0, "look at this `event` of the device's list, counted from 0")
@@ -75,7 +84,7 @@ for flamegraph.pl and speedscope. Sizes are bytes, rounded up to 512.`,
 	return cmd
 }
 
-func (a *app) runPeak(path string, f peakFlags, at, oneDevice bool) error {
+func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 	if f.top < 1 {
 		return fmt.Errorf("--top: expected at least 1, found %d", f.top)
 	}
@@ -89,35 +98,33 @@ func (a *app) runPeak(path string, f peakFlags, at, oneDevice bool) error {
 			return fmt.Errorf("--iteration-marker: %w", err)
 		}
 	}
+	when, err := instant(f.at, at)
+	if err != nil {
+		return err
+	}
+	in := findInputs(args, recordingInputs)
+	if err := in.none(); err != nil {
+		return err
+	}
+	if in.many && f.folded != "" {
+		return errors.New("--folded: expected one recording, found a folder, a pattern or several")
+	}
+	if in.many {
+		return a.runPeakMany(in, f, func(path string) (*report.Peaked, error) {
+			result, _, err := a.lookAt(path, f, marker, when, oneDevice)
+			return result, err
+		})
+	}
+	path := in.paths[0]
 	if err := a.demandInputs(path); err != nil {
 		return err
 	}
 	if err := a.outputs.demand(f.folded); err != nil {
 		return err
 	}
-	t, err := a.readTrace(path, trace.Options{})
+	result, folds, err := a.lookAt(path, f, marker, when, oneDevice)
 	if err != nil {
 		return err
-	}
-	devices, err := allocatingDevices(t, f.device, oneDevice)
-	if err != nil {
-		return err
-	}
-	when, err := instant(f.at, at)
-	if err != nil {
-		return err
-	}
-	result := report.Peaked{Trace: t.Name, Devices: []report.PeakedDevice{}}
-	var folds []func(io.Writer) error
-	for _, d := range devices {
-		r, p, err := readPeak(t, d, marker, when)
-		if err != nil {
-			return err
-		}
-		one := peakedDevice(r, p, f.top)
-		one.ShowStacks = f.stacks
-		result.Devices = append(result.Devices, one)
-		folds = append(folds, func(w io.Writer) error { return r.WriteFolded(w, p) })
 	}
 	if f.folded != "" {
 		if err := a.outputs.write(f.folded, inTurn(folds)); err != nil || f.folded == "-" {
@@ -128,6 +135,31 @@ func (a *app) runPeak(path string, f peakFlags, at, oneDevice bool) error {
 		return report.WriteJSON(a.stdout, result)
 	}
 	return result.Write(a.stdout)
+}
+
+// lookAt looks at one instant of the devices of a recording; folds write it as folded stacks.
+func (a *app) lookAt(path string, f peakFlags, marker *regexp.Regexp, when trace.Time, oneDevice bool) (*report.Peaked, []func(io.Writer) error, error) {
+	t, err := a.readTrace(path, trace.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	devices, err := allocatingDevices(t, f.device, oneDevice)
+	if err != nil {
+		return nil, nil, err
+	}
+	result := report.Peaked{Trace: t.Name, Devices: []report.PeakedDevice{}}
+	var folds []func(io.Writer) error
+	for _, d := range devices {
+		r, p, err := readPeak(t, d, marker, when)
+		if err != nil {
+			return nil, nil, err
+		}
+		one := peakedDevice(r, p, f.top)
+		one.ShowStacks = f.stacks
+		result.Devices = append(result.Devices, one)
+		folds = append(folds, func(w io.Writer) error { return r.WriteFolded(w, p) })
+	}
+	return &result, folds, nil
 }
 
 // readPeak looks at one instant of a device.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -111,7 +112,11 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 }
 
 func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
-	tracePath := args[len(args)-1]
+	tracePath, err := oneRecording(args[len(args)-1])
+	if err != nil {
+		return err
+	}
+	args = append(slices.Clone(args[:len(args)-1]), tracePath)
 	if !(f.inject >= 0 && f.inject <= 1) {
 		return fmt.Errorf("--inject: expected a rate from 0 to 1, found %v", f.inject)
 	}
@@ -138,7 +143,6 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 		return err
 	}
 	var p *planfile.Plan
-	var err error
 	if !f.noPlan {
 		if p, err = a.readPlan(args[0]); err != nil {
 			return err
@@ -287,7 +291,7 @@ func (a *app) planFor(p *planfile.Plan, d *trace.Device, name *string) *planfile
 	if of.Advice != planfile.AdviceNone {
 		a.note("%s: its advice is followed: %s", *name, of.Advice)
 	}
-	if of.Fingerprint != d.Fingerprint() {
+	if !d.HasFingerprint(of.Fingerprint) {
 		a.note("%s: the plan was made from another recording", *name)
 	}
 	return of

@@ -78,8 +78,12 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if len(f.traces) == 0 {
 		return &hinted{errors.New("report needs the recording that the plan was made from"), "--trace TRACE"}
 	}
-	for _, t := range f.traces {
+	for i, t := range f.traces {
 		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
+			return err
+		}
+		var err error
+		if f.traces[i], err = oneRecording(t); err != nil {
 			return err
 		}
 	}

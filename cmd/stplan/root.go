@@ -56,7 +56,13 @@ func whatWasWritten(files []string) string {
 	if len(files) == 0 {
 		return "no output file was changed"
 	}
-	return "written before that: " + report.Printable(strings.Join(files, ", "))
+	more := ""
+	const most = 10 // that can be read
+	if n := len(files) - most; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+		files = files[:most]
+	}
+	return "written before that: " + report.Printable(strings.Join(files, ", ")) + more
 }
 
 // command runs the command and turns a panic into a bug.
@@ -113,18 +119,20 @@ at these addresses.
 Wherever a command takes a TRACE it takes a snapshot
 (torch.cuda.memory._dump_snapshot, plain, gzip or zstd), a Parquet trace
 (docs/trace.md) or a history that the runtime has kept (docs/history.md). "-" is
-standard input.
+standard input. A folder stands for the recordings in it, and 'rank*.gz' for
+those of such names.
 
 A trace, a plan or a table may also be s3://BUCKET/KEY, of any server that speaks S3
 (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or to read
 https://HOST/PATH.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
-met); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
+met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
 terminated (SIGTERM). record and run end with the job's own.`,
 		Example: `  stplan run -- python train.py             # learns a plan, then uses it
   stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
+  stplan compile traces/ -o plans/          # every rank of a job
   stplan run run.bin -- python train.py     # served by the plan
   stplan verify run.bin --trace run.pickle.gz
   stplan diff run.bin --trace run.pickle.gz # against PyTorch's allocators`,
@@ -144,6 +152,7 @@ terminated (SIGTERM). record and run end with the job's own.`,
 	root.AddCommand(
 		a.importCommand(),
 		a.compileCommand(),
+		a.tableCommand(),
 		a.verifyCommand(),
 		a.inspectCommand(),
 		a.diffCommand(),

@@ -29,10 +29,14 @@ that the plan belongs to this recording and serves each of its allocations. A
 plan of several recordings (compile --merge) takes all of them, in the order in
 which they were merged.
 
+A folder or a pattern of plans is proved plan by plan, each with the recording of
+its name: plans/run.bin with traces/run.pickle.gz.
+
 If a rule does not hold, the exit code is 1, and the first violation is printed
 with both buffers.`,
 		Example: `  stplan verify run.bin
   stplan verify run.bin --trace run.pickle.gz
+  stplan verify plans/ --trace traces/
   stplan verify plan.bin --trace seed1.pickle --trace seed2.pickle   # of compile --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.runVerify(args[0], f) },
@@ -43,6 +47,12 @@ with both buffers.`,
 }
 
 func (a *app) runVerify(path string, f verifyFlags) error {
+	if plans := findInputs([]string{path}, planInputs); plans.many {
+		if err := plans.none(); err != nil {
+			return err
+		}
+		return a.runVerifyMany(plans, findInputs(f.traces, recordingInputs), f)
+	}
 	for _, t := range f.traces {
 		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
 			return err

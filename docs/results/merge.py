@@ -49,9 +49,9 @@ def group(binary, compiler, folder, names, plans):
     made, pays = [], []
     for name, trace in zip(names, traces):
         made.append(plans / (name + ".bin"))
-        pays.append(json.loads(run(compiler, "compile", trace, "-o", made[-1], "--json")))
+        pays.append(json.loads(run(compiler, "compile", trace, "-o", made[-1], "--json"))["plans"][0])
     merged = plans / "merged.bin"
-    pays.append(json.loads(run(compiler, "compile", *traces, "--merge", "-o", merged, "--json")))
+    pays.append(json.loads(run(compiler, "compile", *traces, "--merge", "-o", merged, "--json"))["plans"][0])
     run(binary, "verify", merged, *[a for t in traces for a in ("--trace", t)])
     for p in pays:
         d = p["devices"][0]

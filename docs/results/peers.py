@@ -40,7 +40,7 @@ def stplan(binary, *args):
 
 def measure(args, trace, plan):
     """The figures of one recording: peak allocated, self-check and rows, by key."""
-    compiled = json.loads(stplan(args.stplan, "compile", trace, "-o", plan, "--json", "--time-limit", args.time_limit))["devices"][0]
+    compiled = json.loads(stplan(args.stplan, "compile", trace, "-o", plan, "--json", "--time-limit", args.time_limit))["plans"][0]["devices"][0]
     began = time.monotonic()
     got = json.loads(stplan(args.stplan, "diff", plan, "--trace", trace, "--json", "--allocators", "all"))
     rows = {k: {f: got["simulated"][k].get(f) for f in ("peak_reserved_bytes", "fragmentation_ratio", "retries", "peak_event", "moved_bytes", "cannot_serve")}

@@ -34,7 +34,7 @@ def unrolled_bytes(binary, plan):
 
 def measure(binary, trace, plan, mode, recorded):
     """The figures of one recording: the JSON of compile and of diff."""
-    compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json", "--mode", mode))["devices"][0]
+    compiled = json.loads(stplan(binary, "compile", trace, "-o", plan, "--json", "--mode", mode))["plans"][0]["devices"][0]
     stplan(binary, "verify", plan, "--trace", trace)
     if unrolled_bytes(binary, plan) != compiled["plan_bytes"]:
         raise RuntimeError(f"inspect: {unrolled_bytes(binary, plan)} bytes, compile: {compiled['plan_bytes']}")

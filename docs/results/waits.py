@@ -47,7 +47,7 @@ def reduction(found):
 def compiled(stplan, trace, folder, flags=()):
     """The first device of `compile --json`."""
     command = [stplan, "compile", trace, "-o", f"{folder}/plan.bin", "--json", "--quiet", *flags]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["devices"][0]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["plans"][0]["devices"][0]
 
 
 def cost(stplan, traces, names):

@@ -216,3 +216,13 @@ func (t *streamTable) of(handle uint64) int32 {
 	}
 	return s
 }
+
+// numbers are what a plan calls the streams. Their handles are of no use to another process,
+// and with them no two processes that do the same would have the same plan.
+func (t *streamTable) numbers() []uint64 {
+	names := make([]uint64, len(t.handles))
+	for i := range names {
+		names[i] = uint64(i)
+	}
+	return names
+}

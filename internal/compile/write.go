@@ -23,7 +23,7 @@ func (c *compiler) write(d *draft, pl packing.Placement) *planfile.Device {
 		Iterations:           uint32(c.iterations.Count),
 		SteadyStart:          uint64(c.iterations.SteadyStart),
 		Certificate:          c.certificate(pl),
-		Streams:              d.streams.handles,
+		Streams:              d.streams.numbers(),
 	}
 	if c.NoReusePending {
 		dev.End = planfile.EndCompleted

@@ -161,7 +161,7 @@ type Device struct {
 	Mode        Mode
 	End         EndKind
 	Advice      Advice
-	Fingerprint [32]byte // of the recorded events: trace.Device.Fingerprint
+	Fingerprint [32]byte // of the recorded program: trace.Device.HasFingerprint
 	Events      uint64   // number of entries in the device's list; no time is later
 	Alignment   uint64   // of every offset and size: a power of two, at least 512
 	ArenaBytes  uint64   // the makespan: the largest offset + size
@@ -177,7 +177,7 @@ type Device struct {
 	SteadyEnd   uint64 // mode periodic: the event after the last pass; otherwise 0
 	StrayBytes  uint64 // mode periodic: the largest sum of the aligned bytes of strays of a pass; otherwise 0
 
-	Streams []uint64 // raw stream handles, in the order of their first slot
+	Streams []uint64 // their names, in the order of their first slot: numbers from 0, or the recording's handles
 	Slots   []Slot   // phase by phase; a prologue's by Start, the initial ones first
 	Waits   []Wait   // by Later, then Earlier
 

@@ -6,13 +6,17 @@ import (
 	"strings"
 )
 
-// Compiled is the summary of one compilation, and what `compile --json`
-// prints.
+// Compiled is the summary of one recording's plan.
 type Compiled struct {
-	Trace   string           `json:"trace"`
-	Plan    string           `json:"plan"`
-	Notes   []string         `json:"notes,omitempty"`
-	Devices []CompiledDevice `json:"devices"`
+	Trace string   `json:"trace"`
+	Plan  string   `json:"plan"`
+	Notes []string `json:"notes,omitempty"`
+	// Program names what the recording does, in hexadecimal: recordings of one program have
+	// one plan. Empty if the recording was compiled by itself.
+	Program string `json:"program,omitempty"`
+	// SharedFrom is the first recording of the same program, if that is another one.
+	SharedFrom string           `json:"shared_from,omitempty"`
+	Devices    []CompiledDevice `json:"devices"`
 }
 
 // CompiledDevice is one device's plan. Sizes are bytes, times are event

@@ -2,9 +2,11 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,6 +23,8 @@ type Fitted struct {
 	Laws []SizeLaws `json:"size_laws,omitempty"`
 	// Holders are what is at the peak of the recording with the largest.
 	Holders *PeakHolders `json:"at_the_peak,omitempty"`
+	// Failed are ranks that could not be tried.
+	Failed []FailedTrace `json:"failed,omitempty"`
 }
 
 // DeviceMemory is what a process can have of a device.
@@ -160,12 +164,17 @@ func NewWhole(jobs []FittedJob) []FittedRank {
 func (f *Fitted) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	_ = writeWrapped(out, "", f.Memory.Line()) // out keeps its errors
-	for i := range f.Jobs {
-		f.Jobs[i].write(out)
+	if f.Ranks && len(f.Jobs) > 1 {
+		f.writeRanks(out)
+	} else {
+		for i := range f.Jobs {
+			f.Jobs[i].write(out)
+		}
 	}
 	if f.Ranks {
 		f.writeWhole(out)
 	}
+	(&CompiledAll{Failed: f.Failed}).writeFailed(out)
 	for i := range f.Laws {
 		f.Laws[i].write(out)
 	}
@@ -256,6 +265,38 @@ func verdict(under []string, of int) string {
 		return "fits under every allocator"
 	}
 	return "fits under " + strings.Join(under, ", ")
+}
+
+// writeRanks prints one table of all ranks: what each allocator takes, those that need the
+// most first.
+func (f *Fitted) writeRanks(out *bufio.Writer) {
+	jobs := slices.Clone(f.Jobs)
+	slices.SortStableFunc(jobs, func(x, y FittedJob) int { return cmp.Compare(y.PeakAllocated, x.PeakAllocated) })
+	var t Table
+	cells := []string{"rank", "allocated"}
+	for _, r := range jobs[0].Allocators {
+		cells = append(cells, r.Title)
+	}
+	t.Row(cells...)
+	short := false
+	for i := range jobs {
+		j := &jobs[i]
+		cells := []string{deviceName(j.Trace, j.Device), Bytes(j.PeakAllocated)}
+		for _, r := range j.Allocators {
+			if r.Fits {
+				cells = append(cells, Bytes(*r.Within))
+			} else {
+				cells = append(cells, Bytes(r.PeakReserved)+" !")
+				short = true
+			}
+		}
+		t.Row(cells...)
+	}
+	fmt.Fprintln(out)
+	_ = t.Write(out)
+	if short {
+		fmt.Fprintln(out, "! does not fit")
+	}
 }
 
 func (f *Fitted) writeWhole(out *bufio.Writer) {

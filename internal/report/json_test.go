@@ -16,7 +16,7 @@ var jsonOf = []struct {
 	command string
 	value   any
 }{
-	{"compile", Compiled{}},
+	{"compile", CompiledAll{}},
 	{"diff", Compared{}},
 	{"diff of two", Changed{}},
 	{"fit", Fitted{}},

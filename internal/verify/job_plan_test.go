@@ -14,7 +14,7 @@ import (
 func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 	j := newJob(r)
 	d := &planfile.Device{
-		Mode: planfile.ModePeriodic, End: j.end, Rank: -1, Fingerprint: j.d.Fingerprint(),
+		Mode: planfile.ModePeriodic, End: j.end, Rank: -1, Fingerprint: j.d.EventsFingerprint(),
 		Events: uint64(len(j.d.Events)), Alignment: 512 << r.IntN(2), RecordedPeakReserved: 4096 * uint64(len(j.d.Initial)),
 		PeakAllocated: j.peak[0], PeakActive: j.peak[1], StrayBytes: j.strayBytes,
 		SteadyStart: j.cut, SteadyEnd: j.until, Passes: j.passes,

@@ -57,7 +57,7 @@ func periodicSample() *planfile.Plan {
 		d.Slots[i].Occurrences = 2
 	}
 	d.Slots[3].Least, d.Slots[5].Least, d.Slots[7].Least = 700, 90, 400
-	d.Fingerprint = periodicRecording().Devices[0].Fingerprint()
+	d.Fingerprint = periodicRecording().Devices[0].EventsFingerprint()
 	return &planfile.Plan{Producer: "test", Devices: []planfile.Device{d}}
 }
 

@@ -31,7 +31,7 @@ func AgainstTrace(p *planfile.Plan, t *trace.Trace) []Violation {
 			r.add(RuleTrace, d.Ordinal, none, none, "the trace has no such device")
 			continue
 		}
-		c := &comparison{judge: &judge{d: d, results: &r}, recorded: recorded}
+		c := &comparison{judge: &judge{d: d, results: &r}, recorded: recorded, handles: map[uint32]uint64{}, indices: map[uint64]uint32{}}
 		c.compare()
 	}
 	for i := range t.Devices {
@@ -60,11 +60,19 @@ func allocates(d *trace.Device) bool {
 type comparison struct {
 	*judge
 	recorded *trace.Device
+	byHandle bool              // the plan names streams by the recording's handles
+	handles  map[uint32]uint64 // by stream of the plan: the recording's handle of it
+	indices  map[uint64]uint32 // the same the other way
 }
 
 // compare checks the device against its recording.
 func (c *comparison) compare() {
-	if found := c.recorded.Fingerprint(); found != c.d.Fingerprint {
+	switch found := c.recorded.Fingerprint(); c.d.Fingerprint {
+	case found:
+		c.numbered()
+	case c.recorded.EventsFingerprint(): // of stplan 0.1, which also wrote the handles
+		c.byHandle = true
+	default:
 		c.violated(RuleFingerprint, none, none, "the plan was made from another trace: of events %x…, this trace has %x…", c.d.Fingerprint[:8], found[:8])
 		return
 	}
@@ -143,18 +151,47 @@ func (c *comparison) differs(i int, b *buffer, what string, planned, recorded an
 	c.violated(RuleBuffer, i, none, "slot %d, for %s: %s %v, in the trace %v", i, b.name(), what, planned, recorded)
 }
 
-// onStream checks that slot i is on the stream of a buffer.
+// numbered checks that the plan calls its streams by their numbers.
+func (c *comparison) numbered() {
+	for i, name := range c.d.Streams {
+		if name != uint64(i) {
+			c.violated(RuleStream, none, none, "stream %d is called %#x, expected its number", i, name)
+		}
+	}
+}
+
+// onStream checks that slot i is on the stream of a buffer. Handles differ from process to
+// process, so it demands that one stream of the plan is one of the recording, and the other
+// way round. A plan that has the handles has to have the right ones as well.
 func (c *comparison) onStream(i int, b *buffer) bool {
 	s, streams := c.d.Slots[i].Stream, c.d.Streams
 	switch {
 	case uint64(s) >= uint64(len(streams)):
 		c.differs(i, b, "stream", fmt.Sprintf("%d of %d", s, len(streams)), fmt.Sprintf("%#x", b.stream))
-	case streams[s] != b.stream:
-		c.differs(i, b, "stream", fmt.Sprintf("%#x", streams[s]), fmt.Sprintf("%#x", b.stream))
 	default:
-		return true
+		handle, known := c.handles[s]
+		index, met := c.indices[b.stream]
+		if !known && !met && (!c.byHandle || streams[s] == b.stream) {
+			c.handles[s], c.indices[b.stream] = b.stream, s
+			return true
+		}
+		if known && met && handle == b.stream && index == s {
+			return true
+		}
+		c.differs(i, b, "stream", c.called(s), fmt.Sprintf("%#x", b.stream))
 	}
 	return false
+}
+
+// called names a stream of the plan by its handle in the recording, if that is known.
+func (c *comparison) called(s uint32) string {
+	if handle, known := c.handles[s]; known {
+		return fmt.Sprintf("%#x", handle)
+	}
+	if c.byHandle {
+		return fmt.Sprintf("%#x", c.d.Streams[s])
+	}
+	return fmt.Sprintf("%d of %d", s, len(c.d.Streams))
 }
 
 // peakReserved is the most bytes that the recorded allocator held.

@@ -52,7 +52,7 @@ func recording() *trace.Trace {
 // recorded is the sample plan with the fingerprint of a recording.
 func recorded(t *trace.Trace) *planfile.Plan {
 	p := sample()
-	p.Devices[0].Fingerprint = t.Devices[0].Fingerprint()
+	p.Devices[0].Fingerprint = t.Devices[0].EventsFingerprint()
 	p.Devices[0].RecordedPeakReserved = 4096 + 8192 + 4096
 	return p
 }
@@ -62,6 +62,62 @@ func TestAgainstTraceAcceptsSample(t *testing.T) {
 	p := recorded(tr)
 	if v := append(Plan(p, nil), AgainstTrace(p, tr)...); len(v) > 0 {
 		t.Errorf("violations %v", v)
+	}
+}
+
+// ofProgram is the sample plan as it is written now: with the fingerprint of the program, and
+// its streams by number.
+func ofProgram(t *trace.Trace) *planfile.Plan {
+	p := recorded(t)
+	p.Devices[0].Fingerprint = t.Devices[0].Fingerprint()
+	for i := range p.Devices[0].Streams {
+		p.Devices[0].Streams[i] = uint64(i)
+	}
+	return p
+}
+
+// TestAgainstTraceOfAnotherProcess: a plan is accepted for every process that does the same,
+// whatever its addresses and stream handles are, and for no other.
+func TestAgainstTraceOfAnotherProcess(t *testing.T) {
+	other := func() *trace.Trace {
+		tr := recording()
+		d := &tr.Devices[0]
+		for i := range d.Events {
+			d.Events[i].Addr += 1 << 40
+			d.Events[i].Stream ^= 0x7700
+		}
+		for k := range d.Initial {
+			d.Initial[k].Address += 1 << 40
+			d.Initial[k].Stream ^= 0x7700
+			for b := range d.Initial[k].Blocks {
+				d.Initial[k].Blocks[b].Address += 1 << 40
+			}
+		}
+		return tr
+	}
+	for _, tr := range []*trace.Trace{recording(), other()} {
+		if v := append(Plan(ofProgram(recording()), nil), AgainstTrace(ofProgram(recording()), tr)...); len(v) > 0 {
+			t.Errorf("violations %v", v)
+		}
+	}
+	changed := other()
+	changed.Devices[0].Events[8].Size++
+	if v := AgainstTrace(ofProgram(recording()), changed); len(v) != 1 || v[0].Rule != RuleFingerprint {
+		t.Errorf("another size: violations %v, expected one of the fingerprint", v)
+	}
+	swapped := ofProgram(recording())
+	for i := range swapped.Devices[0].Slots {
+		if s := &swapped.Devices[0].Slots[i]; i >= 2 {
+			s.Stream = 0
+		}
+	}
+	if v := AgainstTrace(swapped, other()); len(v) == 0 || v[0].Rule != RuleBuffer {
+		t.Errorf("two streams made one: violations %v, expected one of a buffer", v)
+	}
+	renamed := ofProgram(recording())
+	renamed.Devices[0].Streams[1] = 0x7f00
+	if v := AgainstTrace(renamed, recording()); len(v) != 1 || v[0].Rule != RuleStream {
+		t.Errorf("a stream with a handle: violations %v, expected one of the stream", v)
 	}
 }
 
@@ -76,7 +132,7 @@ func TestAgainstTraceRules(t *testing.T) {
 	events := func(f func(d *trace.Device)) func(*planfile.Plan, *trace.Trace) {
 		return func(p *planfile.Plan, t *trace.Trace) {
 			f(&t.Devices[0])
-			p.Devices[0].Fingerprint = t.Devices[0].Fingerprint()
+			p.Devices[0].Fingerprint = t.Devices[0].EventsFingerprint()
 		}
 	}
 	for _, c := range []struct {
@@ -96,7 +152,7 @@ func TestAgainstTraceRules(t *testing.T) {
 			t.Devices = append(t.Devices, trace.Device{Ordinal: 3, Events: make([]trace.Event, 1)})
 		}, ""},
 		{"fingerprint", plan(func(d *planfile.Device) { d.Fingerprint = [32]byte{1, 2} }),
-			"device 0: fingerprint: the plan was made from another trace: of events 0102000000000000…, this trace has 83c3eadb61a8b27f…"},
+			"device 0: fingerprint: the plan was made from another trace: of events 0102000000000000…, this trace has b790912d7259581f…"},
 		{"events", plan(func(d *planfile.Device) { d.Events = 21 }), "device 0: events: the plan is of 21 events, but the trace has 20"},
 		{"reserved", plan(func(d *planfile.Device) { d.RecordedPeakReserved-- }), "device 0: reserved: recorded peak reserved of 16383 B, but the trace's is 16384 B"},
 
@@ -269,7 +325,7 @@ func (g *program) finish() (*planfile.Plan, *trace.Trace) {
 		}
 	}
 	g.p.Events = last
-	g.p.Fingerprint = g.d.Fingerprint()
+	g.p.Fingerprint = g.d.EventsFingerprint()
 	g.p.RecordedPeakReserved = uint64(4096 * len(g.d.Initial))
 	g.p.PeakAllocated, g.p.Certificate.At = naivePeak(&g.p, planfile.EndRequested)
 	g.p.PeakActive, _ = naivePeak(&g.p, planfile.EndCompleted)

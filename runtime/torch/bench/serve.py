@@ -166,7 +166,7 @@ class Bench:
         compiled = json.loads(self.call([self.stplan, "-q", "compile", str(trace), "-o", str(plan), "--json"]))
         figures = [line for line in stdout.splitlines() if line.startswith("figures ")]
         self.say(f"{job.name}: recorded and compiled in {time.monotonic() - begin:.0f} s")
-        return Prepared(job, plan, compiled["devices"][0], json.loads(figures[0].split(" ", 1)[1]))
+        return Prepared(job, plan, compiled["plans"][0]["devices"][0], json.loads(figures[0].split(" ", 1)[1]))
 
     def command(self, job: Job, steps: int) -> List[str]:
         options = ["--steps", str(steps), *(("--", *job.arguments) if job.arguments else ())]

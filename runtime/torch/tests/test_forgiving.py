@@ -58,7 +58,7 @@ if verb == "record":
         open(os.path.join(arguments[4], f"job-rank{{rank}}.pickle.gz"), "w").close()
 if verb == "compile":
     with open(arguments[arguments.index("-o") + 1], "w") as plan: plan.write(build)
-    print('{{"devices": [{{"plan_bytes": 1}}]}}')
+    print('{{"plans": [{{"devices": [{{"plan_bytes": 1}}]}}]}}')
     sys.exit()
 environment = dict(os.environ)
 if verb == "run":

@@ -54,7 +54,7 @@ if verb == "record":
 if verb == "compile":
     open(arguments[arguments.index("-o") + 1], "w").close()
     gib = 10 if "--no-reuse-pending" in arguments and "dense" in arguments[2] else 9
-    print('{{"devices": [{{"plan_bytes": %d, "wait_bytes": 1, "waits": 1}}]}}' % (gib << 30))
+    print('{{"plans": [{{"devices": [{{"plan_bytes": %d, "wait_bytes": 1, "waits": 1}}]}}]}}' % (gib << 30))
     sys.exit()
 environment = dict(os.environ)
 if verb == "run" and arguments[1] != "--no-plan":

@@ -58,7 +58,7 @@ if verb == "record":
     open(os.path.join(folder, "job-pid1.pickle.gz"), "w").close()
 if verb == "compile":
     open(arguments[arguments.index("-o") + 1], "w").close()
-    print('{{"devices": [{{"plan_bytes": 10}}]}}')
+    print('{{"plans": [{{"devices": [{{"plan_bytes": 10}}]}}]}}')
     sys.exit()
 environment = dict(os.environ)
 if verb == "run":

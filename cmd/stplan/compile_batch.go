@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stplan/stplan/internal/compile"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// batch compiles many recordings into one folder: each program once, on all cores, within a
+// bound of memory. A recording that cannot be compiled does not stop the others.
+type batch struct {
+	app     *app
+	opt     compile.Options
+	folder  *planFolderRecords
+	memory  *memoryShare
+	mu      sync.Mutex
+	classes map[string]*class
+	rows    []batchRow // by index of the recording
+	done    int64
+	now     int // programs that were compiled by this call
+	before  int // recordings that were done before it
+	notes   map[string]*batchNote
+	bug     bool // one of the failures is a defect of stplan's
+	bar     *progress
+}
+
+// batchRow is what has become of one recording: a plan or an error.
+type batchRow struct {
+	plan *report.Compiled
+	err  error
+}
+
+// batchNote is something to know of one or more recordings.
+type batchNote struct {
+	first string
+	count int
+}
+
+// class is one program, and the recordings of it that wait for its plan.
+type class struct {
+	ready   bool
+	record  *programRecord
+	err     error
+	waiting []rank
+}
+
+// rank is what is left of a recording once it has been read and its program is known.
+type rank struct {
+	index    int
+	path     string
+	output   string
+	stat     fileStat
+	program  string
+	notes    []string
+	ordinals []int
+}
+
+// runBatch compiles the recordings of in into the folder of f, and prints one table.
+func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compileFlags, opt compile.Options) error {
+	records, err := a.openRecords(f.output, opt.ID())
+	if err != nil {
+		return err
+	}
+	if err := records.expect(outputs); err != nil {
+		return err
+	}
+	paths := in.paths
+	if f.part.of > 0 {
+		paths, outputs = f.part.take(paths), f.part.take(outputs)
+	} else {
+		a.noteUnsharded(len(paths))
+	}
+	b := &batch{
+		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
+		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
+	}
+	b.run(ctx, paths, outputs)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.report(in, paths, f)
+}
+
+// run compiles all recordings, as many at once as there are cores.
+func (b *batch) run(ctx context.Context, paths, outputs []string) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.memory.total))
+	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
+	b.bar = b.app.progress("compiling")
+	defer b.bar.done()
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(paths)) {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for i := range next {
+				b.one(ctx, i, paths[i], outputs[i])
+			}
+		}()
+	}
+	for i := range paths {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+}
+
+// one does recording i, or leaves it with those that wait for its program.
+func (b *batch) one(ctx context.Context, i int, path, output string) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.finish(i, path, output, nil, &bug{fmt.Errorf("%s: panic: %v\n%s", path, p, debug.Stack())})
+		}
+	}()
+	if sum := b.folder.doneBefore(path, output); sum != nil {
+		b.mu.Lock()
+		b.before++
+		b.mu.Unlock()
+		b.finish(i, path, output, sum, nil)
+		return
+	}
+	stat, err := statFile(path)
+	if err != nil {
+		b.finish(i, path, output, nil, err)
+		return
+	}
+	release := b.memory.acquire(estimate(path, stat.Size))
+	defer release()
+	t, err := openRecording(path, trace.Options{})
+	if err != nil {
+		b.finish(i, path, output, nil, err)
+		return
+	}
+	id := compile.Identity(t, b.opt)
+	r := rank{index: i, path: path, output: output, stat: stat, program: hex.EncodeToString(id[:]), notes: t.Notes, ordinals: compile.Ordinals(t)}
+	c, first := b.join(r)
+	if !first {
+		return
+	}
+	c.record, c.err = b.program(ctx, t, r)
+	b.mu.Lock()
+	c.ready = true
+	waiting := c.waiting
+	c.waiting = nil
+	b.mu.Unlock()
+	for _, r := range waiting {
+		b.serve(c, r)
+	}
+}
+
+// join adds a recording to those of its program. first says that it is the one to compile;
+// if the program is ready, the recording is done at once.
+func (b *batch) join(r rank) (c *class, first bool) {
+	b.mu.Lock()
+	c, known := b.classes[r.program]
+	if !known {
+		c = &class{}
+		b.classes[r.program] = c
+	}
+	ready := c.ready
+	if !ready {
+		c.waiting = append(c.waiting, r)
+	}
+	b.mu.Unlock()
+	if ready {
+		b.serve(c, r)
+	}
+	return c, !known
+}
+
+// program finds the plan of a program in the folder, or compiles it from the recording.
+func (b *batch) program(ctx context.Context, t *trace.Trace, r rank) (record *programRecord, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &bug{fmt.Errorf("%s: panic: %v\n%s", r.path, p, debug.Stack())}
+		}
+	}()
+	if record := b.folder.program(r.program); record != nil {
+		return record, nil
+	}
+	opt := b.opt
+	opt.Note = func(text string) { b.note(r.path, strings.TrimPrefix(text, t.Name+": ")) }
+	opt.Progress = nil
+	p, sum, err := compile.Compile(ctx, t, opt)
+	if err != nil {
+		return nil, err
+	}
+	data, err := planfile.Encode(p)
+	if err != nil {
+		return nil, &bug{err}
+	}
+	b.mu.Lock()
+	b.now++
+	b.mu.Unlock()
+	return b.folder.keepProgram(r.program, data, sum)
+}
+
+// serve gives a recording the plan of its program.
+func (b *batch) serve(c *class, r rank) {
+	if c.err != nil {
+		b.finish(r.index, r.path, r.output, nil, c.err)
+		return
+	}
+	for _, text := range r.notes {
+		b.note(r.path, text)
+	}
+	sum, err := b.folder.keepRank(c.record, r)
+	b.finish(r.index, r.path, r.output, sum, err)
+}
+
+// finish notes what has become of recording i.
+func (b *batch) finish(i int, path, output string, sum *report.Compiled, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		if kept := b.folder.keepFailure(path, output, err); kept != nil {
+			err = errors.Join(err, kept)
+		}
+	}
+	b.mu.Lock()
+	b.rows[i] = batchRow{sum, err}
+	b.bug = b.bug || err != nil && isBug(err)
+	b.done++
+	b.bar.update(b.done, int64(len(b.rows)))
+	b.mu.Unlock()
+}
+
+// note keeps something that holds for a recording. What holds for many is said once.
+func (b *batch) note(path, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, ok := b.notes[text]
+	if !ok {
+		n = &batchNote{first: path}
+		b.notes[text] = n
+	}
+	n.count++
+	n.first = min(n.first, path)
+}
+
+// mostNotes is how many different notes a batch prints: what can be read.
+const mostNotes = 10
+
+func (b *batch) printNotes() {
+	texts := slices.SortedFunc(maps.Keys(b.notes), strings.Compare)
+	for _, text := range texts[:min(len(texts), mostNotes)] {
+		n := b.notes[text]
+		if n.count == 1 {
+			b.app.note("%s: %s", n.first, text)
+		} else {
+			b.app.note("%s and %d more: %s", n.first, n.count-1, text)
+		}
+	}
+	if more := len(texts) - mostNotes; more > 0 {
+		b.app.note("%d more notes of other kinds", more)
+	}
+}
+
+// report prints the table of the batch. If anything failed, the answer is no.
+func (b *batch) report(in inputs, paths []string, f compileFlags) error {
+	b.printNotes()
+	var plans []report.Compiled
+	failed := slices.Clone(in.failed)
+	for i, row := range b.rows {
+		if row.plan == nil && row.err == nil {
+			row.err = &bug{fmt.Errorf("%s: was not compiled", paths[i])}
+			b.bug = true
+		}
+		if row.err != nil {
+			failed = append(failed, report.FailedTrace{Trace: paths[i], Error: message(row.err)})
+		} else {
+			plans = append(plans, *row.plan)
+		}
+	}
+	all := report.NewCompiledAll(plans, failed)
+	all.Fleet.Compiled, all.Fleet.Done = b.now, b.before
+	if err := b.app.printAllCompiled(all, f.json); err != nil {
+		return err
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%d of %d recordings failed", len(failed), len(failed)+len(plans))
+	if b.bug {
+		return &bug{err}
+	}
+	return &negative{err.Error()}
+}
+
+// statFile is what tells one state of a file from another without reading it.
+func statFile(path string) (fileStat, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStat{}, fmt.Errorf("%s: cannot read: %w", path, cause(err))
+	}
+	return fileStat{info.Size(), info.ModTime().UnixNano()}, nil
+}
+
+// planName is the name of a plan's file without its folder and suffix.
+func planName(output string) string { return strings.TrimSuffix(filepath.Base(output), ".bin") }
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
