@@ -112,8 +112,12 @@ func order(requests []Request, spans []span) *Program {
 			p.steps = append(p.steps, step{s.completed, stepComplete, int32(i)})
 		}
 	}
-	slices.SortStableFunc(p.steps, func(a, b step) int {
-		return cmp.Or(cmp.Compare(a.at.event, b.at.event), cmp.Compare(a.at.sub, b.at.sub), cmp.Compare(a.kind, b.kind))
+	// Most steps are at different events. A request has each kind once, so no two are equal.
+	slices.SortFunc(p.steps, func(a, b step) int {
+		if a.at.event != b.at.event {
+			return cmp.Compare(a.at.event, b.at.event)
+		}
+		return cmp.Or(cmp.Compare(a.at.sub, b.at.sub), cmp.Compare(a.kind, b.kind), cmp.Compare(a.request, b.request))
 	})
 	return p
 }
