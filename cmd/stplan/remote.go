@@ -47,7 +47,7 @@ func (r *remote) demand(path string) error {
 
 // demandObject proves that an object can be read, and notes it.
 func (o *outputs) demandObject(path string) error {
-	if err := o.remote.store.Stat(o.remote.ctx, path); err != nil {
+	if _, err := o.remote.store.Stat(o.remote.ctx, path); err != nil {
 		return err
 	}
 	o.remote.inputs = append(o.remote.inputs, path)

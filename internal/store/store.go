@@ -101,17 +101,23 @@ func cannotRead(path string, err error) error {
 	return fmt.Errorf("%s: cannot read: %w", Name(path), err)
 }
 
+// Info is what a server says of an object.
+type Info struct {
+	Size    int64  // in bytes, -1 if the server does not say
+	Version string // changes with the content, "" if the server names none
+}
+
 // Stat asks for an object's first byte, which proves that it can be read.
-func (s *Store) Stat(ctx context.Context, path string) error {
+func (s *Store) Stat(ctx context.Context, path string) (Info, error) {
 	src, err := s.source(path)
 	if err != nil {
-		return err
+		return Info{}, err
 	}
 	p, err := s.begin(ctx, src, 1)
 	if err != nil {
-		return cannotRead(path, err)
+		return Info{}, cannotRead(path, err)
 	}
-	return p.body.Close()
+	return Info{p.size, p.etag}, p.body.Close()
 }
 
 // Open opens an object. If the server knows ranges, the result is an *Object. Errors of Open

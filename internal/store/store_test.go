@@ -54,6 +54,11 @@ func readAll(t *testing.T, s *Store, path string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
+func statError(s *Store, path string) error {
+	_, err := s.Stat(ctx, path)
+	return err
+}
+
 func write(s *Store, path string, data []byte) error {
 	return s.Write(ctx, path, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
@@ -70,7 +75,10 @@ func TestWriteAndRead(t *testing.T) {
 		}
 		data := bytesOf(n)
 		demand(t, write(s, path, data))
-		demand(t, s.Stat(ctx, path))
+		info, err := s.Stat(ctx, path)
+		if err != nil || info.Size != int64(n) || n > 0 && info.Version == "" {
+			t.Errorf("%d B: %+v, %v", n, info, err)
+		}
 		got, err := readAll(t, s, path)
 		demand(t, err)
 		if !slices.Contains(server.Keys(t), key) {
@@ -229,24 +237,24 @@ func TestErrors(t *testing.T) {
 	at := server.URL
 	t.Run("absent", func(t *testing.T) {
 		s := quick()
-		wantError(t, s.Stat(ctx, "s3://traces/none"), `s3://traces/none: cannot read: bucket "traces" has no such object`)
-		wantError(t, s.Stat(ctx, "s3://nobucket/none"), "s3://nobucket/none: cannot read: "+at+` has no bucket "nobucket"`)
+		wantError(t, statError(s, "s3://traces/none"), `s3://traces/none: cannot read: bucket "traces" has no such object`)
+		wantError(t, statError(s, "s3://nobucket/none"), "s3://nobucket/none: cannot read: "+at+` has no bucket "nobucket"`)
 		wantError(t, s.Demand(ctx, "s3://nobucket/none"), "s3://nobucket/none: cannot write: "+at+` has no bucket "nobucket"`)
-		wantError(t, s.Stat(ctx, "s3://traces"), "s3://traces: cannot read: this names a bucket, expected s3://BUCKET/KEY")
+		wantError(t, statError(s, "s3://traces"), "s3://traces: cannot read: this names a bucket, expected s3://BUCKET/KEY")
 		wantError(t, s.Demand(ctx, "s3://traces/dir/"), "s3://traces/dir/: cannot write: this names a folder, expected s3://BUCKET/KEY")
 		wantError(t, s.Demand(ctx, "https://user:secret@example.com/x?sig=secret"), "https://example.com/x: cannot write: web addresses are only read; expected a file or s3://BUCKET/KEY")
-		wantError(t, s.Stat(ctx, "az://c/b"), "az://c/b: az:// is not supported; expected a file, s3://, or to read https:// or http://")
-		wantError(t, s.Stat(ctx, "gs://b/k"), "gs://b/k: gs:// is not supported; expected a file, s3://, or to read https:// or http://. "+hints["gs"])
+		wantError(t, statError(s, "az://c/b"), "az://c/b: az:// is not supported; expected a file, s3://, or to read https:// or http://")
+		wantError(t, statError(s, "gs://b/k"), "gs://b/k: gs:// is not supported; expected a file, s3://, or to read https:// or http://. "+hints["gs"])
 	})
 	t.Run("no credentials", func(t *testing.T) {
 		t.Setenv("AWS_ACCESS_KEY_ID", "")
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-		wantError(t, quick().Stat(ctx, "s3://traces/there"), "s3://traces/there: cannot read: "+at+" denies it to a request without credentials (",
+		wantError(t, statError(quick(), "s3://traces/there"), "s3://traces/there: cannot read: "+at+" denies it to a request without credentials (",
 			"None were found: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY): none; "+os.Getenv("AWS_SHARED_CREDENTIALS_FILE")+" (profile default): ")
 	})
 	t.Run("wrong secret", func(t *testing.T) {
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-		wantError(t, quick().Stat(ctx, "s3://traces/there"), "s3://traces/there: cannot read: "+at+" denies it to the credentials from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) (SignatureDoesNotMatch")
+		wantError(t, statError(quick(), "s3://traces/there"), "s3://traces/there: cannot read: "+at+" denies it to the credentials from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) (SignatureDoesNotMatch")
 	})
 	t.Run("shared file", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "credentials")
@@ -254,13 +262,13 @@ func TestErrors(t *testing.T) {
 		for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "team"} {
 			t.Setenv(name, value)
 		}
-		demand(t, quick().Stat(ctx, "s3://traces/there"))
+		demand(t, statError(quick(), "s3://traces/there"))
 	})
 	t.Run("endpoint", func(t *testing.T) {
 		t.Setenv("AWS_ENDPOINT_URL_S3", "minio:9000")
-		wantError(t, quick().Stat(ctx, "s3://traces/there"), `s3://traces/there: cannot read: AWS_ENDPOINT_URL_S3: expected http://HOST[:PORT] or https://HOST[:PORT], found "minio:9000"`)
+		wantError(t, statError(quick(), "s3://traces/there"), `s3://traces/there: cannot read: AWS_ENDPOINT_URL_S3: expected http://HOST[:PORT] or https://HOST[:PORT], found "minio:9000"`)
 		t.Setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
-		wantError(t, quick().Stat(ctx, "s3://traces/there"), "s3://traces/there: cannot read: http://127.0.0.1:1 does not answer: dial tcp 127.0.0.1:1: ")
+		wantError(t, statError(quick(), "s3://traces/there"), "s3://traces/there: cannot read: http://127.0.0.1:1 does not answer: dial tcp 127.0.0.1:1: ")
 	})
 }
 
@@ -326,7 +334,7 @@ func TestWeb(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	for path, want := range map[string][]byte{"/ranges": data, "/whole": data, "/empty": nil} {
-		demand(t, quick().Stat(ctx, server.URL+path))
+		demand(t, statError(quick(), server.URL+path))
 		got, err := readAll(t, quick(), server.URL+path)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d B, %v; expected %d", path, len(got), err, len(want))
@@ -349,7 +357,7 @@ func TestWeb(t *testing.T) {
 		"/broken":                  server.URL + "/broken: cannot read: the server answers 502 Bad Gateway, also after 5 tries",
 		"/lying":                   server.URL + "/lying: cannot read: the server says that it has 9223372036854775807 B, expected at most 5497558138880",
 	} {
-		wantError(t, quick().Stat(ctx, server.URL+path), want)
+		wantError(t, statError(quick(), server.URL+path), want)
 	}
 }
 
