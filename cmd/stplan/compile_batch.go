@@ -89,15 +89,16 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
-	b.run(ctx, paths, outputs)
+	b.run(ctx, paths, outputs, f.part.begin(len(paths)))
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return b.report(in, paths, f)
 }
 
-// run compiles all recordings, as many at once as there are cores.
-func (b *batch) run(ctx context.Context, paths, outputs []string) {
+// run compiles all recordings, as many at once as there are cores, from number begin on and
+// around.
+func (b *batch) run(ctx context.Context, paths, outputs []string, begin int) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.memory.total))
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
@@ -113,11 +114,11 @@ func (b *batch) run(ctx context.Context, paths, outputs []string) {
 			}
 		}()
 	}
-	for i := range paths {
+	for k := range paths {
 		if ctx.Err() != nil {
 			break
 		}
-		next <- i
+		next <- (begin + k) % len(paths)
 	}
 	close(next)
 	workers.Wait()
