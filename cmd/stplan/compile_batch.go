@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -57,17 +54,6 @@ type class struct {
 	record  *programRecord
 	err     error
 	waiting []rank
-}
-
-// rank is what is left of a recording once it has been read and its program is known.
-type rank struct {
-	index    int
-	path     string
-	output   string
-	stat     fileStat
-	program  string
-	notes    []string
-	ordinals []int
 }
 
 // runBatch compiles the recordings of in into the folder of f, and prints one table.
@@ -302,21 +288,4 @@ func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 		return &bug{err}
 	}
 	return &negative{err.Error()}
-}
-
-// statFile is what tells one state of a file from another without reading it.
-func statFile(path string) (fileStat, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileStat{}, fmt.Errorf("%s: cannot read: %w", path, cause(err))
-	}
-	return fileStat{info.Size(), info.ModTime().UnixNano()}, nil
-}
-
-// planName is the name of a plan's file without its folder and suffix.
-func planName(output string) string { return strings.TrimSuffix(filepath.Base(output), ".bin") }
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
