@@ -217,16 +217,6 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	return nil
 }
 
-// noteInputs has no output overwrite one of these files. One that is missing is reported by
-// who reads it.
-func (a *app) noteInputs(paths []string) {
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			a.outputs.reads(info)
-		}
-	}
-}
-
 // planMode is the mode of a name; 0 leaves the choice to the recording.
 func planMode(name string) (planfile.Mode, error) {
 	for _, m := range []planfile.Mode{planfile.ModeRecorded, planfile.ModePeriodic} {
@@ -238,14 +228,6 @@ func planMode(name string) (planfile.Mode, error) {
 		return 0, fmt.Errorf(`--mode: expected "auto", "recorded" or "periodic", found %q`, name)
 	}
 	return 0, nil
-}
-
-// printAllCompiled prints the plans of many recordings, as JSON also those of one.
-func (a *app) printAllCompiled(all *report.CompiledAll, asJSON bool) error {
-	if asJSON {
-		return report.WriteJSON(a.stdout, all)
-	}
-	return all.Write(a.stdout)
 }
 
 // compileOutputs names each trace's plan, and refuses names that collide. The plans of many

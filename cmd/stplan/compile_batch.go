@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -59,17 +56,6 @@ type class struct {
 	waiting []rank
 }
 
-// rank is what is left of a recording once it has been read and its program is known.
-type rank struct {
-	index    int
-	path     string
-	output   string
-	stat     fileStat
-	program  string
-	notes    []string
-	ordinals []int
-}
-
 // runBatch compiles the recordings of in into the folder of f, and prints one table.
 func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compileFlags, opt compile.Options) error {
 	records, err := a.openRecords(f.output, opt.ID())
@@ -89,15 +75,16 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
-	b.run(ctx, paths, outputs)
+	b.run(ctx, paths, outputs, f.part.begin(len(paths)))
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return b.report(in, paths, f)
 }
 
-// run compiles all recordings, as many at once as there are cores.
-func (b *batch) run(ctx context.Context, paths, outputs []string) {
+// run compiles all recordings, as many at once as there are cores, from number begin on and
+// around.
+func (b *batch) run(ctx context.Context, paths, outputs []string, begin int) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.memory.total))
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
@@ -113,11 +100,11 @@ func (b *batch) run(ctx context.Context, paths, outputs []string) {
 			}
 		}()
 	}
-	for i := range paths {
+	for k := range paths {
 		if ctx.Err() != nil {
 			break
 		}
-		next <- i
+		next <- (begin + k) % len(paths)
 	}
 	close(next)
 	workers.Wait()
@@ -301,21 +288,4 @@ func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 		return &bug{err}
 	}
 	return &negative{err.Error()}
-}
-
-// statFile is what tells one state of a file from another without reading it.
-func statFile(path string) (fileStat, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileStat{}, fmt.Errorf("%s: cannot read: %w", path, cause(err))
-	}
-	return fileStat{info.Size(), info.ModTime().UnixNano()}, nil
-}
-
-// planName is the name of a plan's file without its folder and suffix.
-func planName(output string) string { return strings.TrimSuffix(filepath.Base(output), ".bin") }
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

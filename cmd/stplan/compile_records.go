@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,6 +42,17 @@ type planFolderRecords struct {
 type fileStat struct {
 	Size     int64 `json:"size_bytes"`
 	Modified int64 `json:"modified_ns"` // Unix time
+}
+
+// rank is what is left of a recording once it has been read and its program is known.
+type rank struct {
+	index    int
+	path     string
+	output   string
+	stat     fileStat
+	program  string
+	notes    []string
+	ordinals []int
 }
 
 // programRecord is what is known of a program.
@@ -299,4 +312,21 @@ func (f *planFolderRecords) table() (plans []report.Compiled, failed []report.Fa
 	}
 	slices.Sort(missing)
 	return plans, failed, missing, nil
+}
+
+// statFile looks at a file.
+func statFile(path string) (fileStat, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStat{}, fmt.Errorf("%s: cannot read: %w", path, cause(err))
+	}
+	return fileStat{info.Size(), info.ModTime().UnixNano()}, nil
+}
+
+// planName is the name of a plan's file without its folder and suffix.
+func planName(output string) string { return strings.TrimSuffix(filepath.Base(output), ".bin") }
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

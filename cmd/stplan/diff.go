@@ -210,6 +210,32 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 	return a.enforce(&f.limits, planVerdicts(&f.limits, all))
 }
 
+// runDiffMany compares several plans with their recordings in one table.
+func (a *app) runDiffMany(ctx context.Context, plans, traces inputs, f diffFlags, peers []string, budget *fit.Budget) error {
+	pairs, failed := pair(plans, traces)
+	all := report.ComparedAll{Plans: []report.Compared{}}
+	s := several{app: a}
+	s.lacks(failed)
+	for i, p := range pairs {
+		s.ask(p.trace, i+1, len(pairs), func() error {
+			compared, err := a.comparePair(ctx, p.plan, p.trace, f, peers, budget)
+			all.Plans = append(all.Plans, compared...)
+			return err
+		})
+	}
+	all.Failed = notNilFailed(s.failed)
+	var err error
+	if f.json {
+		err = report.WriteJSON(a.stdout, all)
+	} else {
+		err = all.Write(a.stdout)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.answer("plans"), a.enforce(&f.limits, planVerdicts(&f.limits, all.Plans)))
+}
+
 // comparePair reads a plan and its recording and compares them.
 func (a *app) comparePair(ctx context.Context, path, recording string, f diffFlags, peers []string, budget *fit.Budget) ([]report.Compared, error) {
 	p, err := a.readPlan(path)

@@ -106,6 +106,16 @@ func (a *app) demandInputs(paths ...string) error {
 	return nil
 }
 
+// noteInputs has no output overwrite one of these files. One that is missing is reported by
+// who reads it.
+func (a *app) noteInputs(paths []string) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			a.outputs.reads(info)
+		}
+	}
+}
+
 // oneStdin refuses to read two inputs from standard input.
 func oneStdin(path, other, name, otherName string) error {
 	if path == "-" && other == "-" {

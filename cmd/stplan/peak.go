@@ -137,6 +137,27 @@ func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 	return result.Write(a.stdout)
 }
 
+// runPeakMany shows the peaks of several recordings in one table.
+func (a *app) runPeakMany(in inputs, f peakFlags, look func(path string) (*report.Peaked, error)) error {
+	all := report.PeakedAll{Recordings: []report.Peaked{}}
+	s := several{app: a}
+	s.lacks(in.failed)
+	for i, path := range in.paths {
+		s.ask(path, i+1, len(in.paths), func() error {
+			one, err := look(path)
+			if err == nil {
+				all.Recordings = append(all.Recordings, *one)
+			}
+			return err
+		})
+	}
+	all.Failed = notNilFailed(s.failed)
+	if f.json {
+		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("recordings"))
+	}
+	return errors.Join(all.Write(a.stdout), s.answer("recordings"))
+}
+
 // lookAt looks at one instant of the devices of a recording; folds write it as folded stacks.
 func (a *app) lookAt(path string, f peakFlags, marker *regexp.Regexp, when trace.Time, oneDevice bool) (*report.Peaked, []func(io.Writer) error, error) {
 	t, err := a.readTrace(path, trace.Options{})

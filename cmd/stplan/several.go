@@ -1,16 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
-	"github.com/stplan/stplan/internal/fit"
-	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
-	"github.com/stplan/stplan/internal/trace"
-	"github.com/stplan/stplan/internal/verify"
 )
 
 // several asks one question of several files, one after the other, and goes on after a file
@@ -75,103 +69,6 @@ func pair(plans, traces inputs) (pairs []pairedPlan, failed []report.FailedTrace
 		}
 	}
 	return pairs, failed
-}
-
-// runPeakMany shows the peaks of several recordings in one table.
-func (a *app) runPeakMany(in inputs, f peakFlags, look func(path string) (*report.Peaked, error)) error {
-	all := report.PeakedAll{Recordings: []report.Peaked{}}
-	s := several{app: a}
-	s.lacks(in.failed)
-	for i, path := range in.paths {
-		s.ask(path, i+1, len(in.paths), func() error {
-			one, err := look(path)
-			if err == nil {
-				all.Recordings = append(all.Recordings, *one)
-			}
-			return err
-		})
-	}
-	all.Failed = notNilFailed(s.failed)
-	if f.json {
-		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("recordings"))
-	}
-	return errors.Join(all.Write(a.stdout), s.answer("recordings"))
-}
-
-// runDiffMany compares several plans with their recordings in one table.
-func (a *app) runDiffMany(ctx context.Context, plans, traces inputs, f diffFlags, peers []string, budget *fit.Budget) error {
-	pairs, failed := pair(plans, traces)
-	all := report.ComparedAll{Plans: []report.Compared{}}
-	s := several{app: a}
-	s.lacks(failed)
-	for i, p := range pairs {
-		s.ask(p.trace, i+1, len(pairs), func() error {
-			compared, err := a.comparePair(ctx, p.plan, p.trace, f, peers, budget)
-			all.Plans = append(all.Plans, compared...)
-			return err
-		})
-	}
-	all.Failed = notNilFailed(s.failed)
-	var err error
-	if f.json {
-		err = report.WriteJSON(a.stdout, all)
-	} else {
-		err = all.Write(a.stdout)
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.answer("plans"), a.enforce(&f.limits, planVerdicts(&f.limits, all.Plans)))
-}
-
-// runVerifyMany proves several plans, and with traces that each is that of the recording of
-// its name.
-func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
-	pairs, failed := pair(plans, traces)
-	if len(f.traces) == 0 {
-		pairs, failed = nil, plans.failed
-		for _, p := range plans.paths {
-			pairs = append(pairs, pairedPlan{plan: p})
-		}
-	}
-	all := report.VerifiedAll{Plans: []report.Verified{}}
-	s := several{app: a}
-	s.lacks(failed)
-	for i, p := range pairs {
-		s.ask(p.plan, i+1, len(pairs), func() error {
-			res := report.Verified{Plan: p.plan, Violations: []verify.Violation{}}
-			plan, err := a.readPlan(p.plan)
-			var format *planfile.FormatError
-			switch {
-			case errors.As(err, &format):
-				res.Violations = append(res.Violations, verify.Violation{Rule: "file", First: -1, Second: -1, Message: format.Error()})
-			case err != nil:
-				return err
-			default:
-				a.checkPlan(plan, &res)
-				if p.trace != "" {
-					t, err := a.readTrace(p.trace, trace.Options{})
-					if err != nil {
-						return err
-					}
-					found := verify.AgainstTrace(plan, t)
-					match := len(found) == 0
-					res.TraceMatch, res.Violations = &match, append(res.Violations, found...)
-				}
-			}
-			res.Verified = len(res.Violations) == 0
-			all.Plans = append(all.Plans, res)
-			if !res.Verified {
-				return fmt.Errorf("does not verify: %s", res.Violations[0].Message)
-			}
-			return nil
-		})
-	}
-	all.Failed = notNilFailed(s.failed)
-	if f.json {
-		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("plans"))
-	}
-	return errors.Join(all.Write(a.stdout), s.answer("plans"))
 }
 
 // notNilFailed is an empty list in JSON if nothing failed.

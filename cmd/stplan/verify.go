@@ -8,6 +8,7 @@ import (
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
 )
 
@@ -83,6 +84,56 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 		res.Violations = append(res.Violations, found...)
 	}
 	return a.printVerified(res, f.json)
+}
+
+// runVerifyMany proves several plans, and with traces that each is that of the recording of
+// its name.
+func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
+	pairs, failed := pair(plans, traces)
+	if len(f.traces) == 0 {
+		pairs, failed = nil, plans.failed
+		for _, p := range plans.paths {
+			pairs = append(pairs, pairedPlan{plan: p})
+		}
+	}
+	all := report.VerifiedAll{Plans: []report.Verified{}}
+	s := several{app: a}
+	s.lacks(failed)
+	for i, p := range pairs {
+		s.ask(p.plan, i+1, len(pairs), func() error {
+			res := report.Verified{Plan: p.plan, Violations: []verify.Violation{}}
+			plan, err := a.readPlan(p.plan)
+			var format *planfile.FormatError
+			switch {
+			case errors.As(err, &format):
+				res.Violations = append(res.Violations, verify.Violation{Rule: "file", First: -1, Second: -1, Message: format.Error()})
+			case err != nil:
+				return err
+			default:
+				a.checkPlan(plan, &res)
+				if p.trace != "" {
+					t, err := a.readTrace(p.trace, trace.Options{})
+					if err != nil {
+						return err
+					}
+					found := verify.AgainstTrace(plan, t)
+					match := len(found) == 0
+					res.TraceMatch, res.Violations = &match, append(res.Violations, found...)
+				}
+			}
+			res.Verified = len(res.Violations) == 0
+			all.Plans = append(all.Plans, res)
+			if !res.Verified {
+				return fmt.Errorf("does not verify: %s", res.Violations[0].Message)
+			}
+			return nil
+		})
+	}
+	all.Failed = notNilFailed(s.failed)
+	if f.json {
+		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("plans"))
+	}
+	return errors.Join(all.Write(a.stdout), s.answer("plans"))
 }
 
 func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {

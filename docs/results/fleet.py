@@ -5,8 +5,9 @@
 
 Makes recordings of --ranks ranks from the Megatron-LM recordings of a folder: each recording
 is one stage of one job, --seeds seeds of it differ in what data decides (the sizes of some
-temporary buffers), and every rank has addresses, stream handles and a device of its own. Then
-it compiles them, and prints what docs/results/fleet.md shows. Ends with 1 if the shards' plans
+temporary buffers), and every rank has addresses, stream handles and a device of its own.
+Annotations stay on the device that was recorded, so a rank on another one has none, which
+makes another program of it. Then it compiles them, and prints what docs/results/fleet.md shows. Ends with 1 if the shards' plans
 are not byte for byte those of the one call, or if a plan does not verify.
 """
 import argparse
