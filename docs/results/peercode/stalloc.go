@@ -55,7 +55,7 @@ func (r *recording) compareSTAlloc(folder string, iterations int) (row string, p
 		return "", false, err
 	}
 	if it.Count <= iterations {
-		return fmt.Sprintf("has %d whole iterations, too few", it.Count), false, nil
+		return fmt.Sprintf("not run: %d whole iterations | | | | ", it.Count), false, nil
 	}
 	model, err := os.MkdirTemp("", "peercode-")
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *recording) compareSTAlloc(folder string, iterations int) (row string, p
 		return "", false, err
 	}
 	if err := plan(folder, model); err != nil {
-		return err.Error(), false, nil
+		return err.Error() + " | | | | ", false, nil
 	}
 	ours, err := follow(r.program, stalloc.Allocators(tl, it, r.recorded)[1])
 	if err != nil {
@@ -150,7 +150,11 @@ func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trac
 			if slices.Equal(first[i:i+alike], second[shift:shift+alike]) {
 				all := []trace.Time{planned[0][i].Start}
 				for k := 1; k <= iterations; k++ {
-					all = append(all, planned[k][min(shift, len(planned[k])-1)].Start)
+					at := it.Starts[k]
+					if shift < len(planned[k]) {
+						at = planned[k][shift].Start
+					}
+					all = append(all, at)
 				}
 				return all
 			}
