@@ -222,7 +222,7 @@ func writeTrace(path string, tl *lifespan.Timeline, loops []trace.Time) error {
 	return f.Close()
 }
 
-// plannerTime is what STAlloc's planner may take: the largest recordings take it hours.
+// plannerTime is what STAlloc's planner may take, so that a table ends.
 const plannerTime = 5 * time.Minute
 
 // plan runs STAlloc's planner with its defaults.
