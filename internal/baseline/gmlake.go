@@ -42,6 +42,9 @@ var (
 // blocks into one new range of addresses. Of recorded only the limits of the card and the
 // rounding of sizes matter.
 //
+// On equal addresses it reserves what that code does, after each operation of a recording:
+// docs/results/peercode runs both.
+//
 // Small blocks and private pools are the native allocator's. An event that GMLake would
 // ask for whether the GPU is done with a block counts as finished once the free of the
 // block is complete.
