@@ -112,7 +112,7 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 }
 
 func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
-	tracePath, err := oneRecording(args[len(args)-1])
+	tracePath, err := a.oneRecording(args[len(args)-1])
 	if err != nil {
 		return err
 	}
