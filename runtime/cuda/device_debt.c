@@ -20,9 +20,9 @@ enum { LEFT_TIMES = 64 };
 
 /* A pool that no plan is part of, with at most 1/SLACK_SHARE of the most that has been
  * allocated beyond that, may owe less: 1/SLACK_PEAK_SHARE of the most that it has reserved,
- * and SLACK_TIMES what would be beyond. A little memory, early, saves many moves: by a
- * quarter fewer bytes move over the recordings, 40 iterations longer. Those that have more
- * beyond owe as above. With 1/10 and 8 times less still moves, and jobs of experts come to
+ * and SLACK_TIMES what would be beyond. A little memory, early, saves many moves: a
+ * third less moves over the recordings, 40 iterations longer. Those that have more beyond owe
+ * as above. With 1/10 and 8 times less still moves, and jobs of experts come to
  * reserve almost what expandable segments would (docs/results/pool.md). */
 enum { SLACK_SHARE = 66, SLACK_PEAK_SHARE = 7, SLACK_TIMES = 16 };
 
