@@ -40,7 +40,7 @@ recording, on a simulated device: its memory is addresses only, so no GPU is
 needed. It prints what the runtime reserves and how much of the program the plan
 served. The plan may be that of another recording. --no-plan serves everything
 from the pool: the free memory from which the runtime serves what no plan
-foresees, best fit.
+foresees.
 
 Each address that is handed out is judged by a checker that shares no code with
 the runtime: memory must not be in use, nor have been used by a stream that has
