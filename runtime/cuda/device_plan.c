@@ -75,6 +75,9 @@ sp_device_plan *sp_device_plan_make(const sp_plan_device *plan) {
     free(p);
     return NULL;
   }
+  p->room = sp_matcher_room(p->matcher);
+  if (p->room < plan->arena_bytes)
+    p->room = plan->arena_bytes;
   return p;
 }
 
@@ -104,19 +107,19 @@ void sp_device_plan_close(stplan_device *d) {
 
 int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
 
-uint64_t sp_device_plan_bytes(const stplan_device *d) { return d->plan->plan->arena_bytes; }
+uint64_t sp_device_plan_bytes(const stplan_device *d) { return d->plan->room; }
 
 void sp_device_plan_begin(stplan_device *d, uint64_t base) {
   sp_device_plan *p = d->plan;
   p->begun = 1;
   p->base = base;
-  if (base == 0 && p->plan->arena_bytes > 0)
+  if (base == 0 && p->room > 0)
     set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */
 }
 
 int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
   const sp_device_plan *p = d->plan;
-  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->plan->arena_bytes;
+  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->room;
 }
 
 uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
@@ -129,7 +132,7 @@ int sp_device_plan_said(const stplan_device *d, const sp_place *place) {
 static void set_zone(stplan_device *d, sp_zone zone) {
   const sp_device_plan *p = d->plan;
   if (p->base != 0)
-    sp_arena_rezone(&d->arena, p->base, p->base + p->plan->arena_bytes, zone);
+    sp_arena_rezone(&d->arena, p->base, p->base + p->room, zone);
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan

@@ -57,6 +57,10 @@ void sp_matcher_enter(sp_matcher *m);
 /* sp_matcher_pass is how many requests the first body has. The plan has to be periodic. */
 uint64_t sp_matcher_pass(const sp_matcher *m);
 
+/* sp_matcher_room is the bytes that places may lie in, as they may move with the sizes of a
+ * run (match_layout.h). 0 if they lie where the plan has them. */
+uint64_t sp_matcher_room(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);

@@ -101,19 +101,6 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
   set_ends(s, plan, p, first, p == s->parts);
 }
 
-/* loosen lets the sizes of a prologue vary if at least half of those of the
- * bodies do. A prologue is recorded once, so it does not show by itself what
- * varies. Resident blocks are taken as constant. */
-static void loosen(sp_sequence *s, const sp_plan_device *plan) {
-  uint64_t varying = 0, after = s->parts[0].end;
-  for (uint64_t i = after; i < s->count; i++)
-    varying += s->steps[i].varies;
-  if (varying * 2 < s->count - after)
-    return;
-  for (uint64_t i = 0; i < after; i++)
-    s->steps[i].varies = (sp_plan_slot(plan, i).flags & SP_SLOT_RESIDENT) == 0;
-}
-
 /* follow finds for each part the body that came after it most often, the first of
  * equals. What follows the last pass is not recorded. 0 without host memory. */
 static int follow(sp_sequence *s, const sp_plan_device *plan) {
@@ -190,8 +177,6 @@ int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
     return 0;
   }
   add_grams(s);
-  if (s->periodic)
-    loosen(s, plan);
   return 1;
 }
 

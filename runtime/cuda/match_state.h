@@ -4,6 +4,7 @@
 
 #include "match_frees.h"
 #include "match_hypotheses.h"
+#include "match_layout.h"
 #include "match_sequence.h"
 #include "stplan.h"
 
@@ -22,6 +23,7 @@ typedef struct sp_matcher sp_matcher;
 
 struct sp_matcher {
   sp_sequence plan;
+  sp_layout *layout; /* of the places, NULL if they stay as the plan has them */
   uint64_t *load; /* of each step (match_load.h) */
   uint64_t at;    /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;  /* that the pointer is in */

@@ -1,0 +1,356 @@
+#include "match_layout.h"
+#include <stdio.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match_skyline.h"
+#include "sizes.h"
+
+/* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
+enum { ROOM = 4 };
+
+/* 1/N of the plan's bytes: if the order of the places takes more than this above them with
+ * the recorded sizes, the plan's places stay. */
+enum { WORSE = 24 };
+
+/* place is a step whose place is found anew, and what it lies on: `floor`, and the places
+ * beneath[first .. end). */
+typedef struct {
+  uint64_t floor;
+  uint32_t step, first, end;
+} place;
+
+struct sp_layout {
+  sp_laws laws;
+  place *places; /* by segment, then by the plan's address */
+  uint32_t count;
+  uint32_t *places_of; /* of each segment: its first place; one more at the end */
+  uint32_t *beneath;
+  uint64_t beneath_count, beneath_room;
+  uint64_t room;
+  uint8_t *stale; /* of each segment: a law has changed since its places were found */
+};
+
+/* A varying step whose place is found once gets this many times the size recorded: room costs
+ * addresses only. */
+enum { ROOMY = 2 };
+
+/* item is a step with what it is sorted by. */
+typedef struct {
+  uint64_t offset;
+  uint32_t step, segment;
+} item;
+
+static int item_order(const void *a, const void *b) {
+  const item *x = a, *y = b;
+  if (x->segment != y->segment)
+    return x->segment < y->segment ? -1 : 1;
+  if (x->offset != y->offset)
+    return x->offset < y->offset ? -1 : 1;
+  return (x->step > y->step) - (x->step < y->step);
+}
+
+/* crosses says whether a step lives beyond its segment. */
+static int crosses(const sp_laws *laws, const sp_step *step, uint64_t at) { return step->end > sp_laws_segment(laws, at)->end; }
+
+/* stretches says whether a step's place is found anew in each pass. */
+static int stretches(const sp_laws *laws, const sp_step *step, uint64_t at) {
+  return step->placed && step->end != SP_NOWHERE && step->most > SP_KEY_LEAST && !crosses(laws, step, at);
+}
+
+/* put_fixed gives a step the lowest place above what lies there from `at` until `end`. */
+static int put_fixed(sp_skyline *sky, sp_step *step, uint64_t at, uint64_t end) {
+  step->offset = sp_skyline_top(sky, at, end);
+  sp_skyline_set(sky, at, end, step->offset + step->size, SP_SKYLINE_FIXED);
+  return 1;
+}
+
+/* put_cells gives the steps of each cell one place, which nothing else gets. */
+static int put_cells(sp_skyline *sky, sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t *offset = calloc(plan->slot_count + 1, sizeof *offset), at = 0;
+  if (offset == NULL)
+    return 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    sp_step *step = &s->steps[at++];
+    if ((slot.flags & SP_SLOT_LEAVING) == 0)
+      continue;
+    if (offset[slot.cell] == 0) {
+      offset[slot.cell] = sp_skyline_top(sky, 0, s->count) + 1; /* so that 0 is none */
+      sp_skyline_set(sky, 0, s->count, offset[slot.cell] - 1 + slot.size, SP_SKYLINE_FIXED);
+    }
+    step->offset = offset[slot.cell] - 1;
+  }
+  free(offset);
+  return 1;
+}
+
+/* put_beneath notes what a place lies on. */
+typedef struct {
+  sp_layout *l;
+  place *p;
+  int ok;
+} gathering;
+
+static void gather(void *context, uint32_t owner, uint64_t top) {
+  gathering *g = context;
+  sp_layout *l = g->l;
+  if (owner == SP_SKYLINE_FIXED) {
+    g->p->floor = top > g->p->floor ? top : g->p->floor;
+    return;
+  }
+  if (l->beneath_count == l->beneath_room) {
+    uint64_t room = l->beneath_room * 2 + 1024;
+    uint32_t *more = room > UINT32_MAX ? NULL : realloc(l->beneath, room * sizeof *more);
+    if (more == NULL) {
+      g->ok = 0;
+      return;
+    }
+    l->beneath = more;
+    l->beneath_room = room;
+  }
+  if (l->beneath_count > g->p->first && l->beneath[l->beneath_count - 1] == l->places[owner].step)
+    return;
+  l->beneath[l->beneath_count++] = l->places[owner].step;
+}
+
+/* settle finds the places of a segment from its sizes. */
+static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
+    const place *p = &l->places[i];
+    sp_step *step = &s->steps[p->step];
+    uint64_t said = sp_laws_expect(&l->laws, p->step), at = p->floor;
+    if (said > 0)
+      step->size = sp_aligned(said);
+    for (uint32_t b = p->first; b < p->end; b++) {
+      const sp_step *under = &s->steps[l->beneath[b]];
+      if (under->offset + under->size > at)
+        at = under->offset + under->size;
+    }
+    if (at > l->room || step->size > l->room - at)
+      at = step->size = 0; /* it has no place in this pass */
+    step->offset = at;
+  }
+  l->stale[segment] = 0;
+}
+
+/* The orders in which the places of a segment may be stacked. The plan's own is the best one if the
+ * packer had to be good there; in a prologue it has room, and what takes least there is tried. */
+typedef enum { BY_PLAN, BY_TWIN, BY_LIFE, BY_SIZE, BY_AREA, ORDERS } ordering;
+
+static uint64_t rank(const sp_layout *l, const sp_sequence *s, uint64_t at, ordering by, const uint64_t *plan_offset) {
+  const sp_step *step = &s->steps[at];
+  switch (by) {
+  case BY_TWIN:
+    return plan_offset[l->laws.twin[at]];
+  case BY_LIFE:
+    return UINT64_MAX - (step->end - at);
+  case BY_SIZE:
+    return UINT64_MAX - step->size;
+  case BY_AREA:
+    return UINT64_MAX - (step->size >> SP_ALIGNMENT_BITS) * (step->end - at);
+  default:
+    return plan_offset[at];
+  }
+}
+
+/* list_stretching lists what is found anew, by segment, in an order for each. */
+static uint32_t list_stretching(const sp_layout *l, const sp_sequence *s, const uint8_t *orders, const uint64_t *plan_offset, item *items) {
+  uint32_t n = 0;
+  for (uint64_t i = 0; i < s->count; i++) {
+    uint32_t segment = l->laws.segment_of[i];
+    if (stretches(&l->laws, &s->steps[i], i))
+      items[n++] = (item){rank(l, s, i, orders[segment], plan_offset), (uint32_t)i, segment};
+  }
+  qsort(items, n, sizeof *items, item_order);
+  return n;
+}
+
+/* choose_orders finds the order for each segment that takes the fewest bytes. 0 without host memory. */
+static int choose_orders(const sp_layout *l, const sp_skyline *fixed, const sp_sequence *s, const uint64_t *plan_offset, item *items, uint8_t *orders) {
+  uint64_t count = l->laws.segment_count, *least = malloc((count + 1) * sizeof *least), *top = malloc((count + 1) * sizeof *top);
+  uint8_t *tried = calloc(count + 1, 1);
+  int ok = least != NULL && top != NULL && tried != NULL;
+  for (int by = 0; ok && by < ORDERS; by++) {
+    sp_skyline sky;
+    memset(tried, by, count);
+    memset(top, 0, count * sizeof *top);
+    ok = sp_skyline_copy(&sky, fixed);
+    uint32_t n = ok ? list_stretching(l, s, tried, plan_offset, items) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+      uint64_t from = items[i].step, to = s->steps[from].end, end = sp_skyline_top(&sky, from, to) + s->steps[from].size;
+      sp_skyline_set(&sky, from, to, end, SP_SKYLINE_FIXED);
+      if (end > top[items[i].segment])
+        top[items[i].segment] = end;
+    }
+    if (ok)
+      sp_skyline_drop(&sky);
+    for (uint64_t g = 0; g < count; g++)
+      if (by == 0 || top[g] < least[g]) {
+        least[g] = top[g];
+        orders[g] = (uint8_t)by;
+      }
+  }
+  free(least);
+  free(top);
+  free(tried);
+  return ok;
+}
+
+/* put_stretching finds what lies on what. */
+static int put_stretching(sp_layout *l, sp_skyline *sky, sp_sequence *s, const item *items, uint32_t n) {
+  uint32_t segment = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    for (; segment <= items[i].segment; segment++)
+      l->places_of[segment] = i;
+    place *p = &l->places[i];
+    sp_step *step = &s->steps[items[i].step];
+    gathering g = {l, p, 1};
+    *p = (place){.step = items[i].step, .first = (uint32_t)l->beneath_count};
+    sp_skyline_each(sky, p->step, step->end, gather, &g);
+    p->end = (uint32_t)l->beneath_count;
+    sp_skyline_set(sky, p->step, step->end, 0, i);
+    if (!g.ok)
+      return 0;
+  }
+  for (; segment <= l->laws.segment_count; segment++)
+    l->places_of[segment] = n;
+  l->count = n;
+  return 1;
+}
+
+/* put_all finds all places. 0 without host memory. */
+static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
+  sp_skyline sky;
+  item *items = calloc(s->count + 1, sizeof *items);
+  uint64_t *offsets = calloc(s->count + 1, sizeof *offsets); /* the plan's */
+  int ok = items != NULL && offsets != NULL && sp_skyline_make(&sky, s->count);
+  if (!ok) {
+    free(items);
+    free(offsets);
+    return 0;
+  }
+  for (uint64_t i = 0; i < s->count; i++)
+    offsets[i] = s->steps[i].offset;
+  for (uint64_t i = 0; i < s->count; i++)
+    if (s->steps[i].stays && s->steps[i].placed)
+      put_fixed(&sky, &s->steps[i], i, s->count);
+  ok = put_cells(&sky, s, plan);
+  uint32_t n = 0;
+  for (uint64_t i = 0; ok && i < s->count; i++) {
+    const sp_step *step = &s->steps[i];
+    if (step->placed && step->end != SP_NOWHERE && !stretches(&l->laws, step, i))
+      items[n++] = (item){step->offset, (uint32_t)i, 0};
+  }
+  qsort(items, n, sizeof *items, item_order);
+  for (uint32_t i = 0; i < n; i++) {
+    sp_step *step = &s->steps[items[i].step];
+    if (step->varies)
+      step->size *= ROOMY;
+    put_fixed(&sky, step, items[i].step, step->end);
+  }
+  uint8_t *orders = calloc(l->laws.segment_count + 1, 1);
+  ok = ok && orders != NULL && choose_orders(l, &sky, s, offsets, items, orders);
+  ok = ok && put_stretching(l, &sky, s, items, list_stretching(l, s, orders, offsets, items));
+  free(orders);
+  for (uint32_t g = 0; ok && g < l->laws.segment_count; g++)
+    settle(l, s, g);
+  sp_skyline_drop(&sky);
+  free(items);
+  free(offsets);
+  return ok;
+}
+
+/* worse says whether the places take more than the plan's do. */
+static int worse(const sp_sequence *s, const sp_plan_device *plan,const sp_laws*L) {
+  uint64_t top = 0;
+  for (uint64_t i = 0; i < s->count; i++)
+    if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
+      top = s->steps[i].offset + s->steps[i].size;
+#ifdef DBGL
+  fprintf(stderr, "layout top %.4f of arena\n", (double)top / plan->arena_bytes);
+  for (uint64_t p = 0; p < s->part_count; p++) { top = 0; uint64_t fx=0;
+  for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++) {
+    if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
+      top = s->steps[i].offset + s->steps[i].size;
+    if (s->steps[i].placed && !stretches(L, &s->steps[i], i) && s->steps[i].offset + s->steps[i].size > fx)
+      fx = s->steps[i].offset + s->steps[i].size;}
+  fprintf(stderr, "  part %lu top %.4f fixed %.4f\n", p,(double)top / plan->arena_bytes,(double)fx / plan->arena_bytes);}
+  for (uint64_t g=0;g<L->segment_count&&g<40;g++) { uint64_t r=0,mx=0; for(uint64_t i=L->segments[g].first;i<L->segments[g].end;i++){mx+=stretches(L,&s->steps[i],i);r+=s->steps[i].varies;} fprintf(stderr,"  seg %lu: %lu..%lu key %ld varies %lu stretch %lu law %u\n",g,L->segments[g].first,L->segments[g].end,(long)L->segments[g].key,r,mx,L->segments[g].key==SP_NOWHERE?0:L->law_of[L->segments[g].key]);}
+  fprintf(stderr,"  segs %lu\n",L->segment_count);
+#endif
+  return top > plan->arena_bytes + plan->arena_bytes / WORSE;
+}
+
+/* restore gives all steps the plan's places. */
+static void restore(sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    s->steps[at].offset = slot.offset;
+    s->steps[at++].size = slot.size;
+  }
+}
+
+/* stretched says whether there is anything to find anew. */
+static int stretched(const sp_laws *laws) {
+  for (uint64_t g = 0; g < laws->segment_count; g++)
+    if (laws->segments[g].key != SP_NOWHERE)
+      return 1;
+  return 0;
+}
+
+int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan) {
+  *layout = NULL;
+  if (!s->periodic || s->count >= UINT32_MAX)
+    return 1;
+  sp_layout *l = calloc(1, sizeof *l);
+  if (l == NULL)
+    return 0;
+  int ok = sp_laws_make(&l->laws, s);
+  if (ok && stretched(&l->laws)) {
+    l->room = plan->arena_bytes > UINT64_MAX / ROOM ? plan->arena_bytes : plan->arena_bytes * ROOM;
+    l->places = calloc(s->count + 1, sizeof *l->places);
+    l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
+    l->stale = calloc(l->laws.segment_count + 1, 1);
+    ok = l->places != NULL && l->places_of != NULL && l->stale != NULL && put_all(l, s, plan);
+    if (ok && !worse(s, plan,&l->laws)) {
+      *layout = l;
+      return 1;
+    }
+    restore(s, plan);
+  }
+  sp_layout_drop(l);
+  return ok;
+}
+
+void sp_layout_drop(sp_layout *l) {
+  if (l == NULL)
+    return;
+  sp_laws_drop(&l->laws);
+  free(l->places);
+  free(l->places_of);
+  free(l->beneath);
+  free(l->stale);
+  free(l);
+}
+
+sp_laws *sp_layout_laws(sp_layout *l) { return l == NULL ? NULL : &l->laws; }
+
+void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
+  if (l == NULL)
+    return;
+  uint32_t segment = l->laws.segment_of[step];
+  int changed = sp_laws_note(&l->laws, step, requested, pass);
+  if (l->laws.segments[segment].key == step && (changed || l->stale[segment]))
+    settle(l, s, segment);
+  else if (changed)
+    l->stale[segment] = 1;
+}
+
+uint64_t sp_layout_room(const sp_layout *l) { return l->room; }
