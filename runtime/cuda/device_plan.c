@@ -49,6 +49,10 @@ enum { FOLLOWS = 100 };
  * the plan's job lost it in which one large block was left out. */
 enum { RESEMBLES = 10 };
 
+/* 1/N of what the run has allocated: what the laws of its sizes forecast counts up to so much
+ * more than the recording had. */
+enum { BEYOND = 2 };
+
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
  * not need; most blocks are freed before the run has gone through them. */
 enum { SOON = 2048 };
@@ -284,6 +288,9 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
     most = p->plan->arena_bytes; /* which came in one piece */
   else if (!lacks(d, FOLLOWS) && (fits(p) || excess == SP_EXCESS_ENDS))
     most = expected(p->plan);
+  uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
+  if (most < forecast)
+    most = sp_least(forecast, most + c->peak_allocated_bytes / BEYOND);
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)

@@ -61,6 +61,10 @@ uint64_t sp_matcher_pass(const sp_matcher *m);
  * run (match_layout.h). 0 if they lie where the plan has them. */
 uint64_t sp_matcher_room(const sp_matcher *m);
 
+/* sp_matcher_forecast is the most bytes that this pass or one before takes by the laws of its
+ * sizes, known from its first request that varies on. 0 if they did not hold lately. */
+uint64_t sp_matcher_forecast(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);

@@ -17,8 +17,22 @@ enum { LITTLE = 16, MUCH = 2, SHORT = 32 };
 /* Kinds of segments that a segment is compared with. It bounds the time. */
 enum { KINDS = 8 };
 
-/* 1/N of a size: a law that is this near is right. What a shape rounds up differs by less. */
-enum { NEAR = 64 };
+/* 1/N of a size: a request this near to what a law says may be the step's. What lies far beyond
+ * the recorded sizes is off by less; other steps are off by more. */
+enum { NEAR = 16 };
+
+/* 1/N of a size: what shapes that are rounded up make a size differ by, at most. */
+enum { ROUNDED = 64 };
+
+/* A law may say 1/BEYOND too little for a key that lies as far beyond the points as these are apart. */
+enum { BEYOND = 256 };
+
+/* 1/N of a size: a law that says this much too much is right enough; too little never is. */
+enum { TOO_MUCH = 256 };
+
+/* Requests after which what laws said before counts half, and the per cent of the bytes that have
+ * to be as the laws say. */
+enum { RECENT = 4096, HOLD = 90 };
 
 /* A law says no size above this many times the largest that was seen. */
 enum { WILD = 16 };
@@ -271,14 +285,50 @@ void sp_laws_drop(sp_laws *l) {
   *l = (sp_laws){0};
 }
 
-/* between is the size for a key by two points. What grows faster than in proportion is a parabola
- * through 0, as where attention keeps the square of a length; the rest is a straight line. */
-static double between(double k, double k0, double s0, double k1, double s1) {
-  if (k0 > 0 && s1 > s0 && s1 * k0 > s0 * k1) {
-    double square = (s1 / k1 - s0 / k0) / (k1 - k0);
-    return k * (s0 / k0 + square * (k - k0));
+/* line is a straight line through two points, bow a parabola through these and 0: of sizes that
+ * grow faster than in proportion, as where attention keeps the square of a length. */
+static double line(double k, double k0, double s0, double k1, double s1) { return s0 + (k - k0) * (s1 - s0) / (k1 - k0); }
+
+static double bow(double k, double k0, double s0, double k1, double s1) {
+  double square = (s1 / k1 - s0 / k0) / (k1 - k0);
+  return k * (s0 / k0 + square * (k - k0));
+}
+
+/* faster says whether sizes grow faster than in proportion. */
+static int faster(double k0, double s0, double k1, double s1) { return k0 > 0 && s1 > s0 && s1 * k0 > s0 * k1; }
+
+/* parabola goes through three points, by Newton's divided differences. */
+static double parabola(const sp_law *w, double k) {
+  double a = (w->size[1] - w->size[0]) / (w->key[1] - w->key[0]);
+  double b = ((w->size[2] - w->size[1]) / (w->key[2] - w->key[1]) - a) / (w->key[2] - w->key[0]);
+  return w->size[0] + (k - w->key[0]) * (a + (k - w->key[1]) * b);
+}
+
+/* doubt is what is added to the size for a key beyond the points: what lies between them is off
+ * by `off` bytes. Sizes that follow a law to the byte get nothing. */
+static double doubt(double k, double k0, double k1, double size, double off) {
+  double beyond = k > k1 ? (k - k1) / (k1 - k0) : k < k0 ? (k0 - k) / (k1 - k0) : 0;
+  double share = beyond / BEYOND < 1. / ROUNDED ? beyond / BEYOND : 1. / ROUNDED;
+  return off < 1 ? 0 : off > share * size ? off : share * size;
+}
+
+/* by_two is what two points say, by_three what three do. If a line or a bow through the outer two
+ * is near the one between, it is the nearer one of these: shapes are rounded up, and a parabola
+ * through three points makes much of such a difference. */
+static double by_two(const sp_law *w, double k) {
+  double k0 = w->key[0], s0 = w->size[0], k1 = w->key[1], s1 = w->size[1];
+  double size = faster(k0, s0, k1, s1) ? bow(k, k0, s0, k1, s1) : line(k, k0, s0, k1, s1);
+  return size + (s1 * k0 == s0 * k1 ? 0 : doubt(k, k0, k1, size, 1));
+}
+
+static double by_three(const sp_law *w, double k) {
+  double k0 = w->key[0], s0 = w->size[0], k2 = w->key[2], s2 = w->size[2];
+  double off = apart(line(w->key[1], k0, s0, k2, s2), w->size[1]), size = line(k, k0, s0, k2, s2);
+  if (faster(k0, s0, k2, s2) && apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]) < off) {
+    off = apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]);
+    size = bow(k, k0, s0, k2, s2);
   }
-  return s0 + (k - k0) * (s1 - s0) / (k1 - k0);
+  return off <= w->size[1] / ROUNDED ? size + doubt(k, k0, k2, size, off) : parabola(w, k);
 }
 
 /* law_size is what a law says for a key, in bytes. */
@@ -291,15 +341,10 @@ static uint64_t law_size(const sp_law *w, double k) {
   }
   if (w->missed >= MISSES)
     return (uint64_t)most;
-  if (w->points == 1) {
+  if (w->points == 1)
     size = w->key[0] > 0 ? w->size[0] * k / w->key[0] : most;
-  } else if (w->points == 2) {
-    size = between(k, w->key[0], w->size[0], w->key[1], w->size[1]);
-  } else { /* the parabola through three points, by Newton's divided differences */
-    double a = (w->size[1] - w->size[0]) / (w->key[1] - w->key[0]);
-    double b = ((w->size[2] - w->size[1]) / (w->key[2] - w->key[1]) - a) / (w->key[2] - w->key[0]);
-    size = w->size[0] + (k - w->key[0]) * (a + (k - w->key[1]) * b);
-  }
+  else
+    size = w->points == 2 ? by_two(w, k) : by_three(w, k);
   return size < 0 ? 0 : size > WILD * most ? (uint64_t)(WILD * most) : (uint64_t)(size + 0.5);
 }
 
@@ -320,6 +365,19 @@ int sp_laws_near(uint64_t said, uint64_t requested) {
   return apart <= said / NEAR;
 }
 
+/* judge counts how well laws hold lately, by bytes. */
+static void judge(sp_laws *l, uint64_t said, uint64_t requested) {
+  uint64_t off = said > requested ? said - requested : requested - said;
+  l->bytes += requested;
+  l->right += off <= requested / ROUNDED ? requested : 0;
+  if (++l->judged % RECENT == 0) {
+    l->bytes /= 2;
+    l->right /= 2;
+  }
+}
+
+int sp_laws_hold(const sp_laws *l) { return l->judged >= RECENT / 4 && l->right >= l->bytes / 100 * HOLD; }
+
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
   if (step == g->key) {
@@ -334,10 +392,11 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   if (w->kind != g->kind)
     return 0;
   uint64_t said = law_size(w, (double)g->reading);
+  judge(l, said, requested);
 #ifdef DBGW
   if (requested > 1<<20 && !sp_laws_near(said, requested)) { static int n; if (n++ < 40) fprintf(stderr, "step %lu (seg %u) key %lu said %lu requested %lu points %d (%.0f %.0f) (%.0f %.0f) (%.0f %.0f) missed %d\n", step, l->segment_of[step], g->reading, said, requested, w->points, w->key[0], w->size[0], w->key[1], w->size[1], w->key[2], w->size[2], w->missed); }
 #endif
-  if (requested <= said && said - requested <= said / (4 * NEAR))
+  if (requested <= said && said - requested <= said / TOO_MUCH)
     return 0;
   w->missed += w->points == 3 && w->missed < MISSES;
   add(w, (double)g->reading, (double)requested);

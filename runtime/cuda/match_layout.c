@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "match_skyline.h"
+#include "match_stack.h"
 #include "sizes.h"
 
 /* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
@@ -13,6 +14,10 @@ enum { ROOM = 4 };
 /* 1/N of the plan's bytes: if the order of the places takes more than this above them with
  * the recorded sizes, the plan's places stay. */
 enum { WORSE = 24 };
+
+/* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
+ * than any pass before, are found again by first fit. That takes some ten milliseconds. */
+enum { LOOSE = 128 };
 
 /* place is a step whose place is found anew, and what it lies on: `floor`, and the places
  * beneath[first .. end). */
@@ -28,7 +33,12 @@ struct sp_layout {
   uint32_t *places_of; /* of each segment: its first place; one more at the end */
   uint32_t *beneath;
   uint64_t beneath_count, beneath_room;
-  uint64_t room;
+  uint64_t room, highest; /* end of the highest place so far */
+  uint64_t forecast;      /* likewise, of the segments whose keys the run has requested */
+  sp_stack *stacks;       /* of each segment */
+  sp_block *blocks;       /* of each place, for first fit */
+  int64_t *change;        /* of the bytes live at each step, zero between calls */
+  uint64_t *fixed;        /* bytes live at each step that are not found anew */
   uint8_t *stale; /* of each segment: a law has changed since its places were found */
 };
 
@@ -98,10 +108,9 @@ typedef struct {
 static void gather(void *context, uint32_t owner, uint64_t top) {
   gathering *g = context;
   sp_layout *l = g->l;
-  if (owner == SP_SKYLINE_FIXED) {
-    g->p->floor = top > g->p->floor ? top : g->p->floor;
+  (void)top;
+  if (owner == SP_SKYLINE_FIXED)
     return;
-  }
   if (l->beneath_count == l->beneath_room) {
     uint64_t room = l->beneath_room * 2 + 1024;
     uint32_t *more = room > UINT32_MAX ? NULL : realloc(l->beneath, room * sizeof *more);
@@ -117,8 +126,9 @@ static void gather(void *context, uint32_t owner, uint64_t top) {
   l->beneath[l->beneath_count++] = l->places[owner].step;
 }
 
-/* settle finds the places of a segment from its sizes. */
-static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
+/* stack_up puts each place of a segment on those beneath it, and returns the end of the highest. */
+static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
+  uint64_t top = 0;
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     const place *p = &l->places[i];
     sp_step *step = &s->steps[p->step];
@@ -130,11 +140,99 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
       if (under->offset + under->size > at)
         at = under->offset + under->size;
     }
-    if (at > l->room || step->size > l->room - at)
-      at = step->size = 0; /* it has no place in this pass */
     step->offset = at;
+    if (at + step->size > top)
+      top = at + step->size;
+  }
+  return top;
+}
+
+/* load is the most bytes that a segment's places and what is fixed need at a time. */
+static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment) {
+  const sp_segment *g = &l->laws.segments[segment];
+  uint64_t most = 0;
+  int64_t live = 0;
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
+    const sp_step *step = &s->steps[l->places[i].step];
+    l->change[l->places[i].step] += (int64_t)step->size;
+    l->change[step->end] -= (int64_t)step->size;
+  }
+  for (uint64_t i = g->first; i < g->end; i++) {
+    live += l->change[i];
+    l->change[i] = 0;
+    if (l->fixed[i] + (uint64_t)live > most)
+      most = l->fixed[i] + (uint64_t)live;
+  }
+  l->change[g->end] = 0;
+  return most;
+}
+
+/* fit_first finds the places of a segment by first fit, if that takes less than `top`, and
+ * returns the end of the highest. */
+static uint64_t fit_first(const sp_layout *l, sp_sequence *s, uint32_t segment, uint64_t top) {
+  uint32_t first = l->places_of[segment], count = l->places_of[segment + 1] - first;
+  sp_block *blocks = &l->blocks[first];
+  for (uint32_t i = 0; i < count; i++)
+    blocks[i].size = s->steps[l->places[first + i].step].size;
+  uint64_t fitted = sp_stack_fit(&l->stacks[segment], blocks, count);
+  if (fitted >= top)
+    return top;
+  for (uint32_t i = 0; i < count; i++)
+    s->steps[l->places[first + i].step].offset = blocks[i].offset;
+  return fitted;
+}
+
+/* settle finds the places of a segment from its sizes. */
+static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
+  uint64_t top = stack_up(l, s, segment), least = load(l, s, segment);
+  if (top > l->highest && top > least + least / LOOSE)
+    top = fit_first(l, s, segment, top);
+  l->highest = top > l->highest ? top : l->highest;
+  if (l->laws.segments[segment].reading > 0 && least > l->forecast)
+    l->forecast = least;
+  for (uint32_t i = l->places_of[segment]; top > l->room && i < l->places_of[segment + 1]; i++) {
+    sp_step *step = &s->steps[l->places[i].step];
+    if (step->offset > l->room || step->size > l->room - step->offset)
+      step->offset = step->size = 0; /* it has no place in this pass */
   }
   l->stale[segment] = 0;
+}
+
+/* note_fixed finds the bytes that are live at each step and keep their places. What crosses the
+ * seam counts from there on for good. */
+static void note_fixed(sp_layout *l, const sp_sequence *s) {
+  for (uint64_t i = 0; i < s->count; i++) {
+    const sp_step *step = &s->steps[i];
+    if (!step->placed || stretches(&l->laws, step, i) || (step->end == SP_NOWHERE && !step->stays))
+      continue;
+    uint64_t size = step->varies ? step->size / ROOMY : step->size;
+    l->fixed[i] += size; /* modulo 2^64, until it is added up */
+    if (step->end != SP_NOWHERE)
+      l->fixed[step->end] -= size;
+  }
+  for (uint64_t i = 1; i <= s->count; i++)
+    l->fixed[i] += l->fixed[i - 1];
+}
+
+/* make_blocks prepares first fit. 0 without host memory. */
+static int make_blocks(sp_layout *l, const sp_sequence *s) {
+  l->stacks = calloc(l->laws.segment_count + 1, sizeof *l->stacks);
+  l->blocks = calloc((size_t)l->count + 1, sizeof *l->blocks);
+  l->change = calloc(s->count + 1, sizeof *l->change);
+  l->fixed = calloc(s->count + 1, sizeof *l->fixed);
+  if (l->stacks == NULL || l->blocks == NULL || l->change == NULL || l->fixed == NULL)
+    return 0;
+  note_fixed(l, s);
+  for (uint32_t i = 0; i < l->count; i++) {
+    const place *p = &l->places[i];
+    l->blocks[i] = (sp_block){.from = p->step, .to = s->steps[p->step].end, .floor = p->floor};
+  }
+  for (uint32_t g = 0; g < l->laws.segment_count; g++) {
+    const sp_segment *of = &l->laws.segments[g];
+    if (!sp_stack_make(&l->stacks[g], &l->blocks[l->places_of[g]], l->places_of[g + 1] - l->places_of[g], of->first, of->end))
+      return 0;
+  }
+  return 1;
 }
 
 /* The orders in which the places of a segment may be stacked. The plan's own is the best one if the
@@ -203,13 +301,15 @@ static int choose_orders(const sp_layout *l, const sp_skyline *fixed, const sp_s
 /* put_stretching finds what lies on what. */
 static int put_stretching(sp_layout *l, sp_skyline *sky, sp_sequence *s, const item *items, uint32_t n) {
   uint32_t segment = 0;
+  for (uint32_t i = 0; i < n; i++) /* while only what is fixed lies there */
+    l->places[i].floor = sp_skyline_top(sky, items[i].step, s->steps[items[i].step].end);
   for (uint32_t i = 0; i < n; i++) {
     for (; segment <= items[i].segment; segment++)
       l->places_of[segment] = i;
     place *p = &l->places[i];
     sp_step *step = &s->steps[items[i].step];
     gathering g = {l, p, 1};
-    *p = (place){.step = items[i].step, .first = (uint32_t)l->beneath_count};
+    *p = (place){.floor = p->floor, .step = items[i].step, .first = (uint32_t)l->beneath_count};
     sp_skyline_each(sky, p->step, step->end, gather, &g);
     p->end = (uint32_t)l->beneath_count;
     sp_skyline_set(sky, p->step, step->end, 0, i);
@@ -256,6 +356,7 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
   ok = ok && orders != NULL && choose_orders(l, &sky, s, offsets, items, orders);
   ok = ok && put_stretching(l, &sky, s, items, list_stretching(l, s, orders, offsets, items));
   free(orders);
+  ok = ok && make_blocks(l, s);
   for (uint32_t g = 0; ok && g < l->laws.segment_count; g++)
     settle(l, s, g);
   sp_skyline_drop(&sky);
@@ -332,6 +433,12 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
 void sp_layout_drop(sp_layout *l) {
   if (l == NULL)
     return;
+  for (uint64_t g = 0; l->stacks != NULL && g < l->laws.segment_count; g++)
+    sp_stack_drop(&l->stacks[g]);
+  free(l->stacks);
+  free(l->blocks);
+  free(l->change);
+  free(l->fixed);
   sp_laws_drop(&l->laws);
   free(l->places);
   free(l->places_of);
@@ -352,5 +459,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
   else if (changed)
     l->stale[segment] = 1;
 }
+
+uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
 
 uint64_t sp_layout_room(const sp_layout *l) { return l->room; }

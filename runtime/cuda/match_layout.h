@@ -35,6 +35,10 @@ sp_laws *sp_layout_laws(sp_layout *l);
  * steps, this one's included. */
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass);
 
+/* sp_layout_forecast is the most bytes that the plan needs for the quantities that the run has
+ * shown; 0 if laws do not hold. */
+uint64_t sp_layout_forecast(const sp_layout *l);
+
 /* sp_layout_room is the bytes of addresses that places may lie in. */
 uint64_t sp_layout_room(const sp_layout *l);
 
