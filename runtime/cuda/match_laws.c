@@ -348,16 +348,23 @@ static uint64_t law_size(const sp_law *w, double k) {
   return size < 0 ? 0 : size > WILD * most ? (uint64_t)(WILD * most) : (uint64_t)(size + 0.5);
 }
 
-uint64_t sp_laws_expect(const sp_laws *l, uint64_t step) {
+/* size_by is what a step's law says for a reading of its segment's key; 0 if there is none. */
+static uint64_t size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
   const sp_segment *g = sp_laws_segment(l, step);
-  if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || g->reading == 0)
+  if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || reading == 0)
     return 0;
   const sp_law *w = &l->laws[l->law_of[step]];
-  return w->kind == g->kind ? law_size(w, (double)g->reading) : 0;
+  return w->kind == g->kind ? law_size(w, (double)reading) : 0;
 }
 
 uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass) {
-  return sp_laws_segment(l, step)->pass == pass ? sp_laws_expect(l, step) : 0;
+  const sp_segment *g = sp_laws_segment(l, step);
+  return g->pass == pass ? size_by(l, step, g->reading) : 0;
+}
+
+uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
+  uint64_t said = size_by(l, step, sp_laws_segment(l, step)->reach);
+  return said < steps[step].most && !sp_laws_hold(l) ? steps[step].most : said;
 }
 
 int sp_laws_near(uint64_t said, uint64_t requested) {
@@ -381,10 +388,11 @@ int sp_laws_hold(const sp_laws *l) { return l->judged >= RECENT / 4 && l->right 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
   if (step == g->key) {
-    int other = g->reading != requested;
+    int farther = requested > g->reach;
     g->reading = requested;
+    g->reach = farther ? requested : g->reach;
     g->pass = pass;
-    return other;
+    return farther;
   }
   if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || g->reading == 0 || g->pass != pass)
     return 0;

@@ -27,7 +27,8 @@ typedef struct {
   uint64_t key;        /* step, SP_NOWHERE if there is none */
   uint32_t kind;       /* of key: the first step of its kin */
   uint64_t reading;    /* bytes of the key's last request, 0 before there was one */
-  uint64_t pass;       /* of that (sp_matcher.pass) */
+  uint64_t reach;      /* the largest reading */
+  uint64_t pass;       /* of the last one (sp_matcher.pass) */
 } sp_segment;
 
 typedef struct {
@@ -53,8 +54,9 @@ static inline sp_segment *sp_laws_segment(const sp_laws *l, uint64_t step) { ret
  * or if the key's request has not come yet. */
 uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass);
 
-/* sp_laws_expect is likewise, for the last reading of the segment, whenever that was. */
-uint64_t sp_laws_expect(const sp_laws *l, uint64_t step);
+/* sp_laws_reach is likewise, for the largest reading of the segment in this run, and no less than
+ * recorded unless laws hold. */
+uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step);
 
 /* sp_laws_near says whether a request has about the size that a law says. */
 int sp_laws_near(uint64_t said, uint64_t requested);
@@ -62,8 +64,8 @@ int sp_laws_near(uint64_t said, uint64_t requested);
 /* sp_laws_hold says whether laws held lately: nine tenths of the bytes of 1,024 requests or more. */
 int sp_laws_hold(const sp_laws *l);
 
-/* sp_laws_note is told of a step's request. It returns 1 if the segment's quantity is another
- * one now, or one of its laws. */
+/* sp_laws_note is told of a step's request. It returns 1 if what sp_laws_reach says of the
+ * segment may be another now. */
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass);
 
 #endif

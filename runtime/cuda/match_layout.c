@@ -1,5 +1,4 @@
 #include "match_layout.h"
-#include <stdio.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,9 @@
 /* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
 enum { ROOM = 4 };
 
-/* 1/N of the plan's bytes: if the order of the places takes more than this above them with
- * the recorded sizes, the plan's places stay. */
-enum { WORSE = 24 };
+/* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
+ * the plan's places stay. A prologue is served once, and what stays lies higher there. */
+enum { WORSE = 64, WORSE_ONCE = 24 };
 
 /* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
  * than any pass before, are found again by first fit. That takes some ten milliseconds. */
@@ -25,6 +24,10 @@ typedef struct {
   uint64_t floor;
   uint32_t step, first, end;
 } place;
+
+/* Whether the places of a segment are to be found again at its next key: since a law has changed,
+ * or once laws hold, as they were found for the recorded sizes. */
+enum { STALE = 1, UNTIL_LAWS_HOLD = 2 };
 
 struct sp_layout {
   sp_laws laws;
@@ -39,7 +42,7 @@ struct sp_layout {
   sp_block *blocks;       /* of each place, for first fit */
   int64_t *change;        /* of the bytes live at each step, zero between calls */
   uint64_t *fixed;        /* bytes live at each step that are not found anew */
-  uint8_t *stale; /* of each segment: a law has changed since its places were found */
+  uint8_t *stale; /* of each segment */
 };
 
 /* A varying step whose place is found once gets this many times the size recorded: room costs
@@ -132,7 +135,7 @@ static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     const place *p = &l->places[i];
     sp_step *step = &s->steps[p->step];
-    uint64_t said = sp_laws_expect(&l->laws, p->step), at = p->floor;
+    uint64_t said = sp_laws_reach(&l->laws, s->steps, p->step), at = p->floor;
     if (said > 0)
       step->size = sp_aligned(said);
     for (uint32_t b = p->first; b < p->end; b++) {
@@ -188,14 +191,14 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   if (top > l->highest && top > least + least / LOOSE)
     top = fit_first(l, s, segment, top);
   l->highest = top > l->highest ? top : l->highest;
-  if (l->laws.segments[segment].reading > 0 && least > l->forecast)
+  if (l->laws.segments[segment].reach > 0 && least > l->forecast)
     l->forecast = least;
   for (uint32_t i = l->places_of[segment]; top > l->room && i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
     if (step->offset > l->room || step->size > l->room - step->offset)
       step->offset = step->size = 0; /* it has no place in this pass */
   }
-  l->stale[segment] = 0;
+  l->stale[segment] = sp_laws_hold(&l->laws) ? 0 : UNTIL_LAWS_HOLD;
 }
 
 /* note_fixed finds the bytes that are live at each step and keep their places. What crosses the
@@ -365,25 +368,17 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
   return ok;
 }
 
-/* worse says whether the places take more than the plan's do. */
-static int worse(const sp_sequence *s, const sp_plan_device *plan,const sp_laws*L) {
-  uint64_t top = 0;
-  for (uint64_t i = 0; i < s->count; i++)
-    if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
-      top = s->steps[i].offset + s->steps[i].size;
-#ifdef DBGL
-  fprintf(stderr, "layout top %.4f of arena\n", (double)top / plan->arena_bytes);
-  for (uint64_t p = 0; p < s->part_count; p++) { top = 0; uint64_t fx=0;
-  for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++) {
-    if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
-      top = s->steps[i].offset + s->steps[i].size;
-    if (s->steps[i].placed && !stretches(L, &s->steps[i], i) && s->steps[i].offset + s->steps[i].size > fx)
-      fx = s->steps[i].offset + s->steps[i].size;}
-  fprintf(stderr, "  part %lu top %.4f fixed %.4f\n", p,(double)top / plan->arena_bytes,(double)fx / plan->arena_bytes);}
-  for (uint64_t g=0;g<L->segment_count&&g<40;g++) { uint64_t r=0,mx=0; for(uint64_t i=L->segments[g].first;i<L->segments[g].end;i++){mx+=stretches(L,&s->steps[i],i);r+=s->steps[i].varies;} fprintf(stderr,"  seg %lu: %lu..%lu key %ld varies %lu stretch %lu law %u\n",g,L->segments[g].first,L->segments[g].end,(long)L->segments[g].key,r,mx,L->segments[g].key==SP_NOWHERE?0:L->law_of[L->segments[g].key]);}
-  fprintf(stderr,"  segs %lu\n",L->segment_count);
-#endif
-  return top > plan->arena_bytes + plan->arena_bytes / WORSE;
+/* worse says whether the places take too much more than the plan's do. */
+static int worse(const sp_sequence *s, const sp_plan_device *plan) {
+  for (uint64_t p = 0; p < s->part_count; p++) {
+    uint64_t top = 0, share = p == 0 ? WORSE_ONCE : WORSE;
+    for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
+      if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
+        top = s->steps[i].offset + s->steps[i].size;
+    if (top > plan->arena_bytes + plan->arena_bytes / share)
+      return 1;
+  }
+  return 0;
 }
 
 /* restore gives all steps the plan's places. */
@@ -420,7 +415,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
     l->stale = calloc(l->laws.segment_count + 1, 1);
     ok = l->places != NULL && l->places_of != NULL && l->stale != NULL && put_all(l, s, plan);
-    if (ok && !worse(s, plan,&l->laws)) {
+    if (ok && !worse(s, plan)) {
       *layout = l;
       return 1;
     }
@@ -454,10 +449,11 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     return;
   uint32_t segment = l->laws.segment_of[step];
   int changed = sp_laws_note(&l->laws, step, requested, pass);
-  if (l->laws.segments[segment].key == step && (changed || l->stale[segment]))
+  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
+  if (l->laws.segments[segment].key == step && (changed || stale))
     settle(l, s, segment);
   else if (changed)
-    l->stale[segment] = 1;
+    l->stale[segment] = STALE;
 }
 
 uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
