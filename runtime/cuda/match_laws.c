@@ -363,8 +363,11 @@ uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass) {
 }
 
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
-  uint64_t said = size_by(l, step, sp_laws_segment(l, step)->reach);
-  return said < steps[step].most && !sp_laws_hold(l) ? steps[step].most : said;
+  const sp_segment *g = sp_laws_segment(l, step);
+  uint64_t said = size_by(l, step, g->reach), most = steps[step].most;
+  if (said == 0 || sp_laws_hold(l))
+    return said;
+  return said < most || g->reach <= steps[g->key].most ? most : said;
 }
 
 int sp_laws_near(uint64_t said, uint64_t requested) {
