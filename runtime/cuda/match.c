@@ -131,6 +131,10 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   m->fitted = 0;
   m->missed++;
   const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
+  if (best != NULL && best->ratio != 0 && best->ratio != m->ratio) {
+    m->ratio_before = m->ratio;
+    m->ratio = best->ratio;
+  }
   if (best != NULL)
     serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
   else if (searches(m))

@@ -29,8 +29,12 @@ static uint64_t said(const sp_matcher *m, uint64_t at) {
 static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   if (at == SP_NOWHERE || !on_stream(m, at, stream))
     return 0;
-  uint64_t size = sp_step_fits(sp_step_at(m, at), requested) ? 0 : said(m, at);
-  return size == 0 ? sp_step_fits(sp_step_at(m, at), requested) : sp_laws_near(size, requested);
+  if (sp_step_fits(sp_step_at(m, at), requested))
+    return 1;
+  uint64_t size = said(m, at);
+  if (size > 0)
+    return sp_laws_near(size, requested);
+  return sp_step_in_ratio(sp_step_at(m, at), m->ratio, requested) || sp_step_in_ratio(sp_step_at(m, at), m->ratio_before, requested);
 }
 
 /* opens says whether the request may be the key of a segment, at the pointer: it may have

@@ -66,6 +66,12 @@ uint64_t sp_sequence_next(const sp_sequence *s, uint64_t at, uint64_t *part);
 int sp_step_fits(const sp_step *s, uint64_t requested);
 int sp_step_may_fit(const sp_step *s, uint64_t requested);
 
+/* sp_step_ratio is how much larger a request is than the step's, of SP_SCALE_ONE; 0 if that is not
+ * possible, as it is never freed, or by more than VARIES. sp_step_in_ratio says whether a request
+ * is about that much larger than the step's, or the square of it, as attention may be. */
+uint64_t sp_step_ratio(const sp_step *s, uint64_t requested);
+int sp_step_in_ratio(const sp_step *s, uint64_t ratio, uint64_t requested);
+
 /* sp_step_scale is where a request lies between the smallest (0) and the
  * largest (SP_SCALE_ONE) of its step, or beyond. If all sizes follow one
  * length, such as that of a batch, the steps of one batch have the same scale.

@@ -36,6 +36,8 @@ struct sp_matcher {
   int64_t doubted_scale;
   uint64_t behind, behind_since; /* a step that was skipped, SP_NOWHERE if none, and the request that skipped it */
   int64_t scale;                 /* of the last request that has one */
+  uint64_t ratio;                /* of sizes that never varied in the recording to those there, 0 if they are the same */
+  uint64_t ratio_before;         /* the one before that: two batches may be prepared at a time */
   int one_length;                /* how often consecutive scales agree, of SP_ONE */
   sp_frees frees;
   sp_recent recent;
