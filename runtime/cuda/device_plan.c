@@ -69,12 +69,12 @@ static void set_state(stplan_device *d, stplan_state state) {
   SP_SET(d, state, (uint64_t)state);
 }
 
-sp_device_plan *sp_device_plan_make(const sp_plan_device *plan) {
+sp_device_plan *sp_device_plan_make(const sp_plan_device *plan, int moves) {
   sp_device_plan *p = calloc(1, sizeof *p);
   if (p == NULL)
     return NULL;
   p->plan = plan;
-  p->matcher = sp_matcher_new(plan);
+  p->matcher = sp_matcher_new(plan, moves);
   if (p->matcher == NULL) {
     free(p);
     return NULL;
@@ -96,7 +96,7 @@ int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
     SP_SET(d, state, STPLAN_DECLINED);
   if (plan == NULL || plan->advice == SP_ADVICE_POOL)
     return 1;
-  d->plan = sp_device_plan_make(plan);
+  d->plan = sp_device_plan_make(plan, sp_device_moves(d));
   if (d->plan == NULL)
     return 0;
   d->plan->number = ++d->plans;
@@ -111,7 +111,11 @@ void sp_device_plan_close(stplan_device *d) {
 
 int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
 
-uint64_t sp_device_plan_bytes(const stplan_device *d) { return d->plan->room; }
+uint64_t sp_device_plan_bytes(const stplan_device *d) {
+  const sp_device_plan *p = d->plan;
+  uint64_t top = p->begun ? sp_round_up(sp_matcher_top(p->matcher), d->prim.granularity) : 0;
+  return top > 0 ? sp_least(top, p->room) : p->room;
+}
 
 void sp_device_plan_begin(stplan_device *d, uint64_t base) {
   sp_device_plan *p = d->plan;
@@ -213,6 +217,10 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
   if (p->given_up) {
     set_state(d, STPLAN_OFF);
     return;
+  }
+  if (!p->begun && !sp_device_moves(d) && p->room > p->plan->arena_bytes) {
+    sp_matcher_stiffen(p->matcher, p->plan); /* its memory comes in one piece */
+    p->room = p->plan->arena_bytes;
   }
   sp_match m = sp_matcher_next(p->matcher, requested, stream);
   if (m.drifted)

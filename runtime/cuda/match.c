@@ -27,7 +27,7 @@ enum { SELDOM = 64 };
 /* Each request counts 1/MEMORY in how often consecutive scales agree. */
 enum { MEMORY = 32 };
 
-sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
+sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   sp_matcher *m = calloc(1, sizeof *m);
   if (m == NULL)
     return NULL;
@@ -39,7 +39,7 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
-  int ok = sp_layout_make(&m->layout, &m->plan, plan);
+  int ok = !stretches || sp_layout_make(&m->layout, &m->plan, plan);
   m->load = sp_load_make(&m->plan, plan);
   if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
     sp_matcher_free(m);
@@ -73,6 +73,14 @@ void sp_matcher_enter(sp_matcher *m) {
   m->at = m->plan.parts[1].first;
   m->adrift = 1;
 }
+
+void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
+  sp_layout_restore(&m->plan, plan);
+  sp_layout_drop(m->layout);
+  m->layout = NULL;
+}
+
+uint64_t sp_matcher_top(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_top(m->layout); }
 
 uint64_t sp_matcher_room(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_room(m->layout); }
 

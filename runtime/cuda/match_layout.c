@@ -8,7 +8,7 @@
 #include "sizes.h"
 
 /* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
-enum { ROOM = 4 };
+enum { ROOM = 2 };
 
 /* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
  * the plan's places stay. A prologue is served once, and what stays lies higher there. */
@@ -381,8 +381,7 @@ static int worse(const sp_sequence *s, const sp_plan_device *plan) {
   return 0;
 }
 
-/* restore gives all steps the plan's places. */
-static void restore(sp_sequence *s, const sp_plan_device *plan) {
+void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan) {
   uint64_t at = 0;
   for (uint64_t i = 0; i < plan->slot_count; i++) {
     sp_slot slot = sp_plan_slot(plan, i);
@@ -391,6 +390,7 @@ static void restore(sp_sequence *s, const sp_plan_device *plan) {
     s->steps[at].offset = slot.offset;
     s->steps[at++].size = slot.size;
   }
+  sp_sequence_loosen(s);
 }
 
 /* stretched says whether there is anything to find anew. */
@@ -419,8 +419,8 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
       *layout = l;
       return 1;
     }
-    restore(s, plan);
   }
+  sp_layout_restore(s, plan);
   sp_layout_drop(l);
   return ok;
 }
@@ -457,5 +457,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
 }
 
 uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
+
+uint64_t sp_layout_top(const sp_layout *l) { return l->highest; }
 
 uint64_t sp_layout_room(const sp_layout *l) { return l->room; }

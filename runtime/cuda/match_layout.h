@@ -26,6 +26,8 @@ typedef struct sp_layout sp_layout;
 /* sp_layout_make lays out the steps for the sizes recorded, and changes their places. *layout
  * is NULL if they keep the plan's. 0 without host memory. */
 int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan);
+/* sp_layout_restore gives the steps the plan's places again. */
+void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan);
 void sp_layout_drop(sp_layout *l);
 
 /* sp_layout_laws is the laws of a layout; NULL if that is NULL. */
@@ -39,7 +41,9 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
  * shown; 0 if laws do not hold. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
-/* sp_layout_room is the bytes of addresses that places may lie in. */
+/* sp_layout_top is the end of the highest place that there has been, and sp_layout_room the bytes
+ * of addresses that places may lie in. */
+uint64_t sp_layout_top(const sp_layout *l);
 uint64_t sp_layout_room(const sp_layout *l);
 
 #endif

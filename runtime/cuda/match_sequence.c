@@ -101,6 +101,18 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
   set_ends(s, plan, p, first, p == s->parts);
 }
 
+void sp_sequence_loosen(sp_sequence *s) {
+  uint64_t varying = 0, after = s->periodic ? s->parts[0].end : s->count;
+  for (uint64_t i = 0; i < s->count; i++)
+    s->steps[i].varies = s->steps[i].least < s->steps[i].most;
+  for (uint64_t i = after; i < s->count; i++)
+    varying += s->steps[i].varies;
+  if (varying * 2 < s->count - after || !s->periodic)
+    return;
+  for (uint64_t i = 0; i < after; i++)
+    s->steps[i].varies = !s->steps[i].stays;
+}
+
 /* follow finds for each part the body that came after it most often, the first of
  * equals. What follows the last pass is not recorded. 0 without host memory. */
 static int follow(sp_sequence *s, const sp_plan_device *plan) {
@@ -177,6 +189,7 @@ int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
     return 0;
   }
   add_grams(s);
+  sp_sequence_loosen(s);
   return 1;
 }
 

@@ -55,6 +55,10 @@ typedef struct {
 
 /* sp_sequence_make takes the steps from a plan. 0 without host memory. */
 int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan);
+/* sp_sequence_loosen says which sizes vary, by the plan alone: those that did, and those of a
+ * prologue, except of what stays, if at least half of those of the bodies do. A prologue is
+ * recorded once, so it does not show by itself what varies. */
+void sp_sequence_loosen(sp_sequence *s);
 void sp_sequence_drop(sp_sequence *s);
 
 /* sp_sequence_next is the step after `at`: SP_NOWHERE at the end of a recorded
