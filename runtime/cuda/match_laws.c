@@ -1,9 +1,6 @@
 #include "match_laws.h"
 
 #include <stdlib.h>
-#ifdef DBGW
-#include <stdio.h>
-#endif
 #include <string.h>
 
 #include "match_kin.h"
@@ -30,9 +27,9 @@ enum { BEYOND = 256 };
 /* 1/N of a size: a law that says this much too much is right enough; too little never is. */
 enum { TOO_MUCH = 256 };
 
-/* Requests after which what laws said before counts half, and the per cent of the bytes that have
- * to be as the laws say. */
-enum { RECENT = 4096, HOLD = 90 };
+/* Requests after which what laws said before counts half, the fewest that show anything, and the
+ * per cent of the bytes that have to be as the laws say. */
+enum { RECENT = 4096, SHOWN = 128, HOLD = 90 };
 
 /* A law says no size above this many times the largest that was seen. */
 enum { WILD = 16 };
@@ -76,19 +73,19 @@ static int is_key(const sp_step *step) {
 typedef struct {
   sp_laws *l;
   const sp_sequence *s;
-  const int64_t *live;
-  int64_t peak;
+  const uint64_t *live;
+  uint64_t peak;
   uint64_t least; /* steps of a segment */
 } cutting;
 
 /* add_live finds the bytes of keys that are live at each step of a part, and returns the most. */
-static int64_t add_live(int64_t *live, const sp_sequence *s, const sp_part *part) {
-  int64_t sum = 0, peak = 0;
+static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *part) {
+  uint64_t sum = 0, peak = 0; /* modulo 2^64, as what is live is never less than 0 */
   for (uint64_t i = part->first; i < part->end; i++)
     if (is_key(&s->steps[i])) {
-      live[i] += (int64_t)s->steps[i].most;
+      live[i] += s->steps[i].most;
       if (s->steps[i].end < part->end)
-        live[s->steps[i].end] -= (int64_t)s->steps[i].most;
+        live[s->steps[i].end] -= s->steps[i].most;
     }
   for (uint64_t i = part->first; i < part->end; i++) {
     live[i] = sum += live[i];
@@ -100,13 +97,13 @@ static int64_t add_live(int64_t *live, const sp_sequence *s, const sp_part *part
 /* best_cut is the key of [first, end) that the fewest bytes cross, SP_NOWHERE if too many do. */
 static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
   uint64_t low = first, high = end, best = SP_NOWHERE;
-  int64_t fewest = c->peak / LITTLE + 1;
+  uint64_t fewest = c->peak / LITTLE + 1;
   while (low < high && c->live[low] < c->peak / MUCH)
     low++;
   while (low < high && c->live[high - 1] < c->peak / MUCH)
     high--;
   for (uint64_t i = low; i < high; i++) {
-    int64_t crossing = c->live[i] - (int64_t)c->s->steps[i].most;
+    uint64_t crossing = c->live[i] - c->s->steps[i].most;
     if (i >= first + c->least && i + c->least <= end && is_key(&c->s->steps[i]) && crossing < fewest) {
       fewest = crossing;
       best = i;
@@ -130,7 +127,7 @@ static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
 }
 
 /* cut_part cuts a part: what comes before its first key, and segments that begin with keys. */
-static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, int64_t *live) {
+static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live) {
   uint64_t key = part->first;
   cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1};
   while (key < part->end && !is_key(&s->steps[key]))
@@ -165,7 +162,7 @@ static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, const
 
 /* cut makes the segments; there is room for as many as steps and parts. 0 without host memory. */
 static int cut(sp_laws *l, const sp_sequence *s, const sp_kin *kin) {
-  int64_t *live = calloc(s->count + 1, sizeof *live);
+  uint64_t *live = calloc(s->count + 1, sizeof *live);
   if (live == NULL)
     return 0;
   l->segment_count = 0;
@@ -386,7 +383,7 @@ static void judge(sp_laws *l, uint64_t said, uint64_t requested) {
   }
 }
 
-int sp_laws_hold(const sp_laws *l) { return l->judged >= RECENT / 4 && l->right >= l->bytes / 100 * HOLD; }
+int sp_laws_hold(const sp_laws *l) { return l->judged >= SHOWN && l->right >= l->bytes / 100 * HOLD; }
 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
@@ -404,9 +401,6 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
     return 0;
   uint64_t said = law_size(w, (double)g->reading);
   judge(l, said, requested);
-#ifdef DBGW
-  if (requested > 1<<20 && !sp_laws_near(said, requested)) { static int n; if (n++ < 40) fprintf(stderr, "step %lu (seg %u) key %lu said %lu requested %lu points %d (%.0f %.0f) (%.0f %.0f) (%.0f %.0f) missed %d\n", step, l->segment_of[step], g->reading, said, requested, w->points, w->key[0], w->size[0], w->key[1], w->size[1], w->key[2], w->size[2], w->missed); }
-#endif
   if (requested <= said && said - requested <= said / TOO_MUCH)
     return 0;
   w->missed += w->points == 3 && w->missed < MISSES;

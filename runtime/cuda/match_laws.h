@@ -61,7 +61,7 @@ uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step);
 /* sp_laws_near says whether a request has about the size that a law says. */
 int sp_laws_near(uint64_t said, uint64_t requested);
 
-/* sp_laws_hold says whether laws held lately: nine tenths of the bytes of 1,024 requests or more. */
+/* sp_laws_hold says whether laws held lately: for nine tenths of the bytes of 128 requests or more. */
 int sp_laws_hold(const sp_laws *l);
 
 /* sp_laws_note is told of a step's request. It returns 1 if what sp_laws_reach says of the

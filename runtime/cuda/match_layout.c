@@ -10,6 +10,9 @@
 /* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
 enum { ROOM = 2 };
 
+/* Bytes. A larger plan than this is for no device, and its places stay. */
+#define LARGEST (UINT64_C(1) << 48)
+
 /* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
  * the plan's places stay. A prologue is served once, and what stays lies higher there. */
 enum { WORSE = 64, WORSE_ONCE = 24 };
@@ -40,7 +43,7 @@ struct sp_layout {
   uint64_t forecast;      /* likewise, of the segments whose keys the run has requested */
   sp_stack *stacks;       /* of each segment */
   sp_block *blocks;       /* of each place, for first fit */
-  int64_t *change;        /* of the bytes live at each step, zero between calls */
+  uint64_t *change;       /* of the bytes live at each step, zero between calls */
   uint64_t *fixed;        /* bytes live at each step that are not found anew */
   uint8_t *stale; /* of each segment */
 };
@@ -101,17 +104,16 @@ static int put_cells(sp_skyline *sky, sp_sequence *s, const sp_plan_device *plan
   return 1;
 }
 
-/* put_beneath notes what a place lies on. */
+/* gathering notes what a place lies on. */
 typedef struct {
   sp_layout *l;
   place *p;
   int ok;
 } gathering;
 
-static void gather(void *context, uint32_t owner, uint64_t top) {
+static void gather(void *context, uint32_t owner) {
   gathering *g = context;
   sp_layout *l = g->l;
-  (void)top;
   if (owner == SP_SKYLINE_FIXED)
     return;
   if (l->beneath_count == l->beneath_room) {
@@ -153,18 +155,17 @@ static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
 /* load is the most bytes that a segment's places and what is fixed need at a time. */
 static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment) {
   const sp_segment *g = &l->laws.segments[segment];
-  uint64_t most = 0;
-  int64_t live = 0;
+  uint64_t most = 0, live = 0; /* live is modulo 2^64 */
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     const sp_step *step = &s->steps[l->places[i].step];
-    l->change[l->places[i].step] += (int64_t)step->size;
-    l->change[step->end] -= (int64_t)step->size;
+    l->change[l->places[i].step] += step->size;
+    l->change[step->end] -= step->size;
   }
   for (uint64_t i = g->first; i < g->end; i++) {
     live += l->change[i];
     l->change[i] = 0;
-    if (l->fixed[i] + (uint64_t)live > most)
-      most = l->fixed[i] + (uint64_t)live;
+    if (l->fixed[i] + live > most)
+      most = l->fixed[i] + live;
   }
   l->change[g->end] = 0;
   return most;
@@ -193,7 +194,7 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   l->highest = top > l->highest ? top : l->highest;
   if (l->laws.segments[segment].reach > 0 && least > l->forecast)
     l->forecast = least;
-  for (uint32_t i = l->places_of[segment]; top > l->room && i < l->places_of[segment + 1]; i++) {
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
     if (step->offset > l->room || step->size > l->room - step->offset)
       step->offset = step->size = 0; /* it has no place in this pass */
@@ -403,14 +404,14 @@ static int stretched(const sp_laws *laws) {
 
 int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan) {
   *layout = NULL;
-  if (!s->periodic || s->count >= UINT32_MAX)
+  if (!s->periodic || s->count >= UINT32_MAX || plan->arena_bytes > LARGEST)
     return 1;
   sp_layout *l = calloc(1, sizeof *l);
   if (l == NULL)
     return 0;
   int ok = sp_laws_make(&l->laws, s);
   if (ok && stretched(&l->laws)) {
-    l->room = plan->arena_bytes > UINT64_MAX / ROOM ? plan->arena_bytes : plan->arena_bytes * ROOM;
+    l->room = plan->arena_bytes * ROOM;
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
     l->stale = calloc(l->laws.segment_count + 1, 1);

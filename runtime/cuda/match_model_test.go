@@ -56,7 +56,7 @@ type modelGuess struct {
 	scale      float64
 	scaled     bool
 	ratio      uint64 // of sizes to what was recorded, 0 if they are that
-	fork, body bool // the pointer took another step that fitted as well; here another body begins
+	fork, body bool   // the pointer took another step that fitted as well; here another body begins
 }
 
 type doubtKind int

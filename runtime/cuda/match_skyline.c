@@ -84,17 +84,17 @@ void sp_skyline_set(sp_skyline *sky, uint64_t from, uint64_t to, uint64_t top, u
   set_in(sky, root(sky), from, to, top, owner);
 }
 
-static void each_in(const sp_skyline *sky, node n, uint64_t from, uint64_t to, void (*seen)(void *, uint32_t, uint64_t), void *context) {
+static void each_in(const sp_skyline *sky, node n, uint64_t from, uint64_t to, void (*seen)(void *, uint32_t), void *context) {
   if (to <= n.low || n.high <= from)
     return;
   if (sky->uniform[n.at]) {
-    seen(context, sky->owner[n.at], sky->top[n.at]);
+    seen(context, sky->owner[n.at]);
     return;
   }
   each_in(sky, left(n), from, to, seen, context);
   each_in(sky, right(n), from, to, seen, context);
 }
 
-void sp_skyline_each(const sp_skyline *sky, uint64_t from, uint64_t to, void (*seen)(void *context, uint32_t owner, uint64_t top), void *context) {
+void sp_skyline_each(const sp_skyline *sky, uint64_t from, uint64_t to, void (*seen)(void *context, uint32_t owner), void *context) {
   each_in(sky, root(sky), from, to, seen, context);
 }

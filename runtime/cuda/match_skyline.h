@@ -21,11 +21,11 @@ int sp_skyline_make(sp_skyline *sky, uint64_t count);
 int sp_skyline_copy(sp_skyline *sky, const sp_skyline *of);
 void sp_skyline_drop(sp_skyline *sky);
 
-/* Of the steps [from, to): the highest top; a new owner and top for all; and each owner with
- * its top, from the first step on, one that lies at several stretches several times. Each
+/* Of the steps [from, to): the highest top; a new owner and top for all; and each owner,
+ * from the first step on, one that lies at several stretches several times. Each
  * takes the logarithm of the steps for every stretch that it ends. */
 uint64_t sp_skyline_top(const sp_skyline *sky, uint64_t from, uint64_t to);
 void sp_skyline_set(sp_skyline *sky, uint64_t from, uint64_t to, uint64_t top, uint32_t owner);
-void sp_skyline_each(const sp_skyline *sky, uint64_t from, uint64_t to, void (*seen)(void *context, uint32_t owner, uint64_t top), void *context);
+void sp_skyline_each(const sp_skyline *sky, uint64_t from, uint64_t to, void (*seen)(void *context, uint32_t owner), void *context);
 
 #endif
