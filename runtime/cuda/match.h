@@ -74,7 +74,8 @@ uint64_t sp_matcher_top(const sp_matcher *m);
 uint64_t sp_matcher_forecast(const sp_matcher *m);
 
 /* sp_matcher_next matches the next request of the program; requests come in
- * order. It works in bounded time and allocates nothing. */
+ * order. It works in bounded time and allocates nothing. A request that has the places of a
+ * segment found anew takes as long as there are places, milliseconds for ten thousand. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
 
 /* sp_matcher_placed is told that a step's request was served at its place,
