@@ -364,7 +364,7 @@ uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
   uint64_t said = size_by(l, step, g->reach), most = steps[step].most;
   if (said == 0 || sp_laws_hold(l))
     return said;
-  return said < most || g->reach <= steps[g->key].most ? most : said;
+  return said < most || g->reach <= steps[g->key].most || l->judged >= SHOWN ? most : said;
 }
 
 int sp_laws_near(uint64_t said, uint64_t requested) {
