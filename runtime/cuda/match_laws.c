@@ -31,6 +31,10 @@ enum { TOO_MUCH = 256 };
  * per cent of the bytes that have to be as the laws say. */
 enum { RECENT = 4096, SHOWN = 128, HOLD = 90 };
 
+/* Per cent of the bytes of laws with three points whose point between is where the outer two have
+ * it. Below that the recording itself shows that no one quantity decides. */
+enum { LIKELY = 75 };
+
 /* A law says no size above this many times the largest that was seen. */
 enum { WILD = 16 };
 
@@ -232,6 +236,7 @@ static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
       l->law_of[i] = SP_NO_LAW;
   }
   l->laws = calloc((size_t)count + 1, sizeof *l->laws);
+  l->law_count = count;
   if (l->laws == NULL)
     return 0;
   for (uint64_t i = s->count; i-- > 0;) { /* bodies first: a prologue is one pass */
@@ -318,14 +323,34 @@ static double by_two(const sp_law *w, double k) {
   return size + (s1 * k0 == s0 * k1 ? 0 : doubt(k, k0, k1, size, 1));
 }
 
-static double by_three(const sp_law *w, double k) {
+/* nearest is the line or the bow through the outer two of three points, for a key. *off is how
+ * many bytes it is off at the point between. */
+static double nearest(const sp_law *w, double k, double *off) {
   double k0 = w->key[0], s0 = w->size[0], k2 = w->key[2], s2 = w->size[2];
-  double off = apart(line(w->key[1], k0, s0, k2, s2), w->size[1]), size = line(k, k0, s0, k2, s2);
-  if (faster(k0, s0, k2, s2) && apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]) < off) {
-    off = apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]);
-    size = bow(k, k0, s0, k2, s2);
+  *off = apart(line(w->key[1], k0, s0, k2, s2), w->size[1]);
+  double bowed = faster(k0, s0, k2, s2) ? apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]) : *off;
+  if (bowed >= *off)
+    return line(k, k0, s0, k2, s2);
+  *off = bowed;
+  return bow(k, k0, s0, k2, s2);
+}
+
+static double by_three(const sp_law *w, double k) {
+  double off, size = nearest(w, k, &off);
+  return off <= w->size[1] / ROUNDED ? size + doubt(k, w->key[0], w->key[2], size, off) : parabola(w, k);
+}
+
+int sp_laws_likely(const sp_laws *l) {
+  double all = 0, right = 0, off;
+  for (uint32_t i = 0; i < l->law_count; i++) {
+    const sp_law *w = &l->laws[i];
+    if (w->points < 3)
+      continue;
+    nearest(w, 0, &off);
+    all += w->size[1];
+    right += off <= w->size[1] / ROUNDED ? w->size[1] : 0;
   }
-  return off <= w->size[1] / ROUNDED ? size + doubt(k, k0, k2, size, off) : parabola(w, k);
+  return right >= all * LIKELY / 100;
 }
 
 /* law_size is what a law says for a key, in bytes. */

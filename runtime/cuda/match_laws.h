@@ -36,6 +36,7 @@ typedef struct {
   uint64_t segment_count;
   uint32_t *segment_of; /* each step's */
   sp_law *laws;
+  uint32_t law_count;
   uint32_t *twin;   /* each step's in the first body (match_kin.h) */
   uint64_t judged, bytes, right; /* requests that have a law, their bytes lately, and those that are as it says */
   uint32_t *law_of; /* each step's, SP_NO_LAW if its size does not vary */
@@ -60,6 +61,9 @@ uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step);
 
 /* sp_laws_near says whether a request has about the size that a law says. */
 int sp_laws_near(uint64_t said, uint64_t requested);
+
+/* sp_laws_likely says whether the plan itself agrees with its laws, as far as it has three points. */
+int sp_laws_likely(const sp_laws *l);
 
 /* sp_laws_hold says whether laws held lately: for nine tenths of the bytes of 128 requests or more. */
 int sp_laws_hold(const sp_laws *l);

@@ -410,7 +410,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
   if (l == NULL)
     return 0;
   int ok = sp_laws_make(&l->laws, s);
-  if (ok && stretched(&l->laws)) {
+  if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
     l->room = plan->arena_bytes * ROOM;
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
