@@ -38,9 +38,12 @@ class Package(Distribution):
 
 class Build(build_py):
     def run(self) -> None:
-        super().run()
         if self.editable_mode:
+            super().run()
             return  # the library is built in the cache at first use
+        # What an earlier build has left there would come into this package too.
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
         package = os.path.join(self.build_lib, "stplan")
         if COMPILED:
             shutil.copytree(COMPILED, package, dirs_exist_ok=True)

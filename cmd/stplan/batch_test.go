@@ -43,7 +43,7 @@ func TestFindInputs(t *testing.T) {
 		{"x*.pickle a.parquet", "a.parquet", true, "x*.pickle: no file has such a name"},
 		{"x[ a.parquet", "a.parquet", true, "x[: no pattern"},
 	} {
-		in := findInputs(strings.Fields(c.args), recordingInputs)
+		in := (&app{}).findInputs(strings.Fields(c.args), recordingInputs)
 		if got := strings.Join(in.paths, " "); got != c.want || in.many != c.many {
 			t.Errorf("%s: %s, many %t, expected %s, %t", c.args, got, in.many, c.want, c.many)
 		}
@@ -51,7 +51,7 @@ func TestFindInputs(t *testing.T) {
 			t.Errorf("%s: failed %v, expected %q", c.args, in.failed, c.failed)
 		}
 	}
-	none := findInputs([]string{"none"}, recordingInputs)
+	none := (&app{}).findInputs([]string{"none"}, recordingInputs)
 	if err := none.none(); err == nil {
 		t.Error("a folder without recordings is fine")
 	}

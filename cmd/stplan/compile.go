@@ -144,7 +144,7 @@ plan and for fewer waits gets what they leave.`,
 }
 
 func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) error {
-	in := findInputs(args, recordingInputs)
+	in := a.findInputs(args, recordingInputs)
 	if err := in.none(); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	}
 	many := in.many && !f.merge
 	if many && f.output != "" && f.output != "-" {
-		f.output = filepath.Clean(f.output)
+		f.output = cleanPath(f.output)
 	}
 	outputs, err := compileOutputs(paths, many, f)
 	if err != nil {

@@ -38,8 +38,10 @@ type batch struct {
 
 // batchRow is what has become of one recording: a plan or an error.
 type batchRow struct {
-	plan *report.Compiled
-	err  error
+	path   string // of the recording
+	output string
+	plan   *report.Compiled
+	err    error
 }
 
 // batchNote is something to know of one or more recordings.
@@ -58,8 +60,8 @@ type class struct {
 
 // runBatch compiles the recordings of in into the folder of f, and prints one table.
 func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compileFlags, opt compile.Options) error {
-	records, err := a.openRecords(f.output, opt.ID())
-	if err != nil {
+	records := a.recordsOf(f.output, opt.ID())
+	if err := records.place.demand(); err != nil {
 		return err
 	}
 	if err := records.expect(outputs); err != nil {
@@ -112,32 +114,33 @@ func (b *batch) run(ctx context.Context, paths, outputs []string, begin int) {
 
 // one does recording i, or leaves it with those that wait for its program.
 func (b *batch) one(ctx context.Context, i int, path, output string) {
+	name := inputName(path)
 	defer func() {
 		if p := recover(); p != nil {
-			b.finish(i, path, output, nil, &bug{fmt.Errorf("%s: panic: %v\n%s", path, p, debug.Stack())})
+			b.finish(i, name, output, nil, &bug{fmt.Errorf("%s: panic: %v\n%s", name, p, debug.Stack())})
 		}
 	}()
-	if sum := b.folder.doneBefore(path, output); sum != nil {
+	stat, err := b.app.statRecording(path)
+	if err != nil {
+		b.finish(i, name, output, nil, err)
+		return
+	}
+	if sum := b.folder.doneBefore(name, output, stat); sum != nil {
 		b.mu.Lock()
 		b.before++
 		b.mu.Unlock()
-		b.finish(i, path, output, sum, nil)
+		b.finish(i, name, output, sum, nil)
 		return
 	}
-	stat, err := statFile(path)
-	if err != nil {
-		b.finish(i, path, output, nil, err)
-		return
-	}
-	release := b.memory.acquire(estimate(path, stat.Size))
+	release := b.memory.acquire(estimate(name, stat.Size))
 	defer release()
-	t, err := openRecording(path, trace.Options{})
+	t, err := b.app.openRecording(path, trace.Options{})
 	if err != nil {
-		b.finish(i, path, output, nil, err)
+		b.finish(i, name, output, nil, err)
 		return
 	}
 	id := compile.Identity(t, b.opt)
-	r := rank{index: i, path: path, output: output, stat: stat, program: hex.EncodeToString(id[:]), notes: t.Notes, ordinals: compile.Ordinals(t)}
+	r := rank{index: i, path: name, output: output, stat: stat, program: hex.EncodeToString(id[:]), notes: t.Notes, ordinals: compile.Ordinals(t)}
 	c, first := b.join(r)
 	if !first {
 		return
@@ -221,7 +224,7 @@ func (b *batch) finish(i int, path, output string, sum *report.Compiled, err err
 		}
 	}
 	b.mu.Lock()
-	b.rows[i] = batchRow{sum, err}
+	b.rows[i] = batchRow{path, output, sum, err}
 	b.bug = b.bug || err != nil && isBug(err)
 	b.done++
 	b.bar.update(b.done, int64(len(b.rows)))
@@ -266,11 +269,12 @@ func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	failed := slices.Clone(in.failed)
 	for i, row := range b.rows {
 		if row.plan == nil && row.err == nil {
-			row.err = &bug{fmt.Errorf("%s: was not compiled", paths[i])}
+			row.path = inputName(paths[i])
+			row.err = &bug{fmt.Errorf("%s: was not compiled", row.path)}
 			b.bug = true
 		}
 		if row.err != nil {
-			failed = append(failed, report.FailedTrace{Trace: paths[i], Error: message(row.err)})
+			failed = append(failed, report.FailedTrace{Trace: row.path, Error: message(row.err)})
 		} else {
 			plans = append(plans, *row.plan)
 		}

@@ -21,7 +21,8 @@ const (
 // smallest machines have to spare.
 const unknownMemory = 2 << 30
 
-// estimate is what compiling a recording of this name and size takes, in bytes.
+// estimate is what compiling a recording of this name and size takes, in bytes. If the size is
+// not known, it is more than there is, so that the recording is compiled alone.
 func estimate(path string, size int64) int64 {
 	factor := int64(compilePerByte)
 	for _, suffix := range []string{".gz", ".zst", ".parquet"} {
@@ -30,6 +31,9 @@ func estimate(path string, size int64) int64 {
 		}
 	}
 	const largest = 1 << 50 // no file is larger, and nothing overflows
+	if size < 0 {
+		size = largest
+	}
 	return compileBase + factor*min(size, largest)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"time"
 
@@ -46,10 +45,7 @@ func (a *app) writePlan(output string, opt compile.Options, make func(compile.Op
 		return report.Compiled{}, &bug{err}
 	}
 	sum.Plan = output
-	return sum, a.outputs.write(output, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return sum, a.outputs.writeBytes(output, data)
 }
 
 // printCompiled prints the summary for people, on standard output unless the

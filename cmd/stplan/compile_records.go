@@ -1,29 +1,32 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/store"
 )
 
 // recordsFolder is the folder within a folder of plans that has what compile knows of them:
 //
-//	PLAN-SHA256.bin          a plan, named by its bytes; NAME.bin is a link to it
+//	PLAN-SHA256.bin          a plan, named by its bytes; NAME.bin is a link to it, or a copy
 //	program-IDENTITY.json    a program: its summary and its plan
 //	rank-NAME.json           a recording: its program, or why it has none
 //	expected-SHA256.json     the names of a whole batch, named by their bytes
 //
-// All names but the ranks' come from content, and a file is only ever renamed into place
+// All names but the ranks' come from content, and a file only ever appears under its name
 // when it is whole. So any number of processes can work in one folder, and one that is
 // killed leaves nothing that another one would believe.
 const recordsFolder = ".stplan"
@@ -33,16 +36,23 @@ const maxRecord = 16 << 20
 
 // planFolderRecords are the records of one folder of plans, for plans of some options.
 type planFolderRecords struct {
-	outputs *outputs
+	place   planPlace
 	folder  string
 	options string // compile.Options.ID
+
+	mu       sync.Mutex
+	programs map[string]*programRecord // that were found, with their plans
 }
 
-// fileStat is what tells one state of a file from another without reading it.
+// fileStat is what tells one state of a file or an object from another without reading it.
 type fileStat struct {
-	Size     int64 `json:"size_bytes"`
-	Modified int64 `json:"modified_ns"` // Unix time
+	Size     int64  `json:"size_bytes"`            // -1 if the server does not say
+	Modified int64  `json:"modified_ns,omitempty"` // Unix time, of a file
+	Version  string `json:"version,omitempty"`     // of an object
 }
+
+// known says that a change of the content would show.
+func (s fileStat) known() bool { return s.Modified != 0 || s.Version != "" }
 
 // rank is what is left of a recording once it has been read and its program is known.
 type rank struct {
@@ -65,7 +75,7 @@ type programRecord struct {
 // rankRecord is what has become of a recording.
 type rankRecord struct {
 	Trace    string   `json:"trace"`
-	Stat     fileStat `json:"file"`
+	Stat     fileStat `json:"file,omitzero"`
 	Options  string   `json:"options"`
 	Program  string   `json:"program,omitempty"`
 	Plan     string   `json:"plan_sha256,omitempty"`
@@ -79,23 +89,16 @@ type expectedRecord struct {
 	Plans []string `json:"plans"` // names without .bin
 }
 
-// openRecords makes the folder for plans, with what is above it, and that for their records.
-func (a *app) openRecords(folder, options string) (*planFolderRecords, error) {
-	f := &planFolderRecords{outputs: &a.outputs, folder: folder, options: options}
-	if err := os.MkdirAll(f.path(""), 0o777); err != nil {
-		return nil, fmt.Errorf("%s: cannot make the folder for plans: %w", folder, cause(err))
-	}
-	for _, dir := range []string{folder, f.path("")} {
-		if err := probeFolder(dir); err != nil {
-			return nil, fmt.Errorf("%s: cannot write: %w", dir, cause(err))
-		}
-	}
-	return f, nil
+// recordsOf are the records of a folder of plans.
+func (a *app) recordsOf(folder, options string) *planFolderRecords {
+	return &planFolderRecords{place: a.planPlace(folder), folder: folder, options: options, programs: map[string]*programRecord{}}
 }
 
-func (f *planFolderRecords) path(name string) string {
-	return filepath.Join(f.folder, recordsFolder, name)
-}
+// recordName is the name of a record within its folder of plans.
+func recordName(name string) string { return recordsFolder + "/" + name }
+
+// plan is the path of a plan of the folder.
+func (f *planFolderRecords) plan(name string) string { return inFolder(f.folder, name) }
 
 // expect notes the names of a batch, so that what no shard has done can be told from what
 // nobody asked for.
@@ -114,14 +117,10 @@ func (f *planFolderRecords) expect(outputs []string) error {
 
 // keep writes a record, if it is not there already.
 func (f *planFolderRecords) keep(name string, data []byte) error {
-	path := f.path(name)
-	if old, err := readBounded(path); err == nil && string(old) == string(data) {
+	if f.has(recordName(name), sumOf(data)) {
 		return nil
 	}
-	return f.outputs.write(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return f.place.write(recordName(name), data)
 }
 
 func (f *planFolderRecords) keepJSON(name string, record any) error {
@@ -134,37 +133,32 @@ func (f *planFolderRecords) keepJSON(name string, record any) error {
 
 // read reads a record; false if there is none that makes sense.
 func (f *planFolderRecords) read(name string, record any) bool {
-	data, err := readBounded(f.path(name))
+	data, err := readBounded(f.place, recordName(name), maxRecord)
 	return err == nil && json.Unmarshal(data, record) == nil
-}
-
-// readBounded reads a file of at most maxRecord bytes.
-func readBounded(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxRecord+1))
-	if err == nil && len(data) > maxRecord {
-		err = fmt.Errorf("%s: expected at most %d B", path, maxRecord)
-	}
-	return data, err
 }
 
 // program finds a program whose plan is there and whole.
 func (f *planFolderRecords) program(id string) *programRecord {
-	var p programRecord
-	if !f.read("program-"+id+".json", &p) || p.Program != id || !f.has(f.path(p.Plan+".bin"), p.Plan) {
+	f.mu.Lock()
+	known := f.programs[id]
+	f.mu.Unlock()
+	if known != nil {
+		return known
+	}
+	p := &programRecord{}
+	if !f.read("program-"+id+".json", p) || p.Program != id || !f.has(recordName(p.Plan+".bin"), p.Plan) {
 		return nil
 	}
-	return &p
+	f.mu.Lock()
+	f.programs[id] = p
+	f.mu.Unlock()
+	return p
 }
 
 // has says whether a file is there and has the bytes of that SHA-256.
-func (f *planFolderRecords) has(path, sum string) bool {
-	data, err := os.ReadFile(path)
-	return err == nil && sumOf(data) == sum
+func (f *planFolderRecords) has(name, sum string) bool {
+	found, err := f.place.sum(name)
+	return err == nil && found == sum
 }
 
 // keepProgram keeps the plan of a program.
@@ -189,7 +183,7 @@ func (f *planFolderRecords) keepRank(p *programRecord, r rank) (*report.Compiled
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.path, err)
 	}
-	if err := f.outputs.share(f.path(plan+".bin"), r.output); err != nil {
+	if err := f.place.share(recordName(plan+".bin"), planName(r.output)+".bin"); err != nil {
 		return nil, err
 	}
 	record := &rankRecord{Trace: r.path, Stat: r.stat, Options: f.options, Program: p.Program, Plan: plan, Ordinals: r.ordinals, Notes: r.notes}
@@ -206,7 +200,7 @@ func (f *planFolderRecords) planOf(p *programRecord, ordinals []int) (string, er
 	if same {
 		return p.Plan, nil
 	}
-	file, err := os.Open(f.path(p.Plan + ".bin"))
+	file, err := f.place.open(recordName(p.Plan + ".bin"))
 	if err != nil {
 		return "", err
 	}
@@ -240,93 +234,115 @@ func (r *rankRecord) summary(p *programRecord, path, output string) *report.Comp
 // keepFailure notes that a recording has no plan, and why. A plan that an earlier state of it
 // had stays.
 func (f *planFolderRecords) keepFailure(path, output string, failure error) error {
-	stat, _ := statFile(path) // a file that is missing has none
-	return f.keepJSON("rank-"+planName(output)+".json", &rankRecord{Trace: path, Stat: stat, Options: f.options, Error: message(failure)})
+	return f.keepJSON("rank-"+planName(output)+".json", &rankRecord{Trace: path, Options: f.options, Error: message(failure)})
 }
 
 // doneBefore is the summary of a recording that has its plan: the file is as it was then, and
 // so are the options and the plan. A recording that failed is tried again.
-func (f *planFolderRecords) doneBefore(path, output string) *report.Compiled {
+func (f *planFolderRecords) doneBefore(path, output string, stat fileStat) *report.Compiled {
 	var r rankRecord
-	if !f.read("rank-"+planName(output)+".json", &r) || r.Error != "" || r.Options != f.options || r.Trace != path {
-		return nil
-	}
-	if stat, err := statFile(path); err != nil || stat != r.Stat {
+	if !f.read("rank-"+planName(output)+".json", &r) || r.Error != "" || r.Options != f.options || r.Trace != path || r.Stat != stat || !stat.known() {
 		return nil
 	}
 	p := f.program(r.Program)
-	if p == nil || !f.has(output, r.Plan) {
+	if p == nil || !f.has(planName(output)+".bin", r.Plan) {
 		return nil
 	}
 	return r.summary(p, path, output)
 }
 
+// readsAtOnce is how many records are read at once. An answer of a store takes some 30 ms, so
+// the records of a thousand ranks take some seconds.
+const readsAtOnce = 16
+
 // table is what the records say of all recordings of the folder, by name.
 func (f *planFolderRecords) table() (plans []report.Compiled, failed []report.FailedTrace, missing []string, err error) {
-	entries, err := os.ReadDir(f.path(""))
+	files, err := f.place.list(recordsFolder)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: no plans of several recordings here: %w", f.folder, cause(err))
+		return nil, nil, nil, err
 	}
-	programs := map[string]*programRecord{}
-	known, expected := map[string]bool{}, map[string]bool{}
-	for _, e := range entries { // by name
-		file, isJSON := strings.CutSuffix(e.Name(), ".json")
+	if len(files) == 0 {
+		return nil, nil, nil, fmt.Errorf("%s: no plans of several recordings here", f.folder)
+	}
+	ranks := make([]batchRow, len(files))
+	lists := make([]expectedRecord, len(files))
+	var work errgroup.Group
+	work.SetLimit(readsAtOnce)
+	for i, file := range files {
+		name, isJSON := strings.CutSuffix(file, ".json")
 		if !isJSON {
 			continue
 		}
-		if name, ok := strings.CutPrefix(file, "rank-"); ok {
-			known[name] = true
-			output := filepath.Join(f.folder, name+".bin")
-			var r rankRecord
-			switch {
-			case !f.read(e.Name(), &r):
-				failed = append(failed, report.FailedTrace{Trace: output, Error: f.path(e.Name()) + ": cannot read the record"})
-				continue
-			case r.Error != "":
-				failed = append(failed, report.FailedTrace{Trace: r.Trace, Error: r.Error})
-				continue
+		work.Go(func() error {
+			if name, ok := strings.CutPrefix(name, "rank-"); ok {
+				ranks[i] = f.row(name)
+			} else if strings.HasPrefix(name, "expected-") && !f.read(file, &lists[i]) {
+				lists[i] = expectedRecord{}
 			}
-			p, read := programs[r.Program]
-			if !read {
-				p = f.program(r.Program)
-				programs[r.Program] = p
-			}
-			if p == nil || !f.has(output, r.Plan) {
-				failed = append(failed, report.FailedTrace{Trace: r.Trace, Error: output + ": expected the plan that was compiled, found none or another one"})
-				continue
-			}
-			plans = append(plans, *r.summary(p, r.Trace, output))
-		} else if strings.HasPrefix(file, "expected-") {
-			var x expectedRecord
-			if f.read(e.Name(), &x) {
-				for _, name := range x.Plans {
-					expected[name] = true
-				}
+			return nil
+		})
+	}
+	_ = work.Wait() // no error is returned
+	known := map[string]bool{}
+	for _, row := range ranks {
+		switch {
+		case row.plan != nil:
+			plans = append(plans, *row.plan)
+		case row.err != nil:
+			failed = append(failed, report.FailedTrace{Trace: row.path, Error: row.err.Error()})
+		default:
+			continue
+		}
+		known[row.output] = true
+	}
+	expected := map[string]bool{}
+	for _, list := range lists {
+		for _, name := range list.Plans {
+			if output := f.plan(name + ".bin"); !known[output] {
+				expected[output] = true
 			}
 		}
 	}
-	for name := range expected {
-		if !known[name] {
-			missing = append(missing, filepath.Join(f.folder, name+".bin"))
-		}
-	}
-	slices.Sort(missing)
-	return plans, failed, missing, nil
+	return plans, failed, slices.Sorted(maps.Keys(expected)), nil
 }
 
-// statFile looks at a file.
-func statFile(path string) (fileStat, error) {
+// row is what has become of the recording whose plan has this name.
+func (f *planFolderRecords) row(name string) batchRow {
+	output := f.plan(name + ".bin")
+	row := batchRow{path: output, output: output}
+	var r rankRecord
+	if !f.read("rank-"+name+".json", &r) {
+		row.err = fmt.Errorf("%s: cannot read the record", f.plan(recordName("rank-"+name+".json")))
+		return row
+	}
+	row.path = r.Trace
+	if r.Error != "" {
+		row.err = errors.New(r.Error)
+		return row
+	}
+	p := f.program(r.Program)
+	if p == nil || !f.has(name+".bin", r.Plan) {
+		row.err = fmt.Errorf("%s: expected the plan that was compiled, found none or another one", output)
+		return row
+	}
+	row.plan = r.summary(p, r.Trace, output)
+	return row
+}
+
+// statRecording looks at a recording's file or object.
+func (a *app) statRecording(path string) (fileStat, error) {
+	if store.Is(path) {
+		info, err := a.outputs.remote.store.Stat(a.outputs.remote.ctx, path)
+		return fileStat{Size: info.Size, Version: info.Version}, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return fileStat{}, fmt.Errorf("%s: cannot read: %w", path, cause(err))
 	}
-	return fileStat{info.Size(), info.ModTime().UnixNano()}, nil
+	return fileStat{Size: info.Size(), Modified: info.ModTime().UnixNano()}, nil
 }
 
 // planName is the name of a plan's file without its folder and suffix.
-func planName(output string) string { return strings.TrimSuffix(filepath.Base(output), ".bin") }
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+func planName(output string) string {
+	return strings.TrimSuffix(filepath.Base(inputName(output)), ".bin")
 }

@@ -164,7 +164,7 @@ func (a *app) runDiff(ctx context.Context, path, recording string, f diffFlags) 
 	if err != nil {
 		return err
 	}
-	plans, traces := findInputs([]string{path}, planInputs), findInputs([]string{recording}, recordingInputs)
+	plans, traces := a.findInputs([]string{path}, planInputs), a.findInputs([]string{recording}, recordingInputs)
 	if err := errors.Join(plans.none(), traces.none()); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (a *app) exportCommand() *cobra.Command {
 			if err := demandValues(cmd, "output", "plan"); err != nil {
 				return err
 			}
-			path, err := oneRecording(args[0])
+			path, err := a.oneRecording(args[0])
 			if err != nil {
 				return err
 			}

@@ -94,7 +94,7 @@ The exit code is 1 if the job fits under none.`,
 }
 
 func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice bool) error {
-	in, ranks, err := fitInputs(args)
+	in, ranks, err := a.fitInputs(args)
 	if err != nil {
 		return err
 	}
@@ -182,8 +182,8 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 
 // fitInputs lists the recordings to read. Those of a folder or a pattern are the ranks of a
 // job.
-func fitInputs(args []string) (in inputs, ranks bool, err error) {
-	in = findInputs(args, recordingInputs)
+func (a *app) fitInputs(args []string) (in inputs, ranks bool, err error) {
+	in = a.findInputs(args, recordingInputs)
 	if err := in.none(); err != nil {
 		return in, false, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/store"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -54,7 +55,7 @@ code is then 1.`,
 			if err := demandValues(cmd, "output", "base"); err != nil {
 				return err
 			}
-			in := findInputs(args, recordingInputs)
+			in := a.findInputs(args, recordingInputs)
 			if err := in.none(); err != nil {
 				return err
 			}
@@ -83,10 +84,14 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	case f.base != "":
 		return errors.New("--base: expected one snapshot, found a folder, a pattern or several: each has a state of its own")
 	}
-	if err := os.MkdirAll(f.output, 0o777); err != nil {
+	a.noteInputs(in.paths)
+	if store.Is(f.output) {
+		if err := a.outputs.demand(inFolder(f.output, "trace.parquet")); err != nil {
+			return err
+		}
+	} else if err := os.MkdirAll(f.output, 0o777); err != nil {
 		return fmt.Errorf("%s: cannot make the folder: %w", f.output, cause(err))
 	}
-	a.noteInputs(in.paths)
 	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
 	all := report.ImportedAll{Recordings: []report.Imported{}}
 	s := several{app: a}
@@ -94,7 +99,7 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	from := map[string]string{}
 	for i, path := range in.paths {
 		s.ask(path, i+1, len(in.paths), func() error {
-			output := filepath.Join(f.output, filepath.Base(outputName(path, ".parquet")))
+			output := inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
 			if other, ok := from[output]; ok {
 				return fmt.Errorf("%s: was imported to %s from %s", path, output, other)
 			}

@@ -18,13 +18,7 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 	bar := a.progress("reading")
 	defer bar.done()
 	opt.Progress = bar.update
-	var t *trace.Trace
-	var err error
-	if path == "-" || store.Is(path) {
-		t, err = a.readStream(path, opt)
-	} else {
-		t, err = openRecording(path, opt)
-	}
+	t, err := a.openRecording(path, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +28,11 @@ func (a *app) readTrace(path string, opt trace.Options) (*trace.Trace, error) {
 	return t, nil
 }
 
-// openRecording is the one place that opens a recording by its name. Standard input is not
-// one.
-func openRecording(path string, opt trace.Options) (*trace.Trace, error) {
+// openRecording is the one place that opens a recording by its name.
+func (a *app) openRecording(path string, opt trace.Options) (*trace.Trace, error) {
+	if path == "-" || store.Is(path) {
+		return a.readStream(path, opt)
+	}
 	return trace.ReadFile(path, opt)
 }
 
@@ -93,7 +89,9 @@ func (a *app) demandInputs(paths ...string) error {
 // who reads it.
 func (a *app) noteInputs(paths []string) {
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
+		if store.Is(path) {
+			a.outputs.remote.inputs = append(a.outputs.remote.inputs, path)
+		} else if info, err := os.Stat(path); err == nil {
 			a.outputs.reads(info)
 		}
 	}

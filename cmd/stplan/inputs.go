@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/store"
 )
 
 // inputs are the files that arguments name, in their order. A file of a folder or a pattern
@@ -36,21 +38,22 @@ var (
 	planInputs = inputKind{"plans", ".bin", func(name string) bool { return filepath.Ext(name) == ".bin" }}
 )
 
-// findInputs is the one place that finds out which files arguments mean: a file, a folder,
-// which stands for the files of that kind in it, or a pattern of path/filepath.Match, for
-// shells that were kept from expanding it. A folder's files, and a pattern's, come in the
-// order of their names. A file that is missing is for who reads it to report.
-func findInputs(args []string, kind inputKind) inputs {
+// findInputs is the one place that finds out which files arguments mean: a file or an object, a
+// folder of either kind, which stands for the files of that kind in it, or a pattern of
+// path/filepath.Match, for shells that were kept from expanding it. A folder's files, and a
+// pattern's, come in the order of their names. A file that is missing is for who reads it to
+// report.
+func (a *app) findInputs(args []string, kind inputKind) inputs {
 	in := inputs{many: len(args) > 1}
 	seen := map[string]bool{} // by path: named by a folder or a pattern
 	for _, arg := range args {
-		found, set, err := expand(arg, kind)
+		found, set, err := a.expand(arg, kind)
 		in.many = in.many || set
 		if err != nil {
-			in.failed = append(in.failed, report.FailedTrace{Trace: arg, Error: err.Error()})
+			in.failed = append(in.failed, report.FailedTrace{Trace: inputName(arg), Error: err.Error()})
 		}
 		for _, path := range found {
-			clean := filepath.Clean(path)
+			clean := cleanPath(path)
 			inSet, named := seen[clean]
 			if named && (set || inSet) {
 				continue
@@ -62,20 +65,37 @@ func findInputs(args []string, kind inputKind) inputs {
 	return in
 }
 
+// cleanPath is filepath.Clean. An object's key is taken as it stands.
+func cleanPath(path string) string {
+	if store.Is(path) {
+		return path
+	}
+	return filepath.Clean(path)
+}
+
 // expand is what one argument means. set says that it is a folder or a pattern.
-func expand(arg string, kind inputKind) (paths []string, set bool, err error) {
-	if arg == "-" {
+func (a *app) expand(arg string, kind inputKind) (paths []string, set bool, err error) {
+	switch {
+	case arg == "-":
+		return []string{arg}, false, nil
+	case store.IsFolder(arg):
+		return a.listObjects(arg, kind)
+	case store.IsBucket(arg) && isPattern(path.Base(arg)):
+		return a.matchObjects(arg)
+	case store.Is(arg):
 		return []string{arg}, false, nil
 	}
 	info, err := os.Stat(arg)
 	switch {
 	case err == nil && info.IsDir():
 		return listFolder(arg, kind)
-	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?["):
+	case errors.Is(err, fs.ErrNotExist) && isPattern(arg):
 		return match(arg)
 	}
 	return []string{arg}, false, nil
 }
+
+func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 
 func listFolder(folder string, kind inputKind) ([]string, bool, error) {
 	entries, err := os.ReadDir(folder)
@@ -84,14 +104,31 @@ func listFolder(folder string, kind inputKind) ([]string, bool, error) {
 	}
 	var paths []string
 	for _, e := range entries { // by name
-		if name := e.Name(); !e.IsDir() && kind.is(name) && !strings.HasPrefix(name, ".") {
-			paths = append(paths, filepath.Join(folder, name))
+		if !e.IsDir() && kind.has(e.Name()) {
+			paths = append(paths, filepath.Join(folder, e.Name()))
 		}
 	}
-	if len(paths) == 0 {
-		return nil, true, fmt.Errorf("%s: no %s in this folder: expected files whose names end in %s", folder, kind.name, kind.names)
+	return paths, true, kind.found(folder, paths)
+}
+
+func (a *app) listObjects(folder string, kind inputKind) ([]string, bool, error) {
+	paths, err := a.outputs.remote.list(folder)
+	if err != nil {
+		return nil, true, err
 	}
-	return paths, true, nil
+	paths = slices.DeleteFunc(paths, func(object string) bool { return !kind.has(path.Base(object)) })
+	return paths, true, kind.found(folder, paths)
+}
+
+// has says whether a folder stands for a file of that name.
+func (k inputKind) has(name string) bool { return k.is(name) && !strings.HasPrefix(name, ".") }
+
+// found is the error if a folder has no file of the kind.
+func (k inputKind) found(folder string, paths []string) error {
+	if len(paths) == 0 {
+		return fmt.Errorf("%s: no %s in this folder: expected files whose names end in %s", folder, k.name, k.names)
+	}
+	return nil
 }
 
 func match(pattern string) ([]string, bool, error) {
@@ -99,14 +136,43 @@ func match(pattern string) ([]string, bool, error) {
 	if err != nil {
 		return nil, true, fmt.Errorf("%s: no pattern: %w", pattern, err)
 	}
-	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
 	found = slices.DeleteFunc(found, func(path string) bool {
-		return isDir(path) || !hidden && strings.HasPrefix(filepath.Base(path), ".")
+		return isDir(path) || hiddenFrom(filepath.Base(pattern), filepath.Base(path))
 	})
-	if len(found) == 0 {
-		return nil, true, fmt.Errorf("%s: no file has such a name", pattern)
+	return found, true, matched(pattern, found)
+}
+
+// matchObjects finds the objects whose names match the last element of a pattern; what is before
+// it is taken as it stands. An object of the pattern's own name is no pattern.
+func (a *app) matchObjects(pattern string) ([]string, bool, error) {
+	last := path.Base(pattern)
+	if _, err := path.Match(last, ""); err != nil {
+		return nil, true, fmt.Errorf("%s: no pattern: %w", pattern, err)
 	}
-	return found, true, nil
+	found, err := a.outputs.remote.list(strings.TrimSuffix(pattern, last))
+	if err != nil {
+		return nil, true, err
+	}
+	if slices.Contains(found, pattern) {
+		return []string{pattern}, false, nil
+	}
+	found = slices.DeleteFunc(found, func(object string) bool {
+		matches, err := path.Match(last, path.Base(object))
+		return err != nil || !matches || hiddenFrom(last, path.Base(object))
+	})
+	return found, true, matched(pattern, found)
+}
+
+// hiddenFrom says that a name begins with a dot and the pattern does not.
+func hiddenFrom(pattern, name string) bool {
+	return strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".")
+}
+
+func matched(pattern string, found []string) error {
+	if len(found) == 0 {
+		return fmt.Errorf("%s: no file has such a name", pattern)
+	}
+	return nil
 }
 
 // none is the error if the arguments name no file at all, nil otherwise.
@@ -123,8 +189,8 @@ func (in *inputs) none() error {
 
 // oneRecording is the only recording that an argument means, for what draws, serves or
 // writes one.
-func oneRecording(arg string) (string, error) {
-	in := findInputs([]string{arg}, recordingInputs)
+func (a *app) oneRecording(arg string) (string, error) {
+	in := a.findInputs([]string{arg}, recordingInputs)
 	if err := in.none(); err != nil {
 		return "", err
 	}

@@ -232,6 +232,14 @@ func (o *outputs) write(path string, content func(io.Writer) error) error {
 	return o.finish(temp, to.path)
 }
 
+// writeBytes writes path whole or not at all.
+func (o *outputs) writeBytes(path string, data []byte) error {
+	return o.write(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
 // followLinks is where path leads; it need not exist there.
 func followLinks(path string) (string, error) {
 	const most = 40 // links that Linux follows

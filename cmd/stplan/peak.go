@@ -101,7 +101,7 @@ func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 	if err != nil {
 		return err
 	}
-	in := findInputs(args, recordingInputs)
+	in := a.findInputs(args, recordingInputs)
 	if err := in.none(); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +38,8 @@ func (r *remote) wait() {
 
 // demand proves that an object can be written.
 func (r *remote) demand(path string) error {
-	if slices.Contains(r.inputs, path) {
-		return fmt.Errorf("%s: cannot write: is also an input", path)
+	if err := r.notInput(path); err != nil {
+		return err
 	}
 	return r.store.Demand(r.ctx, path)
 }
@@ -56,6 +55,11 @@ func (o *outputs) demandObject(path string) error {
 
 // upload writes an object whole or not at all.
 func (o *outputs) upload(path string, content func(io.Writer) error) error {
+	return o.send(path, func() error { return o.remote.store.Write(o.remote.ctx, path, content) })
+}
+
+// send makes an object, unless the command was interrupted before.
+func (o *outputs) send(path string, object func() error) error {
 	o.mu.Lock()
 	if o.abandoned {
 		o.mu.Unlock()
@@ -64,7 +68,7 @@ func (o *outputs) upload(path string, content func(io.Writer) error) error {
 	o.remote.uploads.Add(1)
 	o.mu.Unlock()
 	defer o.remote.uploads.Done()
-	if err := o.remote.store.Write(o.remote.ctx, path, content); err != nil {
+	if err := object(); err != nil {
 		return err
 	}
 	o.mu.Lock()

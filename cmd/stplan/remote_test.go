@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,71 +38,6 @@ func parquetOf(t *testing.T, length int64) []byte {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
-}
-
-// TestBucketOfRanks compiles 16 ranks of a job from a bucket and back to it. The plans are
-// those of the same traces as files. Then the connection is cut, now and then and for good.
-func TestBucketOfRanks(t *testing.T) {
-	server := storetest.Start(t)
-	const ranks = 16
-	here := t.TempDir()
-	var objects, files, plans []string
-	for r := range ranks {
-		name := fmt.Sprintf("job-rank%d.parquet", r)
-		data := parquetOf(t, int64(1024+64*(r%4)))
-		server.Put(t, "run/"+name, data)
-		file := filepath.Join(here, name)
-		if err := os.WriteFile(file, data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		objects, files = append(objects, "s3://traces/run/"+name), append(files, file)
-		plans = append(plans, fmt.Sprintf("plans/job-rank%d.bin", r))
-	}
-	slices.Sort(plans)
-	mustStplan(t, append([]string{"compile", "-q", "-o", here}, files...)...)
-	same := func() {
-		t.Helper()
-		var found []string
-		for _, key := range server.Keys(t) {
-			if !strings.HasPrefix(key, "run/") {
-				found = append(found, key)
-			}
-		}
-		if !slices.Equal(found, plans) {
-			t.Fatalf("plans in the bucket: %v, expected %v", found, plans)
-		}
-		for _, plan := range plans {
-			want, err := os.ReadFile(filepath.Join(here, filepath.Base(plan)))
-			if err != nil || !bytes.Equal(server.Get(t, plan), want) {
-				t.Errorf("%s is another plan than that of the file, or %v", plan, err)
-			}
-		}
-	}
-	mustStplan(t, append([]string{"compile", "-q", "-o", "s3://traces/plans/"}, objects...)...)
-	same()
-
-	// Cut four times, which even five tries of one request bear: the same plans.
-	server.CutDown(3_000, 2)
-	server.CutUp(2_000, 2)
-	mustStplan(t, append([]string{"compile", "-q", "-o", "s3://traces/plans/"}, objects...)...)
-	server.CutDown(0, 0)
-	server.CutUp(0, 0)
-	same()
-
-	// Cut for good in the middle of a plan: it is not there, and what was there stays.
-	server.CutUp(1_500, 1<<30)
-	code, _, errs := stplanOn("compile", "-q", objects[0], "-o", "s3://traces/plans/other.bin")
-	if code != exitBadInput || !strings.Contains(errs, "s3://traces/plans/other.bin: cannot write: ") {
-		t.Errorf("exit code %d, %s", code, errs)
-	}
-	if code, _, _ = stplanOn("compile", "-q", "--mode", "recorded", objects[0], "-o", "s3://traces/plans/job-rank0.bin"); code != exitBadInput {
-		t.Errorf("exit code %d", code)
-	}
-	server.CutUp(0, 0)
-	same()
-	if n := server.Unfinished(t); n != 0 {
-		t.Errorf("%d unfinished uploads", n)
-	}
 }
 
 // htmlSize is what the report says of its page, whose compressed content has paths in it.

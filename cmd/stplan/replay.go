@@ -40,7 +40,7 @@ recording, on a simulated device: its memory is addresses only, so no GPU is
 needed. It prints what the runtime reserves and how much of the program the plan
 served. The plan may be that of another recording. --no-plan serves everything
 from the pool: the free memory from which the runtime serves what no plan
-foresees, best fit.
+foresees.
 
 Each address that is handed out is judged by a checker that shares no code with
 the runtime: memory must not be in use, nor have been used by a stream that has
@@ -112,7 +112,7 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 }
 
 func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
-	tracePath, err := oneRecording(args[len(args)-1])
+	tracePath, err := a.oneRecording(args[len(args)-1])
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 			return err
 		}
 		var err error
-		if f.traces[i], err = oneRecording(t); err != nil {
+		if f.traces[i], err = a.oneRecording(t); err != nil {
 			return err
 		}
 	}

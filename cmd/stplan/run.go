@@ -18,12 +18,11 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [PLAN.bin | --no-plan] -- COMMAND [ARG...]",
 		Short: "Run a training job with its GPU memory served by a plan",
 		Long: `run runs a training job whose GPU memory comes from stplan: at the addresses of
-a plan, and for what the plan does not foresee from the pool, best fit in the
-free memory. No line of the script changes, also under torchrun and other
-launchers. In each process the allocator is put in place right before CUDA is
-initialised. It is compiled once for the installed PyTorch and kept. If that is
-not possible in a process, PyTorch's own allocator serves it, and a line says
-so.
+a plan, and for what the plan does not foresee from the pool of free memory. No
+line of the script changes, also under torchrun and other launchers. In each
+process the allocator is put in place right before CUDA is initialised. It is
+compiled once for the installed PyTorch and kept. If that is not possible in a
+process, PyTorch's own allocator serves it, and a line says so.
 
 Without PLAN.bin the plan is looked up among those that earlier runs have left in
 the cache, by script and arguments, rank, versions and device. If there is none,

@@ -21,7 +21,7 @@ func (s *several) ask(path string, n, of int, question func() error) {
 	s.app.working(path, n, of)
 	s.asked++
 	if err := question(); err != nil {
-		s.failed = append(s.failed, report.FailedTrace{Trace: path, Error: message(err)})
+		s.failed = append(s.failed, report.FailedTrace{Trace: inputName(path), Error: message(err)})
 		s.bug = s.bug || isBug(err)
 	}
 }
@@ -60,12 +60,12 @@ func pair(plans, traces inputs) (pairs []pairedPlan, failed []report.FailedTrace
 			pairs = append(pairs, pairedPlan{p, t})
 			delete(byName, planName(p))
 		} else {
-			failed = append(failed, report.FailedTrace{Trace: p, Error: "no recording of this name"})
+			failed = append(failed, report.FailedTrace{Trace: inputName(p), Error: "no recording of this name"})
 		}
 	}
 	for _, t := range traces.paths {
 		if byName[filepath.Base(outputName(t, ""))] == t {
-			failed = append(failed, report.FailedTrace{Trace: t, Error: "no plan of this name"})
+			failed = append(failed, report.FailedTrace{Trace: inputName(t), Error: "no plan of this name"})
 		}
 	}
 	return pairs, failed

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/store"
 )
 
 func (a *app) tableCommand() *cobra.Command {
@@ -29,7 +30,8 @@ the one that was compiled. Nothing is compiled.
 The exit code is 1 if a recording failed, if its plan is gone or another one, or
 if a recording of a batch was not compiled yet.`,
 		Example: `  stplan table plans/
-  stplan table node*/plans --json`,
+  stplan table node*/plans --json
+  stplan table s3://traces/plans/`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(cmd, "expected at least one folder of plans, found none")
@@ -48,13 +50,10 @@ func (a *app) runTable(folders []string, asJSON bool) error {
 	missing := map[string][]string{} // by name of the plan: where it was expected
 	found := map[string]bool{}
 	for _, folder := range folders {
-		if info, err := os.Stat(folder); err != nil {
-			return fmt.Errorf("%s: cannot read: %w", folder, cause(err))
-		} else if !info.IsDir() {
-			return &hinted{fmt.Errorf("%s: expected a folder of plans", folder), "inspect shows one plan"}
+		if err := demandFolder(folder); err != nil {
+			return err
 		}
-		f := &planFolderRecords{folder: folder}
-		p, bad, gone, err := f.table()
+		p, bad, gone, err := a.recordsOf(folder, "").table()
 		if err != nil {
 			return err
 		}
@@ -83,4 +82,17 @@ func (a *app) runTable(folders []string, asJSON bool) error {
 		no = append(no, &negative{fmt.Sprintf("%d recordings are not compiled yet", n)})
 	}
 	return errors.Join(no...)
+}
+
+// demandFolder refuses what is no folder. In a bucket only what lies in one can tell.
+func demandFolder(path string) error {
+	if store.Is(path) {
+		return nil
+	}
+	if info, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%s: cannot read: %w", path, cause(err))
+	} else if !info.IsDir() {
+		return &hinted{fmt.Errorf("%s: expected a folder of plans", path), "inspect shows one plan"}
+	}
+	return nil
 }

@@ -48,11 +48,11 @@ with both buffers.`,
 }
 
 func (a *app) runVerify(path string, f verifyFlags) error {
-	if plans := findInputs([]string{path}, planInputs); plans.many {
+	if plans := a.findInputs([]string{path}, planInputs); plans.many {
 		if err := plans.none(); err != nil {
 			return err
 		}
-		return a.runVerifyMany(plans, findInputs(f.traces, recordingInputs), f)
+		return a.runVerifyMany(plans, a.findInputs(f.traces, recordingInputs), f)
 	}
 	for _, t := range f.traces {
 		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
@@ -101,7 +101,7 @@ func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
 	s.lacks(failed)
 	for i, p := range pairs {
 		s.ask(p.plan, i+1, len(pairs), func() error {
-			res := report.Verified{Plan: p.plan, Violations: []verify.Violation{}}
+			res := report.Verified{Plan: inputName(p.plan), Violations: []verify.Violation{}}
 			plan, err := a.readPlan(p.plan)
 			var format *planfile.FormatError
 			switch {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Serve runs by the plan of their first half; print a Markdown table.
+"""Serve runs by plans that have not seen them; print Markdown tables.
 
-    unseen.py STPLAN RECORDING.pickle.gz ...
+    unseen.py STPLAN RECORDING.pickle.gz ... [--pair PLANNED.pickle.gz SERVED.pickle.gz] ...
 
 Each recording is cut after half of its optimizer steps. A plan is compiled of what comes
 before, and serves the whole recording: the steps after the cut are ones that the plan has
-not seen. Beside it stand the recording served without a plan, and by its own plan. The exit
-code is 1 if any blocks overlap. Needs only Python 3.
+not seen. Beside it stand the recording served without a plan, and by its own plan. With
+--pair the plan of one recording serves another one of the same program. The exit code is 1
+if any blocks overlap. Needs only Python 3.
 """
 import argparse
 import gzip
@@ -61,22 +62,50 @@ def serve(binary, *args):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("stplan")
-    p.add_argument("recordings", type=pathlib.Path, nargs="+")
+    p.add_argument("recordings", type=pathlib.Path, nargs="*")
+    p.add_argument("--pair", type=pathlib.Path, nargs=2, action="append", default=[])
     args = p.parse_args()
+    overlaps = halves(args.stplan, args.recordings) + pairs(args.stplan, args.pair)
+    return 1 if overlaps else 0
+
+
+def pairs(binary, found):
+    """Print the table of the pairs; return the number of overlaps."""
+    overlaps = 0
+    if found:
+        print("\n| plan of | serves | no plan | that plan |\n|---|---|---|---|", flush=True)
+    for planned, served in found:
+        with tempfile.TemporaryDirectory() as folder:
+            plan = pathlib.Path(folder, "plan.bin")
+            run(binary, "compile", planned, "-o", plan, "--json")
+            cells = [serve(binary, "--no-plan", served), serve(binary, plan, served)]
+        overlaps += sum(bad for _, bad in cells)
+        print(f"| {name(planned)} | {name(served)} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
+    return overlaps
+
+
+def name(recording):
+    return recording.name.removesuffix(".pickle.gz")
+
+
+def halves(binary, recordings):
+    """Print the table of the halves; return the number of overlaps."""
+    if not recordings:
+        return 0
     print("| recording | steps planned | no plan | plan of the first half | own plan |\n|---|---|---|---|---|", flush=True)
     overlaps = 0
-    for whole in args.recordings:
+    for whole in recordings:
         with tempfile.TemporaryDirectory() as folder:
             half = pathlib.Path(folder, "half.pickle.gz")
             kept, steps = cut(whole, half)
-            cells = [serve(args.stplan, "--no-plan", whole)]
+            cells = [serve(binary, "--no-plan", whole)]
             for trace in [half, whole]:
                 plan = pathlib.Path(folder, "plan.bin")
-                run(args.stplan, "compile", trace, "-o", plan, "--json")
-                cells.append(serve(args.stplan, plan, whole))
+                run(binary, "compile", trace, "-o", plan, "--json")
+                cells.append(serve(binary, plan, whole))
             overlaps += sum(bad for _, bad in cells)
-            print(f"| {whole.name} | {kept} of {steps} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
-    return 1 if overlaps else 0
+            print(f"| {name(whole)} | {kept} of {steps} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
+    return overlaps
 
 
 if __name__ == "__main__":

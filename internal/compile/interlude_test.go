@@ -157,11 +157,20 @@ func TestEvaluations(t *testing.T) {
 			served := serve(t, rec, p)
 			if off := served.Allocations - served.PlannedAllocations; !j.varying && off > uint64(2*c.interludes) {
 				t.Errorf("%s: %d of %d allocations off plan", name, off, served.Allocations)
-			} else if off == 0 && served.PeakReserved != dev.ArenaBytes {
+			} else if off == 0 && (served.PeakReserved < dev.ArenaBytes || served.PeakReserved > dev.ArenaBytes+stretches(j, dev)) {
 				t.Errorf("%s: %d B reserved, the plan takes %d", name, served.PeakReserved, dev.ArenaBytes)
 			}
 		}
 	}
+}
+
+// stretches is how much more than a plan the runtime may take by it: a 64th if large sizes vary, as
+// the places then follow them (runtime/cuda/match_layout.h).
+func stretches(j *evaluatedJob, dev *planfile.Device) uint64 {
+	if !j.varying {
+		return 0
+	}
+	return dev.ArenaBytes / 64
 }
 
 // planOf compiles a recording and verifies the plan.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -40,6 +41,7 @@ func (s *Store) List(ctx context.Context, folder string) ([]string, error) {
 		}
 		paths = append(paths, "s3://"+u.bucket+"/"+o.Key)
 	}
+	slices.Sort(paths) // directory buckets list in an order of their own
 	return paths, nil
 }
 

@@ -9,6 +9,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,8 +75,11 @@ type part struct {
 	body   io.ReadCloser
 	size   int64  // of the whole object, -1 if that is not known
 	etag   string // of the version, "" if the server names none
+	since  string // when the version was made, in the server's words, "" if it does not say
 	ranged bool   // whether the body is the range that was asked for, and not the whole object
 }
+
+func (p *part) version() string { return cmp.Or(p.etag, p.since) }
 
 // passing is an error that another try may not meet.
 type passing struct{ error }
@@ -104,7 +108,7 @@ func cannotRead(path string, err error) error {
 // Info is what a server says of an object.
 type Info struct {
 	Size    int64  // in bytes, -1 if the server does not say
-	Version string // changes with the content, "" if the server names none
+	Version string // changes with the content: the ETag, else the time of the last change; "" if the server names neither
 }
 
 // Stat asks for an object's first byte, which proves that it can be read.
@@ -117,7 +121,10 @@ func (s *Store) Stat(ctx context.Context, path string) (Info, error) {
 	if err != nil {
 		return Info{}, cannotRead(path, err)
 	}
-	return Info{p.size, p.etag}, p.body.Close()
+	if p.ranged { // read to its end, so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, p.body, 2)
+	}
+	return Info{p.size, p.version()}, p.body.Close()
 }
 
 // Open opens an object. If the server knows ranges, the result is an *Object. Errors of Open

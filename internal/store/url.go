@@ -36,6 +36,12 @@ func Name(path string) string {
 	return u.String()
 }
 
+// IsBucket reports whether a path is in a bucket, or names one.
+func IsBucket(path string) bool {
+	u, err := parse(path)
+	return err == nil && u.bucket != ""
+}
+
 // IsFolder reports whether a path names what has a common beginning, as a folder has: an
 // s3:// path that ends with a slash, or a bucket alone.
 func IsFolder(path string) bool {

@@ -91,7 +91,7 @@ func (w *webSource) try(ctx context.Context, from, to int64, etag string) (*part
 
 // answered says what an answer to a request for a range from "from" on has.
 func answered(resp *http.Response, from int64) (*part, error) {
-	p := &part{body: resp.Body, size: resp.ContentLength}
+	p := &part{body: resp.Body, size: resp.ContentLength, since: resp.Header.Get("Last-Modified")}
 	if tag := resp.Header.Get("ETag"); !strings.HasPrefix(tag, "W/") {
 		p.etag = tag
 	}

@@ -82,6 +82,10 @@ void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int g
  * or one up to an eighth larger than the request that `stream` need not wait for. */
 sp_range *sp_arena_fit(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);
 
+/* sp_arena_lowest is the free range at the lowest address, of the 16 smallest that fit; NULL
+ * if none does. */
+sp_range *sp_arena_lowest(const sp_arena *a, sp_zone zone, uint64_t size);
+
 /* sp_arena_ready is a free range for `size` bytes that `stream` need not wait for, or NULL:
  * the smallest of those that are looked at. */
 sp_range *sp_arena_ready(const sp_arena *a, const sp_streams *s, sp_zone zone, uint64_t size, int stream);

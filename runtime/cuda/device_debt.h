@@ -15,8 +15,9 @@ typedef struct {
   int left;           /* a plan has left blocks behind */
 } sp_debt;
 
-/* sp_debt_allows says whether more may move, rather than `bytes` more be reserved. */
-int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes);
+/* sp_debt_allows says whether more may move, rather than `bytes` more be reserved. `alone`
+ * says that no plan is served. */
+int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone);
 
 /* sp_debt_add notes bytes that moved. sp_debt_leave is told that a plan leaves
  * its blocks to the pool: it forgets all that is owed, and more may move from now on. */

@@ -108,7 +108,7 @@ static stplan_status refused(stplan_device *d, const sp_plan_device *plan) {
 stplan_status stplan_install(stplan_device *d, const stplan_plan *plan, int ordinal) {
   const sp_plan_device *of = sp_plan_find(plan, ordinal);
   stplan_status status = refused(d, of);
-  sp_device_plan *p = status == STPLAN_OK ? sp_device_plan_make(of) : NULL;
+  sp_device_plan *p = status == STPLAN_OK ? sp_device_plan_make(of, 1) : NULL;
   if (status == STPLAN_OK && p == NULL)
     status = STPLAN_FAILED;
   sp_device_lock(d);

@@ -56,7 +56,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   int may_take = !d->refused && sp_device_may_take(d, bytes);
   if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))
     return 1;
-  int spent = may_take && !sp_debt_allows(&d->debt, c, bytes);
+  int spent = may_take && !sp_debt_allows(&d->debt, c, bytes, !sp_device_plan_served(d));
   if (spent && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_ENDS))
     return 1;
   if (spent)

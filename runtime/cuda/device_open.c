@@ -35,11 +35,11 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
   pthread_mutex_init(&d->growth, NULL);
   d->shared = &d->counters;
   SP_SET(d, fields, sizeof d->counters / sizeof(uint64_t));
+  d->prim = *prim; /* the caller's still, if this fails */
   if (!sp_device_plan_open(d, of)) {
     drop(d);
     return STPLAN_FAILED;
   }
-  d->prim = *prim;
   sp_streams_open(&d->streams, prim);
   *device = d;
   return STPLAN_OK;

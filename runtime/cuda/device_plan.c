@@ -49,6 +49,10 @@ enum { FOLLOWS = 100 };
  * the plan's job lost it in which one large block was left out. */
 enum { RESEMBLES = 10 };
 
+/* 1/N of what the run has allocated: what the laws of its sizes forecast counts up to so much
+ * more than the recording had. */
+enum { BEYOND = 2 };
+
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
  * not need; most blocks are freed before the run has gone through them. */
 enum { SOON = 2048 };
@@ -65,16 +69,19 @@ static void set_state(stplan_device *d, stplan_state state) {
   SP_SET(d, state, (uint64_t)state);
 }
 
-sp_device_plan *sp_device_plan_make(const sp_plan_device *plan) {
+sp_device_plan *sp_device_plan_make(const sp_plan_device *plan, int moves) {
   sp_device_plan *p = calloc(1, sizeof *p);
   if (p == NULL)
     return NULL;
   p->plan = plan;
-  p->matcher = sp_matcher_new(plan);
+  p->matcher = sp_matcher_new(plan, moves);
   if (p->matcher == NULL) {
     free(p);
     return NULL;
   }
+  p->room = sp_matcher_room(p->matcher);
+  if (p->room < plan->arena_bytes)
+    p->room = plan->arena_bytes;
   return p;
 }
 
@@ -89,7 +96,7 @@ int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
     SP_SET(d, state, STPLAN_DECLINED);
   if (plan == NULL || plan->advice == SP_ADVICE_POOL)
     return 1;
-  d->plan = sp_device_plan_make(plan);
+  d->plan = sp_device_plan_make(plan, sp_device_moves(d));
   if (d->plan == NULL)
     return 0;
   d->plan->number = ++d->plans;
@@ -104,19 +111,23 @@ void sp_device_plan_close(stplan_device *d) {
 
 int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
 
-uint64_t sp_device_plan_bytes(const stplan_device *d) { return d->plan->plan->arena_bytes; }
+uint64_t sp_device_plan_bytes(const stplan_device *d) {
+  const sp_device_plan *p = d->plan;
+  uint64_t top = p->begun ? sp_round_up(sp_matcher_top(p->matcher), d->prim.granularity) : 0;
+  return top > 0 ? sp_least(top, p->room) : p->room;
+}
 
 void sp_device_plan_begin(stplan_device *d, uint64_t base) {
   sp_device_plan *p = d->plan;
   p->begun = 1;
   p->base = base;
-  if (base == 0 && p->plan->arena_bytes > 0)
+  if (base == 0 && p->room > 0)
     set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */
 }
 
 int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
   const sp_device_plan *p = d->plan;
-  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->plan->arena_bytes;
+  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->room;
 }
 
 uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
@@ -129,7 +140,7 @@ int sp_device_plan_said(const stplan_device *d, const sp_place *place) {
 static void set_zone(stplan_device *d, sp_zone zone) {
   const sp_device_plan *p = d->plan;
   if (p->base != 0)
-    sp_arena_rezone(&d->arena, p->base, p->base + p->plan->arena_bytes, zone);
+    sp_arena_rezone(&d->arena, p->base, p->base + p->room, zone);
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
@@ -207,6 +218,10 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
     set_state(d, STPLAN_OFF);
     return;
   }
+  if (!p->begun && !sp_device_moves(d) && p->room > p->plan->arena_bytes) {
+    sp_matcher_stiffen(p->matcher, p->plan); /* its memory comes in one piece */
+    p->room = p->plan->arena_bytes;
+  }
   sp_match m = sp_matcher_next(p->matcher, requested, stream);
   if (m.drifted)
     SP_COUNT(d, drift_events, 1);
@@ -281,6 +296,9 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
     most = p->plan->arena_bytes; /* which came in one piece */
   else if (!lacks(d, FOLLOWS) && (fits(p) || excess == SP_EXCESS_ENDS))
     most = expected(p->plan);
+  uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
+  if (most < forecast)
+    most = sp_least(forecast, most + c->peak_allocated_bytes / BEYOND);
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)

@@ -53,7 +53,7 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
 /* All that follows needs a plan.
  *
  * needs_memory says whether the plan's memory has not been asked for, and bytes
- * how many bytes of addresses that takes. begin is told where it lies; 0 if the
+ * how many bytes of addresses that takes; afterwards, how many its places have taken at most. begin is told where it lies; 0 if the
  * device has none for it. It is asked for when the first place is needed: a plan
  * without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
@@ -97,9 +97,9 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
 /* sp_device_plan_give_up suspends the plan for good. */
 void sp_device_plan_give_up(stplan_device *d);
 
-/* sp_device_plan_make makes the state of a plan that has served nothing; NULL without host
- * memory. sp_device_plan_drop frees it, NULL too. They do not need the lock. */
-struct sp_device_plan *sp_device_plan_make(const sp_plan_device *plan);
+/* sp_device_plan_make makes the state of a plan that has served nothing, for memory that moves or
+ * does not; NULL without host memory. sp_device_plan_drop frees it, NULL too. They do not need the lock. */
+struct sp_device_plan *sp_device_plan_make(const sp_plan_device *plan, int moves);
 void sp_device_plan_drop(struct sp_device_plan *p);
 
 /* sp_device_plan_place is what a match of a plan's says of a request for `need` bytes. */

@@ -13,6 +13,7 @@ struct sp_device_plan {
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
   uint64_t base;              /* address of its memory, 0 if it has none */
+  uint64_t room;              /* bytes of addresses of that */
 
   /* How well it fits lately: requests, their bytes, and the bytes of those that
    * were served at their places, or could have been. The bytes are halved now

@@ -27,7 +27,7 @@ enum { SELDOM = 64 };
 /* Each request counts 1/MEMORY in how often consecutive scales agree. */
 enum { MEMORY = 32 };
 
-sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
+sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   sp_matcher *m = calloc(1, sizeof *m);
   if (m == NULL)
     return NULL;
@@ -39,8 +39,9 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
+  int ok = !stretches || sp_layout_make(&m->layout, &m->plan, plan);
   m->load = sp_load_make(&m->plan, plan);
-  if (!sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
+  if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
     sp_matcher_free(m);
     return NULL;
   }
@@ -57,6 +58,7 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan) {
 void sp_matcher_free(sp_matcher *m) {
   if (m == NULL)
     return;
+  sp_layout_drop(m->layout);
   sp_sequence_drop(&m->plan);
   sp_frees_drop(&m->frees);
   free(m->bound);
@@ -72,6 +74,18 @@ void sp_matcher_enter(sp_matcher *m) {
   m->adrift = 1;
 }
 
+void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
+  sp_layout_restore(&m->plan, plan);
+  sp_layout_drop(m->layout);
+  m->layout = NULL;
+}
+
+uint64_t sp_matcher_top(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_top(m->layout); }
+
+uint64_t sp_matcher_room(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_room(m->layout); }
+
+uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m->layout); }
+
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 
 /* take makes a step the answer, and learns its scale and its stream. */
@@ -83,6 +97,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
       m->one_length += (sp_scales_agree(scale, m->scale) * SP_ONE - m->one_length) / MEMORY;
     m->scale = scale;
   }
+  sp_layout_note(m->layout, &m->plan, c->at, m->recent.list[SP_GRAM - 1], m->pass);
   m->bound[step->stream] = stream;
   m->is_bound[step->stream] = 1;
   answer->matched = 1;
@@ -124,6 +139,10 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   m->fitted = 0;
   m->missed++;
   const sp_hypothesis *best = sp_hypotheses_best(&m->others, m->at, m->part);
+  if (best != NULL && best->ratio != 0 && best->ratio != m->ratio) {
+    m->ratio_before = m->ratio;
+    m->ratio = best->ratio;
+  }
   if (best != NULL)
     serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
   else if (searches(m))

@@ -45,8 +45,10 @@ typedef struct {
   int ended;             /* a recorded plan has no step after this one */
 } sp_match;
 
-/* sp_matcher_new copies what it needs from the plan. NULL without host memory. */
-sp_matcher *sp_matcher_new(const sp_plan_device *plan);
+/* sp_matcher_new copies what it needs from the plan. If it stretches, places follow the sizes of
+ * the run where large ones vary (match_layout.h): only for memory that is taken where it is
+ * needed. NULL without host memory. */
+sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches);
 void sp_matcher_free(sp_matcher *m);
 
 /* sp_matcher_enter is for a plan that begins in a run which is in its steady state already:
@@ -57,8 +59,23 @@ void sp_matcher_enter(sp_matcher *m);
 /* sp_matcher_pass is how many requests the first body has. The plan has to be periodic. */
 uint64_t sp_matcher_pass(const sp_matcher *m);
 
+/* sp_matcher_stiffen gives the steps the plan's own places from now on. Nothing may have been
+ * served. */
+void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan);
+
+/* sp_matcher_room is the bytes that places may lie in, as they may move with the sizes of a
+ * run (match_layout.h). 0 if they lie where the plan has them.
+ * sp_matcher_top is likewise, the end of the highest place that there has been. */
+uint64_t sp_matcher_room(const sp_matcher *m);
+uint64_t sp_matcher_top(const sp_matcher *m);
+
+/* sp_matcher_forecast is the most bytes that this pass or one before takes by the laws of its
+ * sizes, known from its first request that varies on. 0 if they did not hold lately. */
+uint64_t sp_matcher_forecast(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
- * order. It works in bounded time and allocates nothing. */
+ * order. It works in bounded time and allocates nothing. A request that has the places of a
+ * segment found anew takes as long as there are places, milliseconds for ten thousand. */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
 
 /* sp_matcher_placed is told that a step's request was served at its place,

@@ -21,8 +21,28 @@ static int on_stream(const sp_matcher *m, uint64_t at, stplan_stream stream) {
   return !m->is_bound[s] || m->bound[s] == stream;
 }
 
+/* said is the size of a step by its law, in bytes as requested; 0 if that is not known. */
+static uint64_t said(const sp_matcher *m, uint64_t at) {
+  return m->layout == NULL ? 0 : sp_laws_size(sp_layout_laws(m->layout), at, m->pass);
+}
+
 static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
-  return at != SP_NOWHERE && sp_step_fits(sp_step_at(m, at), requested) && on_stream(m, at, stream);
+  if (at == SP_NOWHERE || !on_stream(m, at, stream))
+    return 0;
+  if (sp_step_fits(sp_step_at(m, at), requested))
+    return 1;
+  uint64_t size = said(m, at);
+  if (size > 0)
+    return sp_laws_near(size, requested);
+  return sp_step_in_ratio(sp_step_at(m, at), m->ratio, requested) || sp_step_in_ratio(sp_step_at(m, at), m->ratio_before, requested);
+}
+
+/* opens says whether the request may be the key of a segment, at the pointer: it may have
+ * another size than was recorded, and tells those of all that follow. */
+static int opens(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  if (m->layout == NULL || m->adrift || m->at == SP_NOWHERE || !on_stream(m, m->at, stream))
+    return 0;
+  return sp_laws_segment(sp_layout_laws(m->layout), m->at)->key == m->at && sp_step_may_fit(sp_step_at(m, m->at), requested);
 }
 
 /* repeated says whether a request has the size of the one before it. */
@@ -42,6 +62,9 @@ static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stpla
 /* in_scale says whether a request has the scale of those before it; any has,
  * unless one length has decided the sizes so far. */
 static int in_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
+  uint64_t size = said(m, at);
+  if (size > 0 && sp_laws_near(size, requested))
+    return 1;
   return m->one_length < SP_LENGTH || sp_scales_agree(sp_step_scale(sp_step_at(m, at), requested), m->scale);
 }
 
@@ -208,7 +231,7 @@ static sp_choice by_size(sp_matcher *m, uint64_t requested, stplan_stream stream
 sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream) {
   sp_doubt before = m->doubted;
   m->doubted = SP_NO_DOUBT;
-  int fit = fits(m, m->at, requested, stream) || stretched(m, m->at, requested, stream);
+  int fit = fits(m, m->at, requested, stream) || stretched(m, m->at, requested, stream) || opens(m, requested, stream);
   int early = fit && before == SP_NO_DOUBT && sp_frees_trusted(&m->frees) && sp_frees_due(&m->frees, m->at, m->pass) > 0;
   sp_choice c = by_frees(m, ahead, fit, requested, stream);
   if (c.at != SP_NOWHERE) {
@@ -231,7 +254,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     return c;
   if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
     return NO_CHOICE;
-  if (in_scale(m, m->at, requested) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
+  if (opens(m, requested, stream) || in_scale(m, m->at, requested) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
     return fit ? at_pointer(m, requested, stream) : (sp_choice){.at = m->at, .part = m->part};
   m->doubted = SP_OTHER_SCALE;
   m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);

@@ -37,6 +37,8 @@ static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint
 
 /* explains says whether a request fits the next step of a hypothesis. */
 static int explains(const sp_hypothesis *g, const sp_step *s, uint64_t requested, int one_length) {
+  if (g->ratio != 0)
+    return sp_step_fits(s, requested) || sp_step_in_ratio(s, g->ratio, requested);
   if (!one_length)
     return sp_step_fits(s, requested);
   int64_t scale = sp_step_scale(s, requested);
@@ -59,6 +61,14 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
     h->list[kept++] = g;
   }
   h->count = kept;
+}
+
+/* raise_ratio raises the pointer's step, with the ratio of the request to what was recorded there. */
+static void raise_ratio(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
+  uint64_t ratio = pointer == SP_NOWHERE ? 0 : sp_step_ratio(&h->plan->steps[pointer], requested);
+  sp_hypothesis *g = ratio == 0 ? NULL : suppose(h, pointer, part, requested);
+  if (g != NULL)
+    g->ratio = ratio;
 }
 
 /* raise_near raises steps around the pointer, nearest first. */
@@ -103,6 +113,7 @@ static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *rec
 
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue) {
   uint64_t requested = recent->list[SP_GRAM - 1];
+  raise_ratio(h, pointer, part, requested);
   raise_near(h, pointer, part, requested);
   raise_starts(h, requested);
   raise_grams(h, pointer, recent, prologue);

@@ -16,6 +16,7 @@ typedef struct {
   uint64_t at; /* the step that fitted last */
   uint64_t part;
   int64_t scale; /* of the last step that has one */
+  uint64_t ratio; /* of sizes to the recorded ones, 0 if they are those (sp_step_ratio) */
   int fitted;    /* requests that it explains and the pointer did not, in a row */
   int fork;      /* the request fitted there as well as where the pointer went */
   int body;      /* a fork: there another body would have begun */
@@ -38,8 +39,8 @@ typedef struct {
  * of this run, the request has to be of the same scale as the one before. */
 void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length);
 
-/* sp_hypotheses_raise adds steps that the last request fits: around the pointer,
- * at the beginnings of bodies, and where the last SP_GRAM requests occur in a
+/* sp_hypotheses_raise adds steps that the last request fits: the pointer's own, if sizes that
+ * never varied follow another length now, and without it around the pointer, at the beginnings of bodies, and where the last SP_GRAM requests occur in a
  * row. Of those, `prologue` says whether steps of the prologue count. */
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue);
 

@@ -27,6 +27,22 @@ func (s *modelStep) mayFit(n uint64) bool {
 	return (s.varies() || s.loose) && n >= s.least/4 && n/4 <= s.most
 }
 
+// ratio is how much larger n is than what was recorded, in 65536ths; 0 if it cannot be, or if
+// the size varied in the recording.
+func (s *modelStep) ratio(n uint64) uint64 {
+	if s.stays || s.varies() || s.loose || s.most < 512 || n < s.most/4 || n/4 > s.most {
+		return 0
+	}
+	return uint64(float64(n)/float64(s.most)*65536 + 0.5)
+}
+
+// inRatio says whether n is about that much larger than what was recorded, or the square of it.
+func (s *modelStep) inRatio(ratio, n uint64) bool {
+	near := func(a, b uint64) bool { return max(a, b)-min(a, b) <= b/64 }
+	of := s.ratio(n)
+	return ratio != 0 && of != 0 && (near(of, ratio) || near(of, ratio*ratio/65536))
+}
+
 // scale is where n lies from the least (0) to the most (1).
 func (s *modelStep) scale(n uint64) (float64, bool) {
 	if !s.varies() {
@@ -39,7 +55,8 @@ type modelGuess struct {
 	at, fitted int
 	scale      float64
 	scaled     bool
-	fork, body bool // the pointer took another step that fitted as well; here another body begins
+	ratio      uint64 // of sizes to what was recorded, 0 if they are that
+	fork, body bool   // the pointer took another step that fitted as well; here another body begins
 }
 
 type doubtKind int
@@ -65,6 +82,7 @@ type matchModel struct {
 	scale                    float64
 	scaled                   bool
 	oneLength                int
+	ratio, ratioBefore       uint64
 	guesses                  []modelGuess
 	recent                   []uint64
 
@@ -165,7 +183,11 @@ func (m *matchModel) next(at int) int {
 func (m *matchModel) part() int { return m.steps[m.at].part }
 
 func (m *matchModel) fits(at int, n, stream uint64) bool {
-	return at != nowhere && m.steps[at].fits(n) && m.onStream(at, stream)
+	if at == nowhere || !m.onStream(at, stream) {
+		return false
+	}
+	s := &m.steps[at]
+	return s.fits(n) || s.inRatio(m.ratio, n) || s.inRatio(m.ratioBefore, n)
 }
 
 func (m *matchModel) onStream(at int, stream uint64) bool {
@@ -479,6 +501,9 @@ func (m *matchModel) drift(n uint64) int {
 		}
 	}
 	if best >= 0 {
+		if ratio := m.guesses[best].ratio; ratio != 0 && ratio != m.ratio {
+			m.ratio, m.ratioBefore = ratio, m.ratio
+		}
 		return m.guesses[best].at
 	}
 	// Every one of 32, then every second up to 64, every fourth up to 128 and so on.
@@ -529,7 +554,9 @@ func (m *matchModel) advance(n uint64) {
 		s := &m.steps[g.at]
 		scale, ok := s.scale(n)
 		explained := s.fits(n)
-		if m.lengthDecides() {
+		if g.ratio != 0 {
+			explained = explained || s.inRatio(g.ratio, n)
+		} else if m.lengthDecides() {
 			explained = (explained || ok && g.scaled && s.mayFit(n)) && m.agree(scale, ok, g.scale, g.scaled)
 		}
 		if !explained {
@@ -546,6 +573,11 @@ func (m *matchModel) advance(n uint64) {
 
 func (m *matchModel) raise(n uint64) {
 	at := m.at
+	if ratio := m.steps[at].ratio(n); ratio != 0 {
+		if i := m.suppose(at, n); i >= 0 {
+			m.guesses[i].ratio = ratio
+		}
+	}
 	for i := 0; i < 256 && at != nowhere && len(m.guesses) < 24; i++ {
 		if i > 0 && m.steps[at].fits(n) {
 			m.suppose(at, n)

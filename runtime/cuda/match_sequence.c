@@ -101,17 +101,16 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
   set_ends(s, plan, p, first, p == s->parts);
 }
 
-/* loosen lets the sizes of a prologue vary if at least half of those of the
- * bodies do. A prologue is recorded once, so it does not show by itself what
- * varies. Resident blocks are taken as constant. */
-static void loosen(sp_sequence *s, const sp_plan_device *plan) {
-  uint64_t varying = 0, after = s->parts[0].end;
+void sp_sequence_loosen(sp_sequence *s) {
+  uint64_t varying = 0, after = s->periodic ? s->parts[0].end : s->count;
+  for (uint64_t i = 0; i < s->count; i++)
+    s->steps[i].varies = s->steps[i].least < s->steps[i].most;
   for (uint64_t i = after; i < s->count; i++)
     varying += s->steps[i].varies;
-  if (varying * 2 < s->count - after)
+  if (varying * 2 < s->count - after || !s->periodic)
     return;
   for (uint64_t i = 0; i < after; i++)
-    s->steps[i].varies = (sp_plan_slot(plan, i).flags & SP_SLOT_RESIDENT) == 0;
+    s->steps[i].varies = !s->steps[i].stays;
 }
 
 /* follow finds for each part the body that came after it most often, the first of
@@ -190,8 +189,7 @@ int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
     return 0;
   }
   add_grams(s);
-  if (s->periodic)
-    loosen(s, plan);
+  sp_sequence_loosen(s);
   return 1;
 }
 
@@ -235,6 +233,10 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
  * recorded one. A larger factor would take more requests for steps that they are not. */
 enum { VARIES = 4 };
 
+/* Bytes: smaller requests are no evidence of a ratio, as they are rounded, or constants. 1/N: so
+ * near is a ratio the same. */
+enum { RATIO_LEAST = 512, RATIO_NEAR = 64 };
+
 /* Scales agree if they differ by at most this: 1/128 of the distance between the
  * smallest and the largest, which is more than the rounding of sizes makes it differ. */
 enum { SCALE_NEAR = SP_SCALE_ONE / 128 };
@@ -247,6 +249,19 @@ int sp_step_fits(const sp_step *s, uint64_t requested) { return requested >= s->
 
 int sp_step_may_fit(const sp_step *s, uint64_t requested) {
   return s->varies && requested >= s->least / VARIES && requested / VARIES <= s->most;
+}
+
+uint64_t sp_step_ratio(const sp_step *s, uint64_t requested) {
+  if (s->stays || s->varies || s->most < RATIO_LEAST || requested < s->most / VARIES || requested / VARIES > s->most)
+    return 0;
+  return (uint64_t)((double)requested / (double)s->most * SP_SCALE_ONE + 0.5);
+}
+
+static int ratios_agree(uint64_t a, uint64_t b) { return (a > b ? a - b : b - a) <= b / RATIO_NEAR; }
+
+int sp_step_in_ratio(const sp_step *s, uint64_t ratio, uint64_t requested) {
+  uint64_t of = ratio == 0 ? 0 : sp_step_ratio(s, requested);
+  return of != 0 && (ratios_agree(of, ratio) || ratios_agree(of, ratio * ratio / SP_SCALE_ONE));
 }
 
 int64_t sp_step_scale(const sp_step *s, uint64_t requested) {

@@ -55,6 +55,10 @@ typedef struct {
 
 /* sp_sequence_make takes the steps from a plan. 0 without host memory. */
 int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan);
+/* sp_sequence_loosen says which sizes vary, by the plan alone: those that did, and those of a
+ * prologue, except of what stays, if at least half of those of the bodies do. A prologue is
+ * recorded once, so it does not show by itself what varies. */
+void sp_sequence_loosen(sp_sequence *s);
 void sp_sequence_drop(sp_sequence *s);
 
 /* sp_sequence_next is the step after `at`: SP_NOWHERE at the end of a recorded
@@ -65,6 +69,12 @@ uint64_t sp_sequence_next(const sp_sequence *s, uint64_t at, uint64_t *part);
  * says whether it is not far from one; only a size that varies may. */
 int sp_step_fits(const sp_step *s, uint64_t requested);
 int sp_step_may_fit(const sp_step *s, uint64_t requested);
+
+/* sp_step_ratio is how much larger a request is than the step's, of SP_SCALE_ONE; 0 if that is not
+ * possible, as it is never freed, or by more than VARIES. sp_step_in_ratio says whether a request
+ * is about that much larger than the step's, or the square of it, as attention may be. */
+uint64_t sp_step_ratio(const sp_step *s, uint64_t requested);
+int sp_step_in_ratio(const sp_step *s, uint64_t ratio, uint64_t requested);
 
 /* sp_step_scale is where a request lies between the smallest (0) and the
  * largest (SP_SCALE_ONE) of its step, or beyond. If all sizes follow one

@@ -4,6 +4,7 @@
 
 #include "match_frees.h"
 #include "match_hypotheses.h"
+#include "match_layout.h"
 #include "match_sequence.h"
 #include "stplan.h"
 
@@ -22,6 +23,7 @@ typedef struct sp_matcher sp_matcher;
 
 struct sp_matcher {
   sp_sequence plan;
+  sp_layout *layout; /* of the places, NULL if they stay as the plan has them */
   uint64_t *load; /* of each step (match_load.h) */
   uint64_t at;    /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;  /* that the pointer is in */
@@ -34,6 +36,8 @@ struct sp_matcher {
   int64_t doubted_scale;
   uint64_t behind, behind_since; /* a step that was skipped, SP_NOWHERE if none, and the request that skipped it */
   int64_t scale;                 /* of the last request that has one */
+  uint64_t ratio;                /* of sizes that never varied in the recording to those there, 0 if they are the same */
+  uint64_t ratio_before;         /* the one before that: two batches may be prepared at a time */
   int one_length;                /* how often consecutive scales agree, of SP_ONE */
   sp_frees frees;
   sp_recent recent;

@@ -1,5 +1,5 @@
 /* stplan.h: the interface of the runtime, which serves device memory by a plan,
- * or without one from one best-fit pool.
+ * or without one from one pool.
  *
  * Threads. Every function may be called from any thread at any time, except
  * stplan_open and stplan_close, which must not overlap with other calls for the

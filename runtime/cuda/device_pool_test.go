@@ -1,0 +1,110 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+const poolMiB = 1 << 20
+
+// pool is a device without a plan, whose granules are those of CUDA.
+func pool(t *testing.T) *Device {
+	t.Helper()
+	d, err := Open(nil, 0, Options{Capacity: 1 << 40, Granularity: 2 * poolMiB, Partial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+func mustMalloc(t *testing.T, d *Device, size uint64) uint64 {
+	t.Helper()
+	at, _, err := d.Malloc(size, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func mustFree(t *testing.T, d *Device, at uint64) {
+	t.Helper()
+	if err := d.Free(at, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLargeBlocksGoLow: of two free ranges that hold a large request it gets the lower one,
+// although the other one fits better. A small request gets the one that fits best, and so
+// does every request if memory does not move.
+func TestLargeBlocksGoLow(t *testing.T) {
+	for _, c := range []struct {
+		unit  uint64
+		still bool
+		want  int // the range that it gets
+	}{{4 * poolMiB, false, 0}, {4 * poolMiB, true, 1}, {16 << 10, false, 1}} {
+		d := pool(t)
+		if c.still {
+			d.StopMoving()
+		}
+		low := mustMalloc(t, d, 4*c.unit)
+		mustMalloc(t, d, c.unit)
+		high := mustMalloc(t, d, 2*c.unit)
+		mustMalloc(t, d, c.unit)
+		mustFree(t, d, low)
+		mustFree(t, d, high)
+		if got, want := mustMalloc(t, d, 2*c.unit), []uint64{low, high}[c.want]; got != want {
+			t.Errorf("moving off: %t: %d B are at %#x, expected %#x of %#x and %#x", c.still, 2*c.unit, got, want, low, high)
+		}
+	}
+}
+
+// TestManyFreeRangesBoundTheSearch: with more ranges that fit than are looked at, a request
+// still gets one of those, and nothing new is reserved.
+func TestManyFreeRangesBoundTheSearch(t *testing.T) {
+	const ranges, size = 300, 4 * poolMiB
+	d := pool(t)
+	var free []uint64
+	for i := range uint64(ranges) {
+		free = append(free, mustMalloc(t, d, size+i*512))
+		mustMalloc(t, d, size)
+	}
+	for _, at := range free {
+		mustFree(t, d, at)
+	}
+	reserved := d.Counters().PeakReserved
+	random := rand.New(rand.NewPCG(1, 0))
+	for range ranges / 2 {
+		mustMalloc(t, d, size-random.Uint64N(size/2))
+	}
+	if got := d.Counters().PeakReserved; got != reserved {
+		t.Errorf("%d B reserved at most, expected %d as before: what was free holds every request", got, reserved)
+	}
+}
+
+// TestLittleIsAddedBeforeMuchMoves: a program whose layers each leave a block where the next
+// layer's large ones have to be moves memory in each of them, until it has a little more than
+// it allocates. It gets that before it has moved half of its memory, and it stays below 1.5 %.
+func TestLittleIsAddedBeforeMuchMoves(t *testing.T) {
+	const layers = 400
+	for _, c := range []struct{ kept, passing uint64 }{{64 * poolMiB, 40 * poolMiB}, {64 * poolMiB, 96 * poolMiB}, {100 * poolMiB, 96 * poolMiB}} {
+		d := pool(t)
+		for range layers {
+			first, second := mustMalloc(t, d, c.passing), mustMalloc(t, d, c.passing)
+			mustMalloc(t, d, c.kept)
+			mustFree(t, d, first)
+			third := mustMalloc(t, d, c.passing+c.kept)
+			mustFree(t, d, second)
+			mustFree(t, d, third)
+		}
+		got := d.Counters()
+		if got.MovedBytes >= got.PeakReserved/2 {
+			t.Errorf("%d B kept of a layer: %d B moved, expected less than half of the %d reserved", c.kept, got.MovedBytes, got.PeakReserved)
+		}
+		if beyond := got.PeakReserved - got.PeakAllocated; beyond > got.PeakAllocated*3/200 {
+			t.Errorf("%d B kept of a layer: %d B reserved beyond the %d allocated, expected 1.5 %% at most", c.kept, beyond, got.PeakAllocated)
+		}
+	}
+}

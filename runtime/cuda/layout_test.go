@@ -1,0 +1,159 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// lengths is a job whose large sizes follow the length of a batch: some in proportion, one with
+// the square, some not at all. Each of its layers keeps something until the backward pass.
+type lengths struct{ layers int }
+
+// lengthsStep is a request of the job: its size, and the request before which it is freed.
+type lengthsStep struct {
+	size uint64
+	end  int // in the body
+}
+
+// body are the requests of a pass of a length.
+func (j lengths) body(length uint64) []lengthsStep {
+	var steps []lengthsStep
+	saved := make([]int, j.layers)
+	add := func(size uint64, lives int) int {
+		steps = append(steps, lengthsStep{size, len(steps) + 1 + lives})
+		return len(steps) - 1
+	}
+	for k := range j.layers {
+		saved[k] = add(uint64(k+1)*mib/4*length, 0)
+		add(length*length*mib/64+512, 1) // attention
+		add(3*mib, 2)                    // does not vary
+		add(4096, 1)
+	}
+	for k := j.layers - 1; k >= 0; k-- {
+		add(uint64(k+2)*mib/4*length, 2)
+		add(2*mib, 1)
+		steps[saved[k]].end = len(steps)
+		add(length*mib/8, 1)
+	}
+	for i := range steps {
+		steps[i].end = min(steps[i].end, 7*j.layers)
+	}
+	return steps
+}
+
+// slots are those of passes with the least and the most length, one above the other but for
+// those that do not live at the same time.
+func (j lengths) slots(least, most, first uint64, passes uint32) (slots []planfile.Slot, top uint64) {
+	small := j.body(least)
+	for i, large := range j.body(most) {
+		s := planfile.Slot{
+			Start: uint64(i), RequestedEnd: uint64(large.end), CompletedEnd: uint64(large.end), Size: up(large.size),
+			Least: small[i].size, Requested: large.size, Occurrences: passes, Cell: planfile.NoCell,
+		}
+		s.Offset = lowest(slots, &s, first)
+		slots = append(slots, s)
+		top = max(top, s.Offset+s.Size)
+	}
+	return slots, top
+}
+
+// plan is that of a recording with one first pass, and two others of these lengths.
+func (j lengths) plan(once, least, most uint64) planfile.Device {
+	weights := []uint64{64 * mib, 8 * mib}
+	d := periodic(weights, [][]uint64{{mib}}, []uint32{1, 1})
+	first, top := j.slots(once, once, d.Slots[1].Offset+d.Slots[1].Size, 1)
+	second, highest := j.slots(least, most, d.Slots[1].Offset+d.Slots[1].Size, 2)
+	d.Slots = d.Slots[:2]
+	length := uint64(len(first)) + 2
+	for i := range d.Slots {
+		d.Slots[i].Start, d.Slots[i].RequestedEnd, d.Slots[i].CompletedEnd = uint64(i), length, length
+	}
+	for _, s := range first {
+		s.Start, s.RequestedEnd, s.CompletedEnd = s.Start+2, s.RequestedEnd+2, s.CompletedEnd+2
+		d.Slots = append(d.Slots, s)
+	}
+	d.Slots = append(d.Slots, second...)
+	n := uint64(len(second))
+	present := make([]uint64, (n+63)/64)
+	for i := range n {
+		present[i/64] |= 1 << (i % 64)
+	}
+	d.ArenaBytes = max(top, highest)
+	d.Phases = []planfile.Phase{
+		{Kind: planfile.PhasePrologue, Occurrences: 1, Length: length, SlotCount: length},
+		{Kind: planfile.PhaseBody, Occurrences: 2, Length: n, FirstSlot: length, SlotCount: n},
+	}
+	d.SteadyStart = length
+	d.Passes = []planfile.Pass{{FirstEvent: length, Phase: 1, Present: present}, {FirstEvent: length + 1, Phase: 1, Present: present}}
+	d.SteadyEnd = length + 2
+	d.Events = d.SteadyEnd
+	d.Certificate = planfile.Certificate{Kind: planfile.BoundLoad, Gap: d.ArenaBytes}
+	d.PeakAllocated, d.PeakActive = d.ArenaBytes, d.ArenaBytes
+	return d
+}
+
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plan.bin")
+	if err := os.WriteFile(path, encode(t, lengths{6}.plan(10, 8, 12)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, compile(t, memorySanitizers, "layout.c"), path)
+}
+
+// TestLengthsThatWereNotRecorded: a run is served at places of the plan although its batches are
+// up to twice as long as any that was recorded, and no memory moves.
+func TestLengthsThatWereNotRecorded(t *testing.T) {
+	job, rng := lengths{20}, rand.New(rand.NewPCG(3, 0))
+	d := open(t, job.plan(10, 8, 12), Options{})
+	live := map[uint64]bool{}
+	ask := func(n uint64) uint64 {
+		address, _, err := d.Malloc(n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if live[address] {
+			t.Fatalf("%#x is given twice", address)
+		}
+		live[address] = true
+		return address
+	}
+	ask(64 * mib)
+	ask(8 * mib)
+	for pass := range 12 {
+		length := uint64(8 + rng.IntN(5))
+		if pass > 4 {
+			length = uint64(6 + rng.IntN(19))
+		}
+		steps := job.body(length)
+		freed := make([][]uint64, len(steps)+1)
+		for i, s := range steps {
+			for _, address := range freed[i] {
+				delete(live, address)
+				if err := d.Free(address, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			freed[s.end] = append(freed[s.end], ask(s.size))
+		}
+		for _, address := range freed[len(steps)] {
+			delete(live, address)
+			if err := d.Free(address, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c := d.Counters()
+	if share := float64(c.PlannedBytes) / float64(c.AllocationBytes); share < 0.98 {
+		t.Errorf("%.1f %% of the bytes are on plan, expected 98; %+v", 100*share, c)
+	}
+	if c.MovedBytes > c.PeakReserved/4 || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/50 {
+		t.Errorf("moved %d B and reserved %d B for %d B", c.MovedBytes, c.PeakReserved, c.PeakAllocated)
+	}
+}

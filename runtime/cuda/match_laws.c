@@ -1,0 +1,434 @@
+#include "match_laws.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match_kin.h"
+
+/* A part is cut where at most 1/LITTLE of the most bytes that vary and are live in it cross, if
+ * 1/MUCH of them are live before and behind the cut: the inputs of a batch live longer than what
+ * is computed from it. A segment has at least 1/SHORT of the part's steps: micro-batches do,
+ * layers do not. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
+enum { LITTLE = 16, MUCH = 2, SHORT = 32 };
+
+/* Kinds of segments that a segment is compared with. It bounds the time. */
+enum { KINDS = 8 };
+
+/* 1/N of a size: a request this near to what a law says may be the step's. What lies far beyond
+ * the recorded sizes is off by less; other steps are off by more. */
+enum { NEAR = 16 };
+
+/* 1/N of a size: what shapes that are rounded up make a size differ by, at most. */
+enum { ROUNDED = 64 };
+
+/* A law may say 1/BEYOND too little for a key that lies as far beyond the points as these are apart. */
+enum { BEYOND = 256 };
+
+/* 1/N of a size: a law that says this much too much is right enough; too little never is. */
+enum { TOO_MUCH = 256 };
+
+/* Requests after which what laws said before counts half, the fewest that show anything, and the
+ * per cent of the bytes that have to be as the laws say. */
+enum { RECENT = 4096, SHOWN = 128, HOLD = 90 };
+
+/* Per cent of the bytes of laws with three points whose point between is where the outer two have
+ * it. Below that the recording itself shows that no one quantity decides. */
+enum { LIKELY = 75 };
+
+/* A law says no size above this many times the largest that was seen. */
+enum { WILD = 16 };
+
+/* Times that a law of three points may be wrong before the largest size seen counts. */
+enum { MISSES = 3 };
+
+/* range is the least and the most bytes that steps which are kin request. */
+typedef struct {
+  uint64_t least, most;
+} range;
+
+/* widen marks the steps whose kin varies. 0 without host memory. */
+static int widen(sp_sequence *s, sp_kin *kin) {
+  range *r = calloc(s->count + 1, sizeof *r);
+  if (r == NULL)
+    return 0;
+  for (uint64_t i = 0; i < s->count; i++) {
+    range *of = &r[sp_kin_of(kin, i)];
+    const sp_step *step = &s->steps[i];
+    if (of->most == 0 || step->least < of->least)
+      of->least = step->least;
+    if (step->most > of->most)
+      of->most = step->most;
+  }
+  for (uint64_t i = 0; i < s->count; i++) {
+    const range *of = &r[sp_kin_of(kin, i)];
+    s->steps[i].varies = of->least < of->most;
+  }
+  free(r);
+  return 1;
+}
+
+/* is_key says whether a step may be a key. */
+static int is_key(const sp_step *step) {
+  return step->varies && step->placed && step->end != SP_NOWHERE && step->most > SP_KEY_LEAST;
+}
+
+/* cutting is a part that is being cut: the bytes of keys that are live at each step, and the
+ * most of them. */
+typedef struct {
+  sp_laws *l;
+  const sp_sequence *s;
+  const uint64_t *live;
+  uint64_t peak;
+  uint64_t least; /* steps of a segment */
+} cutting;
+
+/* add_live finds the bytes of keys that are live at each step of a part, and returns the most. */
+static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *part) {
+  uint64_t sum = 0, peak = 0; /* modulo 2^64, as what is live is never less than 0 */
+  for (uint64_t i = part->first; i < part->end; i++)
+    if (is_key(&s->steps[i])) {
+      live[i] += s->steps[i].most;
+      if (s->steps[i].end < part->end)
+        live[s->steps[i].end] -= s->steps[i].most;
+    }
+  for (uint64_t i = part->first; i < part->end; i++) {
+    live[i] = sum += live[i];
+    peak = sum > peak ? sum : peak;
+  }
+  return peak;
+}
+
+/* best_cut is the key of [first, end) that the fewest bytes cross, SP_NOWHERE if too many do. */
+static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
+  uint64_t low = first, high = end, best = SP_NOWHERE;
+  uint64_t fewest = c->peak / LITTLE + 1;
+  while (low < high && c->live[low] < c->peak / MUCH)
+    low++;
+  while (low < high && c->live[high - 1] < c->peak / MUCH)
+    high--;
+  for (uint64_t i = low; i < high; i++) {
+    uint64_t crossing = c->live[i] - c->s->steps[i].most;
+    if (i >= first + c->least && i + c->least <= end && is_key(&c->s->steps[i]) && crossing < fewest) {
+      fewest = crossing;
+      best = i;
+    }
+  }
+  return best;
+}
+
+/* cut_at cuts [first, end) into segments, which have at least `least` steps, so that it is called
+ * SHORT deep at most. */
+static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
+  uint64_t at = best_cut(c, first, end);
+  if (at != SP_NOWHERE) {
+    cut_at(c, first, at);
+    cut_at(c, at, end);
+    return;
+  }
+  for (uint64_t i = first; i < end; i++)
+    c->l->segment_of[i] = (uint32_t)c->l->segment_count;
+  c->l->segments[c->l->segment_count++] = (sp_segment){.first = first, .end = end, .key = is_key(&c->s->steps[first]) ? first : SP_NOWHERE};
+}
+
+/* cut_part cuts a part: what comes before its first key, and segments that begin with keys. */
+static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live) {
+  uint64_t key = part->first;
+  cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1};
+  while (key < part->end && !is_key(&s->steps[key]))
+    key++;
+  for (uint64_t i = part->first; i < key; i++)
+    l->segment_of[i] = (uint32_t)l->segment_count;
+  if (key > part->first)
+    l->segments[l->segment_count++] = (sp_segment){.first = part->first, .end = key, .key = SP_NOWHERE};
+  if (key < part->end)
+    cut_at(&c, key, part->end);
+}
+
+/* cut_like cuts a part where the first body is cut. 0 if no such place is found. */
+static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, const sp_kin *kin) {
+  uint64_t before = l->segment_count;
+  sp_segment *now = &l->segments[l->segment_count++];
+  *now = (sp_segment){.first = part->first, .end = part->end, .key = SP_NOWHERE};
+  for (uint64_t i = part->first; i < part->end; i++) {
+    uint64_t twin = kin->twin[i];
+    if (twin != i && is_key(&s->steps[i]) && l->segments[l->segment_of[twin]].key == twin) {
+      now->end = i;
+      now = &l->segments[l->segment_count++];
+      *now = (sp_segment){.first = i, .end = part->end, .key = i};
+    }
+    l->segment_of[i] = (uint32_t)(l->segment_count - 1);
+  }
+  if (l->segment_count - before > 1)
+    return 1;
+  l->segment_count = before;
+  return 0;
+}
+
+/* cut makes the segments; there is room for as many as steps and parts. 0 without host memory. */
+static int cut(sp_laws *l, const sp_sequence *s, const sp_kin *kin) {
+  uint64_t *live = calloc(s->count + 1, sizeof *live);
+  if (live == NULL)
+    return 0;
+  l->segment_count = 0;
+  if (s->part_count > 1)
+    cut_part(l, s, &s->parts[1], live);
+  for (uint64_t p = 0; p < s->part_count; p++)
+    if (p != 1 && !cut_like(l, s, &s->parts[p], kin))
+      cut_part(l, s, &s->parts[p], live);
+  free(live);
+  return 1;
+}
+
+/* join_segments makes kin of segments that are alike. */
+static void join_segments(const sp_laws *l, const sp_sequence *s, sp_kin *kin) {
+  const sp_segment *kinds[KINDS];
+  int count = 0;
+  for (uint64_t g = 0; g < l->segment_count; g++) {
+    const sp_segment *now = &l->segments[g];
+    if (now->key == SP_NOWHERE || now->first < s->parts[s->part_count > 1].first)
+      continue;
+    int k = 0;
+    while (k < count && !sp_kin_join(kin, now->first, now->end, kinds[k]->first, kinds[k]->end))
+      k++;
+    if (k == count && count < KINDS)
+      kinds[count++] = now;
+  }
+}
+
+static double apart(double a, double b) { return a > b ? a - b : b - a; }
+
+/* add puts a point into a law, in the order of the keys. With three points it takes the place of
+ * the nearest; of two with one key the larger size counts. */
+static void add(sp_law *w, double key, double size) {
+  int at = 0, nearest = 0;
+  for (int i = 0; i < w->points; i++) {
+    if (w->key[i] == key) {
+      w->size[i] = size > w->size[i] ? size : w->size[i];
+      return;
+    }
+    at += w->key[i] < key;
+    if (apart(w->key[i], key) < apart(w->key[nearest], key))
+      nearest = i;
+  }
+  if (w->points == 3) {
+    w->key[nearest] = key;
+    w->size[nearest] = size;
+    return; /* it lies between the same neighbours, or beyond the last */
+  }
+  for (int i = w->points++; i > at; i--) {
+    w->key[i] = w->key[i - 1];
+    w->size[i] = w->size[i - 1];
+  }
+  w->key[at] = key;
+  w->size[at] = size;
+}
+
+/* fill gives every varying step a law, one for all its kin, through the points of the plan: the
+ * least size belongs to the least size of the key, the most to the most. Only segments with one
+ * kind of key say something of one another. */
+static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
+  uint32_t count = 0;
+  for (uint64_t i = 0; i < s->count; i++) {
+    uint32_t first = sp_kin_of(kin, i);
+    if (s->steps[i].varies)
+      l->law_of[i] = first == i ? count++ : l->law_of[first];
+    else
+      l->law_of[i] = SP_NO_LAW;
+  }
+  l->laws = calloc((size_t)count + 1, sizeof *l->laws);
+  l->law_count = count;
+  if (l->laws == NULL)
+    return 0;
+  for (uint64_t i = s->count; i-- > 0;) { /* bodies first: a prologue is one pass */
+    sp_segment *g = sp_laws_segment(l, i);
+    if (l->law_of[i] == SP_NO_LAW || g->key == SP_NOWHERE)
+      continue;
+    const sp_step *step = &s->steps[i], *key = &s->steps[g->key];
+    sp_law *w = &l->laws[l->law_of[i]];
+    g->kind = sp_kin_of(kin, g->key);
+    if (w->points == 0)
+      w->kind = g->kind;
+    if (w->kind != g->kind)
+      continue;
+    add(w, (double)key->least, (double)step->least);
+    if (key->most > key->least)
+      add(w, (double)key->most, (double)step->most);
+  }
+  return 1;
+}
+
+int sp_laws_make(sp_laws *l, sp_sequence *s) {
+  *l = (sp_laws){0};
+  sp_kin made, *kin = &made;
+  int ok = sp_kin_make(kin, s);
+  l->segments = calloc(s->count + s->part_count + 1, sizeof *l->segments);
+  l->segment_of = calloc(s->count + 1, sizeof *l->segment_of);
+  l->law_of = calloc(s->count + 1, sizeof *l->law_of);
+  ok = ok && l->segments != NULL && l->segment_of != NULL && l->law_of != NULL && widen(s, kin);
+  ok = ok && cut(l, s, kin);
+  if (ok) {
+    join_segments(l, s, kin);
+    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin);
+  }
+  l->twin = kin->twin;
+  kin->twin = NULL;
+  sp_kin_drop(kin);
+  if (!ok)
+    sp_laws_drop(l);
+  return ok;
+}
+
+void sp_laws_drop(sp_laws *l) {
+  free(l->segments);
+  free(l->segment_of);
+  free(l->laws);
+  free(l->law_of);
+  free(l->twin);
+  *l = (sp_laws){0};
+}
+
+/* line is a straight line through two points, bow a parabola through these and 0: of sizes that
+ * grow faster than in proportion, as where attention keeps the square of a length. */
+static double line(double k, double k0, double s0, double k1, double s1) { return s0 + (k - k0) * (s1 - s0) / (k1 - k0); }
+
+static double bow(double k, double k0, double s0, double k1, double s1) {
+  double square = (s1 / k1 - s0 / k0) / (k1 - k0);
+  return k * (s0 / k0 + square * (k - k0));
+}
+
+/* faster says whether sizes grow faster than in proportion. */
+static int faster(double k0, double s0, double k1, double s1) { return k0 > 0 && s1 > s0 && s1 * k0 > s0 * k1; }
+
+/* parabola goes through three points, by Newton's divided differences. */
+static double parabola(const sp_law *w, double k) {
+  double a = (w->size[1] - w->size[0]) / (w->key[1] - w->key[0]);
+  double b = ((w->size[2] - w->size[1]) / (w->key[2] - w->key[1]) - a) / (w->key[2] - w->key[0]);
+  return w->size[0] + (k - w->key[0]) * (a + (k - w->key[1]) * b);
+}
+
+/* doubt is what is added to the size for a key beyond the points: what lies between them is off
+ * by `off` bytes. Sizes that follow a law to the byte get nothing. */
+static double doubt(double k, double k0, double k1, double size, double off) {
+  double beyond = k > k1 ? (k - k1) / (k1 - k0) : k < k0 ? (k0 - k) / (k1 - k0) : 0;
+  double share = beyond / BEYOND < 1. / ROUNDED ? beyond / BEYOND : 1. / ROUNDED;
+  return off < 1 ? 0 : off > share * size ? off : share * size;
+}
+
+/* by_two is what two points say, by_three what three do. If a line or a bow through the outer two
+ * is near the one between, it is the nearer one of these: shapes are rounded up, and a parabola
+ * through three points makes much of such a difference. */
+static double by_two(const sp_law *w, double k) {
+  double k0 = w->key[0], s0 = w->size[0], k1 = w->key[1], s1 = w->size[1];
+  double size = faster(k0, s0, k1, s1) ? bow(k, k0, s0, k1, s1) : line(k, k0, s0, k1, s1);
+  return size + (s1 * k0 == s0 * k1 ? 0 : doubt(k, k0, k1, size, 1));
+}
+
+/* nearest is the line or the bow through the outer two of three points, for a key. *off is how
+ * many bytes it is off at the point between. */
+static double nearest(const sp_law *w, double k, double *off) {
+  double k0 = w->key[0], s0 = w->size[0], k2 = w->key[2], s2 = w->size[2];
+  *off = apart(line(w->key[1], k0, s0, k2, s2), w->size[1]);
+  double bowed = faster(k0, s0, k2, s2) ? apart(bow(w->key[1], k0, s0, k2, s2), w->size[1]) : *off;
+  if (bowed >= *off)
+    return line(k, k0, s0, k2, s2);
+  *off = bowed;
+  return bow(k, k0, s0, k2, s2);
+}
+
+static double by_three(const sp_law *w, double k) {
+  double off, size = nearest(w, k, &off);
+  return off <= w->size[1] / ROUNDED ? size + doubt(k, w->key[0], w->key[2], size, off) : parabola(w, k);
+}
+
+int sp_laws_likely(const sp_laws *l) {
+  double all = 0, right = 0, off;
+  for (uint32_t i = 0; i < l->law_count; i++) {
+    const sp_law *w = &l->laws[i];
+    if (w->points < 3)
+      continue;
+    nearest(w, 0, &off);
+    all += w->size[1];
+    right += off <= w->size[1] / ROUNDED ? w->size[1] : 0;
+  }
+  return right >= all * LIKELY / 100;
+}
+
+/* law_size is what a law says for a key, in bytes. */
+static uint64_t law_size(const sp_law *w, double k) {
+  double most = 0, size;
+  for (int i = 0; i < w->points; i++) {
+    if (w->key[i] == k)
+      return (uint64_t)w->size[i];
+    most = w->size[i] > most ? w->size[i] : most;
+  }
+  if (w->missed >= MISSES)
+    return (uint64_t)most;
+  if (w->points == 1)
+    size = w->key[0] > 0 ? w->size[0] * k / w->key[0] : most;
+  else
+    size = w->points == 2 ? by_two(w, k) : by_three(w, k);
+  return size < 0 ? 0 : size > WILD * most ? (uint64_t)(WILD * most) : (uint64_t)(size + 0.5);
+}
+
+/* size_by is what a step's law says for a reading of its segment's key; 0 if there is none. */
+static uint64_t size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
+  const sp_segment *g = sp_laws_segment(l, step);
+  if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || reading == 0)
+    return 0;
+  const sp_law *w = &l->laws[l->law_of[step]];
+  return w->kind == g->kind ? law_size(w, (double)reading) : 0;
+}
+
+uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass) {
+  const sp_segment *g = sp_laws_segment(l, step);
+  return g->pass == pass ? size_by(l, step, g->reading) : 0;
+}
+
+uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
+  const sp_segment *g = sp_laws_segment(l, step);
+  uint64_t said = size_by(l, step, g->reach), most = steps[step].most;
+  if (said == 0 || sp_laws_hold(l))
+    return said;
+  return said < most || g->reach <= steps[g->key].most || l->judged >= SHOWN ? most : said;
+}
+
+int sp_laws_near(uint64_t said, uint64_t requested) {
+  uint64_t apart = said > requested ? said - requested : requested - said;
+  return apart <= said / NEAR;
+}
+
+/* judge counts how well laws hold lately, by bytes. */
+static void judge(sp_laws *l, uint64_t said, uint64_t requested) {
+  uint64_t off = said > requested ? said - requested : requested - said;
+  l->bytes += requested;
+  l->right += off <= requested / ROUNDED ? requested : 0;
+  if (++l->judged % RECENT == 0) {
+    l->bytes /= 2;
+    l->right /= 2;
+  }
+}
+
+int sp_laws_hold(const sp_laws *l) { return l->judged >= SHOWN && l->right >= l->bytes / 100 * HOLD; }
+
+int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
+  sp_segment *g = sp_laws_segment(l, step);
+  if (step == g->key) {
+    int farther = requested > g->reach;
+    g->reading = requested;
+    g->reach = farther ? requested : g->reach;
+    g->pass = pass;
+    return farther;
+  }
+  if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || g->reading == 0 || g->pass != pass)
+    return 0;
+  sp_law *w = &l->laws[l->law_of[step]];
+  if (w->kind != g->kind)
+    return 0;
+  uint64_t said = law_size(w, (double)g->reading);
+  judge(l, said, requested);
+  if (requested <= said && said - requested <= said / TOO_MUCH)
+    return 0;
+  w->missed += w->points == 3 && w->missed < MISSES;
+  add(w, (double)g->reading, (double)requested);
+  return 1;
+}

@@ -1,0 +1,464 @@
+#include "match_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match_skyline.h"
+#include "match_stack.h"
+#include "sizes.h"
+
+/* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
+enum { ROOM = 2 };
+
+/* Bytes. A larger plan than this is for no device, and its places stay. */
+#define LARGEST (UINT64_C(1) << 48)
+
+/* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
+ * the plan's places stay. A prologue is served once, and what stays lies higher there. */
+enum { WORSE = 64, WORSE_ONCE = 24 };
+
+/* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
+ * than any pass before, are found again by first fit. That takes some ten milliseconds. */
+enum { LOOSE = 128 };
+
+/* place is a step whose place is found anew, and what it lies on: `floor`, and the places
+ * beneath[first .. end). */
+typedef struct {
+  uint64_t floor;
+  uint32_t step, first, end;
+} place;
+
+/* Whether the places of a segment are to be found again at its next key: since a law has changed,
+ * or once laws hold, as they were found for the recorded sizes. */
+enum { STALE = 1, UNTIL_LAWS_HOLD = 2 };
+
+struct sp_layout {
+  sp_laws laws;
+  place *places; /* by segment, then by the plan's address */
+  uint32_t count;
+  uint32_t *places_of; /* of each segment: its first place; one more at the end */
+  uint32_t *beneath;
+  uint64_t beneath_count, beneath_room;
+  uint64_t room, highest; /* end of the highest place so far */
+  uint64_t forecast;      /* likewise, of the segments whose keys the run has requested */
+  sp_stack *stacks;       /* of each segment */
+  sp_block *blocks;       /* of each place, for first fit */
+  uint64_t *change;       /* of the bytes live at each step, zero between calls */
+  uint64_t *fixed;        /* bytes live at each step that are not found anew */
+  uint8_t *stale; /* of each segment */
+};
+
+/* A varying step whose place is found once gets this many times the size recorded: room costs
+ * addresses only. */
+enum { ROOMY = 2 };
+
+/* item is a step with what it is sorted by. */
+typedef struct {
+  uint64_t offset;
+  uint32_t step, segment;
+} item;
+
+static int item_order(const void *a, const void *b) {
+  const item *x = a, *y = b;
+  if (x->segment != y->segment)
+    return x->segment < y->segment ? -1 : 1;
+  if (x->offset != y->offset)
+    return x->offset < y->offset ? -1 : 1;
+  return (x->step > y->step) - (x->step < y->step);
+}
+
+/* crosses says whether a step lives beyond its segment. */
+static int crosses(const sp_laws *laws, const sp_step *step, uint64_t at) { return step->end > sp_laws_segment(laws, at)->end; }
+
+/* stretches says whether a step's place is found anew in each pass. */
+static int stretches(const sp_laws *laws, const sp_step *step, uint64_t at) {
+  return step->placed && step->end != SP_NOWHERE && step->most > SP_KEY_LEAST && !crosses(laws, step, at);
+}
+
+/* put_fixed gives a step the lowest place above what lies there from `at` until `end`. */
+static int put_fixed(sp_skyline *sky, sp_step *step, uint64_t at, uint64_t end) {
+  step->offset = sp_skyline_top(sky, at, end);
+  sp_skyline_set(sky, at, end, step->offset + step->size, SP_SKYLINE_FIXED);
+  return 1;
+}
+
+/* put_cells gives the steps of each cell one place, which nothing else gets. */
+static int put_cells(sp_skyline *sky, sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t *offset = calloc(plan->slot_count + 1, sizeof *offset), at = 0;
+  if (offset == NULL)
+    return 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    sp_step *step = &s->steps[at++];
+    if ((slot.flags & SP_SLOT_LEAVING) == 0)
+      continue;
+    if (offset[slot.cell] == 0) {
+      offset[slot.cell] = sp_skyline_top(sky, 0, s->count) + 1; /* so that 0 is none */
+      sp_skyline_set(sky, 0, s->count, offset[slot.cell] - 1 + slot.size, SP_SKYLINE_FIXED);
+    }
+    step->offset = offset[slot.cell] - 1;
+  }
+  free(offset);
+  return 1;
+}
+
+/* gathering notes what a place lies on. */
+typedef struct {
+  sp_layout *l;
+  place *p;
+  int ok;
+} gathering;
+
+static void gather(void *context, uint32_t owner) {
+  gathering *g = context;
+  sp_layout *l = g->l;
+  if (owner == SP_SKYLINE_FIXED)
+    return;
+  if (l->beneath_count == l->beneath_room) {
+    uint64_t room = l->beneath_room * 2 + 1024;
+    uint32_t *more = room > UINT32_MAX ? NULL : realloc(l->beneath, room * sizeof *more);
+    if (more == NULL) {
+      g->ok = 0;
+      return;
+    }
+    l->beneath = more;
+    l->beneath_room = room;
+  }
+  if (l->beneath_count > g->p->first && l->beneath[l->beneath_count - 1] == l->places[owner].step)
+    return;
+  l->beneath[l->beneath_count++] = l->places[owner].step;
+}
+
+/* stack_up puts each place of a segment on those beneath it, and returns the end of the highest. */
+static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
+  uint64_t top = 0;
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
+    const place *p = &l->places[i];
+    sp_step *step = &s->steps[p->step];
+    uint64_t said = sp_laws_reach(&l->laws, s->steps, p->step), at = p->floor;
+    if (said > 0)
+      step->size = sp_aligned(said);
+    for (uint32_t b = p->first; b < p->end; b++) {
+      const sp_step *under = &s->steps[l->beneath[b]];
+      if (under->offset + under->size > at)
+        at = under->offset + under->size;
+    }
+    step->offset = at;
+    if (at + step->size > top)
+      top = at + step->size;
+  }
+  return top;
+}
+
+/* load is the most bytes that a segment's places and what is fixed need at a time. */
+static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment) {
+  const sp_segment *g = &l->laws.segments[segment];
+  uint64_t most = 0, live = 0; /* live is modulo 2^64 */
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
+    const sp_step *step = &s->steps[l->places[i].step];
+    l->change[l->places[i].step] += step->size;
+    l->change[step->end] -= step->size;
+  }
+  for (uint64_t i = g->first; i < g->end; i++) {
+    live += l->change[i];
+    l->change[i] = 0;
+    if (l->fixed[i] + live > most)
+      most = l->fixed[i] + live;
+  }
+  l->change[g->end] = 0;
+  return most;
+}
+
+/* fit_first finds the places of a segment by first fit, if that takes less than `top`, and
+ * returns the end of the highest. */
+static uint64_t fit_first(const sp_layout *l, sp_sequence *s, uint32_t segment, uint64_t top) {
+  uint32_t first = l->places_of[segment], count = l->places_of[segment + 1] - first;
+  sp_block *blocks = &l->blocks[first];
+  for (uint32_t i = 0; i < count; i++)
+    blocks[i].size = s->steps[l->places[first + i].step].size;
+  uint64_t fitted = sp_stack_fit(&l->stacks[segment], blocks, count);
+  if (fitted >= top)
+    return top;
+  for (uint32_t i = 0; i < count; i++)
+    s->steps[l->places[first + i].step].offset = blocks[i].offset;
+  return fitted;
+}
+
+/* settle finds the places of a segment from its sizes. */
+static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
+  uint64_t top = stack_up(l, s, segment), least = load(l, s, segment);
+  if (top > l->highest && top > least + least / LOOSE)
+    top = fit_first(l, s, segment, top);
+  l->highest = top > l->highest ? top : l->highest;
+  if (l->laws.segments[segment].reach > 0 && least > l->forecast)
+    l->forecast = least;
+  for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
+    sp_step *step = &s->steps[l->places[i].step];
+    if (step->offset > l->room || step->size > l->room - step->offset)
+      step->offset = step->size = 0; /* it has no place in this pass */
+  }
+  l->stale[segment] = sp_laws_hold(&l->laws) ? 0 : UNTIL_LAWS_HOLD;
+}
+
+/* note_fixed finds the bytes that are live at each step and keep their places. What crosses the
+ * seam counts from there on for good. */
+static void note_fixed(sp_layout *l, const sp_sequence *s) {
+  for (uint64_t i = 0; i < s->count; i++) {
+    const sp_step *step = &s->steps[i];
+    if (!step->placed || stretches(&l->laws, step, i) || (step->end == SP_NOWHERE && !step->stays))
+      continue;
+    uint64_t size = step->varies ? step->size / ROOMY : step->size;
+    l->fixed[i] += size; /* modulo 2^64, until it is added up */
+    if (step->end != SP_NOWHERE)
+      l->fixed[step->end] -= size;
+  }
+  for (uint64_t i = 1; i <= s->count; i++)
+    l->fixed[i] += l->fixed[i - 1];
+}
+
+/* make_blocks prepares first fit. 0 without host memory. */
+static int make_blocks(sp_layout *l, const sp_sequence *s) {
+  l->stacks = calloc(l->laws.segment_count + 1, sizeof *l->stacks);
+  l->blocks = calloc((size_t)l->count + 1, sizeof *l->blocks);
+  l->change = calloc(s->count + 1, sizeof *l->change);
+  l->fixed = calloc(s->count + 1, sizeof *l->fixed);
+  if (l->stacks == NULL || l->blocks == NULL || l->change == NULL || l->fixed == NULL)
+    return 0;
+  note_fixed(l, s);
+  for (uint32_t i = 0; i < l->count; i++) {
+    const place *p = &l->places[i];
+    l->blocks[i] = (sp_block){.from = p->step, .to = s->steps[p->step].end, .floor = p->floor};
+  }
+  for (uint32_t g = 0; g < l->laws.segment_count; g++) {
+    const sp_segment *of = &l->laws.segments[g];
+    if (!sp_stack_make(&l->stacks[g], &l->blocks[l->places_of[g]], l->places_of[g + 1] - l->places_of[g], of->first, of->end))
+      return 0;
+  }
+  return 1;
+}
+
+/* The orders in which the places of a segment may be stacked. The plan's own is the best one if the
+ * packer had to be good there; in a prologue it has room, and what takes least there is tried. */
+typedef enum { BY_PLAN, BY_TWIN, BY_LIFE, BY_SIZE, BY_AREA, ORDERS } ordering;
+
+static uint64_t rank(const sp_layout *l, const sp_sequence *s, uint64_t at, ordering by, const uint64_t *plan_offset) {
+  const sp_step *step = &s->steps[at];
+  switch (by) {
+  case BY_TWIN:
+    return plan_offset[l->laws.twin[at]];
+  case BY_LIFE:
+    return UINT64_MAX - (step->end - at);
+  case BY_SIZE:
+    return UINT64_MAX - step->size;
+  case BY_AREA:
+    return UINT64_MAX - (step->size >> SP_ALIGNMENT_BITS) * (step->end - at);
+  default:
+    return plan_offset[at];
+  }
+}
+
+/* list_stretching lists what is found anew, by segment, in an order for each. */
+static uint32_t list_stretching(const sp_layout *l, const sp_sequence *s, const uint8_t *orders, const uint64_t *plan_offset, item *items) {
+  uint32_t n = 0;
+  for (uint64_t i = 0; i < s->count; i++) {
+    uint32_t segment = l->laws.segment_of[i];
+    if (stretches(&l->laws, &s->steps[i], i))
+      items[n++] = (item){rank(l, s, i, orders[segment], plan_offset), (uint32_t)i, segment};
+  }
+  qsort(items, n, sizeof *items, item_order);
+  return n;
+}
+
+/* choose_orders finds the order for each segment that takes the fewest bytes. 0 without host memory. */
+static int choose_orders(const sp_layout *l, const sp_skyline *fixed, const sp_sequence *s, const uint64_t *plan_offset, item *items, uint8_t *orders) {
+  uint64_t count = l->laws.segment_count, *least = malloc((count + 1) * sizeof *least), *top = malloc((count + 1) * sizeof *top);
+  uint8_t *tried = calloc(count + 1, 1);
+  int ok = least != NULL && top != NULL && tried != NULL;
+  for (int by = 0; ok && by < ORDERS; by++) {
+    sp_skyline sky;
+    memset(tried, by, count);
+    memset(top, 0, count * sizeof *top);
+    ok = sp_skyline_copy(&sky, fixed);
+    uint32_t n = ok ? list_stretching(l, s, tried, plan_offset, items) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+      uint64_t from = items[i].step, to = s->steps[from].end, end = sp_skyline_top(&sky, from, to) + s->steps[from].size;
+      sp_skyline_set(&sky, from, to, end, SP_SKYLINE_FIXED);
+      if (end > top[items[i].segment])
+        top[items[i].segment] = end;
+    }
+    if (ok)
+      sp_skyline_drop(&sky);
+    for (uint64_t g = 0; g < count; g++)
+      if (by == 0 || top[g] < least[g]) {
+        least[g] = top[g];
+        orders[g] = (uint8_t)by;
+      }
+  }
+  free(least);
+  free(top);
+  free(tried);
+  return ok;
+}
+
+/* put_stretching finds what lies on what. */
+static int put_stretching(sp_layout *l, sp_skyline *sky, sp_sequence *s, const item *items, uint32_t n) {
+  uint32_t segment = 0;
+  for (uint32_t i = 0; i < n; i++) /* while only what is fixed lies there */
+    l->places[i].floor = sp_skyline_top(sky, items[i].step, s->steps[items[i].step].end);
+  for (uint32_t i = 0; i < n; i++) {
+    for (; segment <= items[i].segment; segment++)
+      l->places_of[segment] = i;
+    place *p = &l->places[i];
+    sp_step *step = &s->steps[items[i].step];
+    gathering g = {l, p, 1};
+    *p = (place){.floor = p->floor, .step = items[i].step, .first = (uint32_t)l->beneath_count};
+    sp_skyline_each(sky, p->step, step->end, gather, &g);
+    p->end = (uint32_t)l->beneath_count;
+    sp_skyline_set(sky, p->step, step->end, 0, i);
+    if (!g.ok)
+      return 0;
+  }
+  for (; segment <= l->laws.segment_count; segment++)
+    l->places_of[segment] = n;
+  l->count = n;
+  return 1;
+}
+
+/* put_all finds all places. 0 without host memory. */
+static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
+  sp_skyline sky;
+  item *items = calloc(s->count + 1, sizeof *items);
+  uint64_t *offsets = calloc(s->count + 1, sizeof *offsets); /* the plan's */
+  int ok = items != NULL && offsets != NULL && sp_skyline_make(&sky, s->count);
+  if (!ok) {
+    free(items);
+    free(offsets);
+    return 0;
+  }
+  for (uint64_t i = 0; i < s->count; i++)
+    offsets[i] = s->steps[i].offset;
+  for (uint64_t i = 0; i < s->count; i++)
+    if (s->steps[i].stays && s->steps[i].placed)
+      put_fixed(&sky, &s->steps[i], i, s->count);
+  ok = put_cells(&sky, s, plan);
+  uint32_t n = 0;
+  for (uint64_t i = 0; ok && i < s->count; i++) {
+    const sp_step *step = &s->steps[i];
+    if (step->placed && step->end != SP_NOWHERE && !stretches(&l->laws, step, i))
+      items[n++] = (item){step->offset, (uint32_t)i, 0};
+  }
+  qsort(items, n, sizeof *items, item_order);
+  for (uint32_t i = 0; i < n; i++) {
+    sp_step *step = &s->steps[items[i].step];
+    if (step->varies)
+      step->size *= ROOMY;
+    put_fixed(&sky, step, items[i].step, step->end);
+  }
+  uint8_t *orders = calloc(l->laws.segment_count + 1, 1);
+  ok = ok && orders != NULL && choose_orders(l, &sky, s, offsets, items, orders);
+  ok = ok && put_stretching(l, &sky, s, items, list_stretching(l, s, orders, offsets, items));
+  free(orders);
+  ok = ok && make_blocks(l, s);
+  for (uint32_t g = 0; ok && g < l->laws.segment_count; g++)
+    settle(l, s, g);
+  sp_skyline_drop(&sky);
+  free(items);
+  free(offsets);
+  return ok;
+}
+
+/* worse says whether the places take too much more than the plan's do. */
+static int worse(const sp_sequence *s, const sp_plan_device *plan) {
+  for (uint64_t p = 0; p < s->part_count; p++) {
+    uint64_t top = 0, share = p == 0 ? WORSE_ONCE : WORSE;
+    for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
+      if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
+        top = s->steps[i].offset + s->steps[i].size;
+    if (top > plan->arena_bytes + plan->arena_bytes / share)
+      return 1;
+  }
+  return 0;
+}
+
+void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    s->steps[at].offset = slot.offset;
+    s->steps[at++].size = slot.size;
+  }
+  sp_sequence_loosen(s);
+}
+
+/* stretched says whether there is anything to find anew. */
+static int stretched(const sp_laws *laws) {
+  for (uint64_t g = 0; g < laws->segment_count; g++)
+    if (laws->segments[g].key != SP_NOWHERE)
+      return 1;
+  return 0;
+}
+
+int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan) {
+  *layout = NULL;
+  if (!s->periodic || s->count >= UINT32_MAX || plan->arena_bytes > LARGEST)
+    return 1;
+  sp_layout *l = calloc(1, sizeof *l);
+  if (l == NULL)
+    return 0;
+  int ok = sp_laws_make(&l->laws, s);
+  if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
+    l->room = plan->arena_bytes * ROOM;
+    l->places = calloc(s->count + 1, sizeof *l->places);
+    l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
+    l->stale = calloc(l->laws.segment_count + 1, 1);
+    ok = l->places != NULL && l->places_of != NULL && l->stale != NULL && put_all(l, s, plan);
+    if (ok && !worse(s, plan)) {
+      *layout = l;
+      return 1;
+    }
+  }
+  sp_layout_restore(s, plan);
+  sp_layout_drop(l);
+  return ok;
+}
+
+void sp_layout_drop(sp_layout *l) {
+  if (l == NULL)
+    return;
+  for (uint64_t g = 0; l->stacks != NULL && g < l->laws.segment_count; g++)
+    sp_stack_drop(&l->stacks[g]);
+  free(l->stacks);
+  free(l->blocks);
+  free(l->change);
+  free(l->fixed);
+  sp_laws_drop(&l->laws);
+  free(l->places);
+  free(l->places_of);
+  free(l->beneath);
+  free(l->stale);
+  free(l);
+}
+
+sp_laws *sp_layout_laws(sp_layout *l) { return l == NULL ? NULL : &l->laws; }
+
+void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
+  if (l == NULL)
+    return;
+  uint32_t segment = l->laws.segment_of[step];
+  int changed = sp_laws_note(&l->laws, step, requested, pass);
+  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
+  if (l->laws.segments[segment].key == step && (changed || stale))
+    settle(l, s, segment);
+  else if (changed)
+    l->stale[segment] = STALE;
+}
+
+uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
+
+uint64_t sp_layout_top(const sp_layout *l) { return l->highest; }
+
+uint64_t sp_layout_room(const sp_layout *l) { return l->room; }

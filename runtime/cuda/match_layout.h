@@ -1,0 +1,49 @@
+/* match_layout.h: where the steps of a plan lie, by the sizes of this pass.
+ *
+ * A plan is packed for the largest sizes that were recorded. What matters of it for other
+ * sizes is the order of the places by address. So, if large sizes vary, the places are found
+ * anew: what stays lies at the bottom, and in a segment (match_laws.h) each place lies as low
+ * as the places beneath it allow, in the plan's order. When a segment's key is requested, its
+ * sizes follow from the laws, and its places from the sizes, in one pass over them.
+ *
+ *      |   varies, in the plan's order    |  <- found anew in each segment
+ *      |----------------------------------|
+ *      |  crosses segments, or is small   |
+ *      |  crosses the seam                |  <- found once
+ *      |  resident                        |
+ *      0 ---------------------------------'
+ *
+ * So a pass takes the bottom of the plan's memory, as much as it needs, whatever its
+ * sizes. The places of a plan whose large sizes do not vary stay as they are. */
+#ifndef STPLAN_MATCH_LAYOUT_H
+#define STPLAN_MATCH_LAYOUT_H
+
+#include "match_laws.h"
+#include "plan.h"
+
+typedef struct sp_layout sp_layout;
+
+/* sp_layout_make lays out the steps for the sizes recorded, and changes their places. *layout
+ * is NULL if they keep the plan's. 0 without host memory. */
+int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan);
+/* sp_layout_restore gives the steps the plan's places again. */
+void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan);
+void sp_layout_drop(sp_layout *l);
+
+/* sp_layout_laws is the laws of a layout; NULL if that is NULL. */
+sp_laws *sp_layout_laws(sp_layout *l);
+
+/* sp_layout_note is told of a step's request, and may change the places of its segment's
+ * steps, this one's included. */
+void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass);
+
+/* sp_layout_forecast is the most bytes that the plan needs for the quantities that the run has
+ * shown; 0 if laws do not hold. */
+uint64_t sp_layout_forecast(const sp_layout *l);
+
+/* sp_layout_top is the end of the highest place that there has been, and sp_layout_room the bytes
+ * of addresses that places may lie in. */
+uint64_t sp_layout_top(const sp_layout *l);
+uint64_t sp_layout_room(const sp_layout *l);
+
+#endif

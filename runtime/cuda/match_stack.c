@@ -1,0 +1,82 @@
+#include "match_stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Buckets of a stack. More take more room for what lives long, fewer look at more blocks. */
+enum { BUCKETS = 256 };
+
+static uint32_t bucket(const sp_stack *s, uint64_t step) { return (uint32_t)((step - s->first) / s->width); }
+
+int sp_stack_make(sp_stack *s, const sp_block *blocks, uint32_t count, uint64_t first, uint64_t end) {
+  *s = (sp_stack){.first = first, .width = (end - first) / BUCKETS + 1};
+  s->buckets = bucket(s, end) + 1;
+  s->begin = calloc((size_t)s->buckets + 1, sizeof *s->begin);
+  s->used = calloc((size_t)s->buckets + 1, sizeof *s->used);
+  if (s->begin != NULL)
+    for (uint32_t i = 0; i < count; i++)
+      for (uint32_t b = bucket(s, blocks[i].from); b <= bucket(s, blocks[i].to - 1); b++)
+        s->begin[b + 1]++;
+  for (uint32_t b = 0; s->begin != NULL && b < s->buckets; b++)
+    s->begin[b + 1] += s->begin[b];
+  s->entries = s->begin == NULL ? NULL : calloc(s->begin[s->buckets] + 1, sizeof *s->entries);
+  if (s->begin != NULL && s->used != NULL && s->entries != NULL)
+    return 1;
+  sp_stack_drop(s);
+  return 0;
+}
+
+void sp_stack_drop(sp_stack *s) {
+  free(s->begin);
+  free(s->used);
+  free(s->entries);
+  *s = (sp_stack){0};
+}
+
+/* push moves an offset up past the blocks of a bucket that are in the way. */
+static uint64_t push(const sp_stack *s, const sp_block *blocks, const sp_block *of, uint32_t b, uint64_t offset) {
+  const uint32_t *entry = s->entries + s->begin[b], *end = entry + s->used[b];
+  for (; entry < end && blocks[*entry].offset < offset + of->size; entry++) {
+    const sp_block *other = &blocks[*entry];
+    if (other->offset + other->size > offset && other->from < of->to && of->from < other->to)
+      offset = other->offset + other->size;
+  }
+  return offset;
+}
+
+/* insert puts a block into a bucket, in the order of the offsets. */
+static void insert(sp_stack *s, const sp_block *blocks, uint32_t block, uint32_t b) {
+  uint32_t *first = s->entries + s->begin[b];
+  uint64_t low = 0, high = s->used[b]++;
+  uint64_t count = high;
+  while (low < high) {
+    uint64_t mid = low + (high - low) / 2;
+    if (blocks[first[mid]].offset <= blocks[block].offset)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  memmove(first + low + 1, first + low, (count - low) * sizeof *first);
+  first[low] = block;
+}
+
+uint64_t sp_stack_fit(sp_stack *s, sp_block *blocks, uint32_t count) {
+  uint64_t top = 0;
+  memset(s->used, 0, s->buckets * sizeof *s->used);
+  for (uint32_t i = 0; i < count; i++) {
+    sp_block *of = &blocks[i];
+    uint32_t first = bucket(s, of->from), last = bucket(s, of->to - 1);
+    uint64_t before;
+    of->offset = of->floor;
+    do { /* pushed up in one bucket, it may be in the way of another */
+      before = of->offset;
+      for (uint32_t b = first; b <= last; b++)
+        of->offset = push(s, blocks, of, b, of->offset);
+    } while (of->offset != before);
+    for (uint32_t b = first; b <= last; b++)
+      insert(s, blocks, i, b);
+    if (of->offset + of->size > top)
+      top = of->offset + of->size;
+  }
+  return top;
+}

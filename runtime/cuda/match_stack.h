@@ -1,0 +1,31 @@
+/* match_stack.h: first fit of blocks whose lifetimes are known, for blocks whose sizes are not
+ * those that the plan was packed for. */
+#ifndef STPLAN_MATCH_STACK_H
+#define STPLAN_MATCH_STACK_H
+
+#include <stdint.h>
+
+/* sp_block is live in the steps [from, to), and lies at `floor` or above. */
+typedef struct {
+  uint64_t from, to, floor, size, offset;
+} sp_block;
+
+/* sp_stack has room for some blocks of a stretch of steps. */
+typedef struct {
+  uint64_t first, width; /* steps: where it begins, and how many a bucket has */
+  uint64_t *begin;       /* of each bucket: its first entry; one more at the end */
+  uint64_t *used;        /* of each bucket: entries */
+  uint32_t *entries;     /* blocks that are live in a bucket, by offset */
+  uint32_t buckets;
+} sp_stack;
+
+/* sp_stack_make makes room for blocks of the steps [first, end). 0 without host memory. */
+int sp_stack_make(sp_stack *stack, const sp_block *blocks, uint32_t count, uint64_t first, uint64_t end);
+void sp_stack_drop(sp_stack *stack);
+
+/* sp_stack_fit gives each block, in their order, the lowest offset at which no earlier one that
+ * lives at the same time is in the way. It returns the end of the highest one. The steps and the
+ * number of the blocks are those that the room was made for. It allocates nothing. */
+uint64_t sp_stack_fit(sp_stack *stack, sp_block *blocks, uint32_t count);
+
+#endif
