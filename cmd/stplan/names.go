@@ -48,3 +48,11 @@ func oneStdin(path, other, name, otherName string) error {
 	}
 	return nil
 }
+
+func isDir(path string) bool {
+	if store.Is(path) {
+		return store.IsFolder(path)
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
