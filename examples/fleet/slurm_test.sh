@@ -15,11 +15,15 @@ chmod 755 "$work" # munged refuses a socket that others cannot reach
 children=()
 finish() {
     code=$?
+    set +e
     [ $code -eq 0 ] || tail -n 60 "$work"/slurmctld.log "$work"/stplan-*.log >&2
     if [ ${#children[@]} -gt 0 ]; then
-        kill "${children[@]}" 2>/dev/null || true
-        wait "${children[@]}" 2>/dev/null || true
+        kill "${children[@]}" 2>/dev/null
+        wait "${children[@]}" 2>/dev/null
     fi
+    for p in /proc/[0-9]*; do # tasks that have not ended, and what watches them
+        tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_CONF=$work/slurm.conf" && kill -KILL "${p#/proc/}"
+    done 2>/dev/null
     rm -rf "$work"
     exit $code
 }
