@@ -115,6 +115,7 @@ plan and for fewer waits gets what they leave.`,
   stplan compile run.parquet -o plan.bin --json
   stplan compile traces/ -o plans/                   # one plan each
   stplan compile 'traces/*.gz' -o plans/ --shard auto  # in a Slurm array
+  stplan compile s3://traces/run/ -o s3://traces/plans/
   stplan compile seed1.pickle seed2.pickle --merge -o plan.bin   # one plan of both
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,

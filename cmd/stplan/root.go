@@ -124,7 +124,7 @@ those of such names.
 
 A trace, a plan or a table may also be s3://BUCKET/KEY, of any server that speaks S3
 (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or to read
-https://HOST/PATH.
+https://HOST/PATH. s3://BUCKET/DIR/, with the slash, is a folder.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
 met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
