@@ -9,9 +9,12 @@ COPY cmd cmd
 COPY internal internal
 COPY runtime runtime
 RUN CGO_ENABLED=1 go build -trimpath -ldflags "-s -w" -o /stplan ./cmd/stplan
+COPY packaging/licenses.py packaging/
+RUN python3 packaging/licenses.py /THIRD_PARTY_LICENSES.txt
 
 FROM gcr.io/distroless/base-debian12:nonroot
 COPY LICENSE NOTICE /licenses/
+COPY --from=build /THIRD_PARTY_LICENSES.txt /licenses/
 COPY --from=build /stplan /usr/bin/stplan
 WORKDIR /data
 ENTRYPOINT ["/usr/bin/stplan"]

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict
 
+import licenses
 import zig
 
 ROOT = zig.HERE.parent
@@ -57,6 +58,7 @@ def compile_into(package: Path, machine: str) -> None:
     go: Dict[str, str] = {"CGO_ENABLED": "1", "GOOS": "linux", "GOARCH": zig.GOARCH[machine], "CC": cc}
     build = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(package / "bin" / "stplan"), "./cmd/stplan"]
     subprocess.run(build, cwd=ROOT, check=True, env={**os.environ, **go})
+    licenses.write(package / "bin" / licenses.FILE_NAME)
     os.environ["CC"] = f"{cc} -Wl,-s"
     _library.build(str(package / _library.file_name()))
 

@@ -62,7 +62,7 @@ def main() -> None:
         left = [str(path) for path in (work / "home").rglob("*.so")]
         demand(not left, f"nothing compiled, found {left}")
         names = say([python, "-m", "pip", "show", "-f", "stplan"], "pip show -f stplan")
-        for name in ("licenses/LICENSE", "licenses/NOTICE", "stplan/py.typed"):
+        for name in ("licenses/LICENSE", "licenses/NOTICE", "stplan/bin/THIRD_PARTY_LICENSES.txt", "stplan/py.typed"):
             demand(name in names, f"{name} in the wheel")
 
 

@@ -39,27 +39,6 @@ type app struct {
 	jobOwnsSignals atomic.Bool
 }
 
-// negative is an answer of "no": the command worked and what it was asked
-// about does not hold.
-type negative struct{ reason string }
-
-func (n *negative) Error() string { return n.reason }
-
-// bug is a result that stplan itself finds to be wrong.
-type bug struct{ err error }
-
-func (b *bug) Error() string { return "internal error: " + b.err.Error() }
-func (b *bug) Unwrap() error { return b.err }
-
-// hinted is an error with advice that is printed on a line of its own.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
-
 // exactArgs demands these arguments and says which are missing.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -89,17 +68,4 @@ func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.stderr, "note: %s\n", report.Printable(fmt.Sprintf(format, args...)))
 	}
-}
-
-// message is an error's text, on a line of its own for each of several joined ones.
-func message(err error) string {
-	joined, several := err.(interface{ Unwrap() []error })
-	if !several {
-		return report.Printable(err.Error())
-	}
-	var lines []string
-	for _, e := range joined.Unwrap() {
-		lines = append(lines, message(e))
-	}
-	return strings.Join(lines, "\n")
 }

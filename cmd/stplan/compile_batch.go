@@ -36,14 +36,6 @@ type batch struct {
 	bar     *progress
 }
 
-// batchRow is what has become of one recording: a plan or an error.
-type batchRow struct {
-	path   string // of the recording
-	output string
-	plan   *report.Compiled
-	err    error
-}
-
 // batchNote is something to know of one or more recordings.
 type batchNote struct {
 	first string

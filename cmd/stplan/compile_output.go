@@ -1,13 +1,11 @@
 package main
 
 import (
-	"os"
 	"time"
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
-	"github.com/stplan/stplan/internal/store"
 )
 
 type compileFlags struct {
@@ -21,14 +19,6 @@ type compileFlags struct {
 	shard          string
 	part           shard // what shard says
 	json           bool
-}
-
-func isDir(path string) bool {
-	if store.Is(path) {
-		return store.IsFolder(path)
-	}
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // writePlan makes a plan and writes it.

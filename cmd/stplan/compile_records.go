@@ -19,18 +19,6 @@ import (
 	"github.com/stplan/stplan/internal/store"
 )
 
-// recordsFolder is the folder within a folder of plans that has what compile knows of them:
-//
-//	PLAN-SHA256.bin          a plan, named by its bytes; NAME.bin is a link to it, or a copy
-//	program-IDENTITY.json    a program: its summary and its plan
-//	rank-NAME.json           a recording: its program, or why it has none
-//	expected-SHA256.json     the names of a whole batch, named by their bytes
-//
-// All names but the ranks' come from content, and a file only ever appears under its name
-// when it is whole. So any number of processes can work in one folder, and one that is
-// killed leaves nothing that another one would believe.
-const recordsFolder = ".stplan"
-
 // maxRecord bounds a record's file, in bytes. A summary has some kilobytes for each device.
 const maxRecord = 16 << 20
 
@@ -304,6 +292,14 @@ func (f *planFolderRecords) table() (plans []report.Compiled, failed []report.Fa
 		}
 	}
 	return plans, failed, slices.Sorted(maps.Keys(expected)), nil
+}
+
+// batchRow is what has become of one recording: a plan or an error.
+type batchRow struct {
+	path   string // of the recording
+	output string
+	plan   *report.Compiled
+	err    error
 }
 
 // row is what has become of the recording whose plan has this name.

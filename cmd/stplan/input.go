@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/store"
@@ -56,22 +55,6 @@ func (a *app) readPlan(path string) (*planfile.Plan, error) {
 	return p, nil
 }
 
-// planDeviceByOrdinal finds a device of the plan. If there is none of that number,
-// the error names those that there are.
-func planDeviceByOrdinal(p *planfile.Plan, ordinal int, name string) (*planfile.Device, error) {
-	var have string
-	for i := range p.Devices {
-		if int64(p.Devices[i].Ordinal) == int64(ordinal) {
-			return &p.Devices[i], nil
-		}
-		have += fmt.Sprintf(" %d", p.Devices[i].Ordinal)
-	}
-	if have == "" {
-		return nil, fmt.Errorf("%s: the plan has no devices", name)
-	}
-	return nil, fmt.Errorf("%s: no device %d in the plan; it has%s", name, ordinal, have)
-}
-
 // demandInputs proves, before the work, that files can be read, and notes them, so
 // that no output overwrites one. "-" and "" are none.
 func (a *app) demandInputs(paths ...string) error {
@@ -112,44 +95,4 @@ func (a *app) noteInputs(paths []string) {
 			a.outputs.reads(info)
 		}
 	}
-}
-
-// oneStdin refuses to read two inputs from standard input.
-func oneStdin(path, other, name, otherName string) error {
-	if path == "-" && other == "-" {
-		return fmt.Errorf("only one of %s and %s can be standard input", name, otherName)
-	}
-	return nil
-}
-
-func inputName(path string) string {
-	switch {
-	case path == "-":
-		return "standard input"
-	case store.Is(path):
-		return store.Name(path)
-	}
-	return path
-}
-
-// recordingSuffixes are what a recording's name may end with, compression last.
-var recordingSuffixes = [][]string{
-	{".gz", ".zst"},
-	{".pickle", ".pkl", ".parquet", ".history"},
-}
-
-// outputName replaces a recording's suffixes: run.pickle.gz with ".bin" is
-// run.bin, in the same folder. A name that is nothing but a suffix stays.
-func outputName(path, suffix string) string {
-	path = inputName(path)
-	for _, group := range recordingSuffixes {
-		for _, s := range group {
-			stem := len(path) - len(s)
-			if stem > 0 && strings.EqualFold(path[stem:], s) && !os.IsPathSeparator(path[stem-1]) {
-				path = path[:stem]
-				break
-			}
-		}
-	}
-	return path + suffix
 }

@@ -26,8 +26,6 @@ type outputs struct {
 	abandoned bool
 }
 
-var errAbandoned = errors.New("interrupted")
-
 // twoWriters refuses a flag that sends an output to where --json goes.
 func twoWriters(flag string) error {
 	return fmt.Errorf("%s - and --json both write to standard output; give %s a file", flag, flag)
@@ -134,19 +132,6 @@ func (o *outputs) discard(temp string) {
 	defer o.mu.Unlock()
 	delete(o.pending, temp)
 	os.Remove(temp)
-}
-
-// cause strips the temporary name that the user never chose from a path error.
-func cause(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	var le *os.LinkError
-	if errors.As(err, &le) {
-		return le.Err
-	}
-	return err
 }
 
 // place is the file that an output is written to.

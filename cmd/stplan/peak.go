@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/peak"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
@@ -206,27 +205,6 @@ func inTurn(all []func(io.Writer) error) func(io.Writer) error {
 		}
 		return nil
 	}
-}
-
-// allocatingDevices are the devices that allocated anything, or the one that was asked
-// for.
-func allocatingDevices(t *trace.Trace, ordinal int, one bool) ([]*trace.Device, error) {
-	var found []*trace.Device
-	have := ""
-	for i := range t.Devices {
-		d := &t.Devices[i]
-		if !compile.HasAllocations(d) {
-			continue
-		}
-		have += fmt.Sprintf(" %d", d.Ordinal)
-		if !one || d.Ordinal == ordinal {
-			found = append(found, d)
-		}
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no device %d with allocations; it has%s", t.Name, ordinal, have)
-	}
-	return found, nil
 }
 
 // instant is the event of --at, or the one that peak chooses.

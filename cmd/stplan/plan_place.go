@@ -7,12 +7,23 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/stplan/stplan/internal/store"
 )
+
+// recordsFolder is the folder within a folder of plans that has what compile knows of them:
+//
+//	PLAN-SHA256.bin          a plan, named by its bytes; NAME.bin is a link to it, or a copy
+//	program-IDENTITY.json    a program: its summary and its plan
+//	rank-NAME.json           a recording: its program, or why it has none
+//	expected-SHA256.json     the names of a whole batch, named by their bytes
+//
+// All names but the ranks' come from content, and a file only ever appears under its name
+// when it is whole. So any number of processes can work in one folder, and one that is
+// killed leaves nothing that another one would believe.
+const recordsFolder = ".stplan"
 
 // planPlace is a folder of plans and of what compile knows of them, on this machine or in a
 // bucket. Names are relative to it. A file appears under its name when it is whole. All of it
@@ -197,12 +208,4 @@ func readBounded(p planPlace, name string, most int64) ([]byte, error) {
 // list lists the objects of a folder, with or without the slash at its end.
 func (r *remote) list(folder string) ([]string, error) {
 	return r.store.List(r.ctx, strings.TrimSuffix(folder, "/")+"/")
-}
-
-// notInput refuses to write an object that the command reads.
-func (r *remote) notInput(path string) error {
-	if slices.Contains(r.inputs, path) {
-		return fmt.Errorf("%s: cannot write: is also an input", path)
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,6 +116,14 @@ func inFolder(folder, name string) string {
 func demandLocal(flag, path string) error {
 	if store.Is(path) {
 		return fmt.Errorf("%s: expected a path of this machine, found %s", flag, store.Name(path))
+	}
+	return nil
+}
+
+// notInput refuses to write an object that the command reads.
+func (r *remote) notInput(path string) error {
+	if slices.Contains(r.inputs, path) {
+		return fmt.Errorf("%s: cannot write: is also an input", path)
 	}
 	return nil
 }

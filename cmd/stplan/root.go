@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stplan/stplan/internal/compile"
-	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/store"
@@ -198,12 +196,4 @@ func demandTopics(root *cobra.Command) {
 			}
 		}
 	}
-}
-
-// isBug says whether an error is a defect of stplan's.
-func isBug(err error) bool {
-	var ours *bug
-	var compiler *compile.BugError
-	var packer *packing.BugError
-	return errors.As(err, &ours) || errors.As(err, &compiler) || errors.As(err, &packer)
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/stplan/stplan/runtime/cuda"
 )
 
 // runReport is what one process of a served job says of itself: the Python
@@ -18,6 +21,29 @@ type runReport struct {
 	Cached  *string `json:"cached"`  // the name of its plan in the cache
 	Backend string  `json:"backend"`
 	Error   string  `json:"error"`
+}
+
+// States of a runReport. In the first the process was killed meanwhile.
+const (
+	stateInstalling = "installing"
+	stateServing    = "serving"
+	stateNotServed  = "failed"
+)
+
+// backendPluggable is the Backend of a process without a compiler.
+const backendPluggable = "pluggable"
+
+// planStates are the states of the runtime, as --summary names them.
+var planStates = map[cuda.State]string{
+	cuda.NoPlan: "no plan", cuda.Prologue: "prologue", cuda.Body: "body", cuda.Ended: "ended", cuda.Off: "off", cuda.Declined: "declined",
+}
+
+// planState is a state's name; a runtime may have one that is newer than this.
+func planState(s cuda.State) string {
+	if name, ok := planStates[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("state %d", int(s))
 }
 
 // byRankThenName puts rank 10 behind rank 9.

@@ -14,29 +14,6 @@ import (
 	"github.com/stplan/stplan/runtime/cuda"
 )
 
-// States of a runReport. In the first the process was killed meanwhile.
-const (
-	stateInstalling = "installing"
-	stateServing    = "serving"
-	stateNotServed  = "failed"
-)
-
-// backendPluggable is the Backend of a process without a compiler.
-const backendPluggable = "pluggable"
-
-// planStates are the states of the runtime, as --summary names them.
-var planStates = map[cuda.State]string{
-	cuda.NoPlan: "no plan", cuda.Prologue: "prologue", cuda.Body: "body", cuda.Ended: "ended", cuda.Off: "off", cuda.Declined: "declined",
-}
-
-// planState is a state's name; a runtime may have one that is newer than this.
-func planState(s cuda.State) string {
-	if name, ok := planStates[s]; ok {
-		return name
-	}
-	return fmt.Sprintf("state %d", int(s))
-}
-
 // tellServed prints the summary, with notes on what the reader should know, and
 // writes it to the file summary unless that is "". The error carries the job's exit
 // code if that is not 0. learns is nil if the plans were named.

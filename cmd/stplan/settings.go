@@ -38,3 +38,19 @@ func configuredAllocators(recorded baseline.Config, configs []string) ([]baselin
 	}
 	return all, nil
 }
+
+// selfCheck checks the simulation by a device's recording. A history has nothing to check
+// it by.
+func (a *app) selfCheck(d *trace.Device, program *baseline.Program, recorded baseline.Config) (report.SelfCheck, error) {
+	if d.AddressesInvented {
+		return report.SelfCheck{}, nil
+	}
+	bar := a.progress(fmt.Sprintf("checking device %d", d.Ordinal))
+	defer bar.done()
+	c, err := baseline.SelfCheck(program, recorded, bar.update)
+	out := report.SelfCheck{Matched: c.Matched, Total: c.Total, Hints: c.Hints}
+	if c.First != nil {
+		out.Mismatch = c.First.String()
+	}
+	return out, err
+}

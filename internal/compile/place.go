@@ -92,10 +92,3 @@ func (c *compiler) fewerIfRecorded(p *packing.Problem, uses []packing.Use, pl pa
 	}
 	return c.fewer(p, uses, pl)
 }
-
-// fewer is packing.FewerWaits within what is left of the time limit.
-func (c *compiler) fewer(p *packing.Problem, uses []packing.Use, pl packing.Placement) (packing.Placement, error) {
-	pl, err := packing.FewerWaits(c.ctx, p, uses, pl, packing.Options{TimeLimit: c.remaining()})
-	c.limited = c.limited || pl.TimeLimitHit
-	return pl, err
-}

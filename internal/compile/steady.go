@@ -59,3 +59,24 @@ func envelope(tl *lifespan.Timeline, per *lifespan.Periodic, end lifespan.End) t
 	}
 	return most
 }
+
+// analyseJoined finds the steady state that all recordings share.
+func (c *compiler) analyseJoined() error {
+	c.iterations = c.joined.Iterations
+	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
+	if per == nil {
+		return fmt.Errorf("%s: device %d: the recordings do not fit together: %s", c.trace, c.device.Ordinal, why)
+	}
+	for k, shared := range sharedSlots(per, c.joined.Begins) {
+		if shared < leastShared {
+			return fmt.Errorf("%s: device %d: does not fit to the other recordings: %.0f %% of its steady allocations have a slot in common with them, expected at least %.0f %%",
+				c.joined.names[k], c.device.Ordinal, 100*shared, 100*leastShared)
+		}
+	}
+	if bound, limit := envelope(c.timeline, per, c.end()), max(c.worthwhile(), c.joined.reserved); bound > limit && c.Mode != planfile.ModePeriodic {
+		return fmt.Errorf("%s: device %d: the recordings do not fit together: one plan for all takes at least %s, and beyond %s it is not worth it (--mode periodic makes it)",
+			c.trace, c.device.Ordinal, report.Bytes(int64(bound)), report.Bytes(int64(limit)))
+	}
+	c.periodic = per
+	return nil
+}

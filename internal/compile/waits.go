@@ -183,3 +183,10 @@ func (c *compiler) fewerWaitsIn(d *draft, x int) error {
 	}
 	return nil
 }
+
+// fewer is packing.FewerWaits within what is left of the time limit.
+func (c *compiler) fewer(p *packing.Problem, uses []packing.Use, pl packing.Placement) (packing.Placement, error) {
+	pl, err := packing.FewerWaits(c.ctx, p, uses, pl, packing.Options{TimeLimit: c.remaining()})
+	c.limited = c.limited || pl.TimeLimitHit
+	return pl, err
+}
