@@ -69,24 +69,25 @@ without them.
 Then compile tries the plan: it serves the recording with the runtime on a
 simulated device, once by the plan and once from the pool alone (the free memory
 from which the runtime serves whatever no plan foresees). The plan pays if it
-reserves no more than the pool, or at most 0.5 % more and moves less than half as
-much memory, which means to give it back and take it again. A plan that does not
-pay is written all the same, but says so, and run and replay then serve without
-it. Mixtures of experts allocate what their data decides. Such a plan may not
-reserve more at all, and a plan made without the last iteration has to pay too. Nothing is tried with
---no-reuse-pending or --no-cross-stream, because the pool makes the waits that
-these forbid, nor by a stplan that was built without its C runtime.
+reserves no more than the pool, or at most 0.5 % more and moves less than half
+as much memory, which means to give it back and take it again. A plan that does
+not pay is written all the same, but says so, and run and replay then serve
+without it. Mixtures of experts allocate what their data decides. Such a plan
+may not reserve more at all, and a plan made without the last iteration has to
+pay too. Nothing is tried with --no-reuse-pending or --no-cross-stream, because
+the pool makes the waits that these forbid, nor by a stplan that was built
+without its C runtime.
 
-With --merge several recordings of the same program make one plan: of other seeds,
-other lengths, or more steps. What comes before the steady iterations is the
-first recording's. The steady iterations of all of them are passes of the same
-bodies: a slot is as large as the largest recorded iteration needs, and optional
-if some lack it. Recordings are refused, with the reason, if they do not fit to
-the first: if they have another number of devices or of streams; if iterations
-are found in another way or none are steady; if what is live between two
-iterations differs by more than 1/16; if fewer than half of the steady
-allocations of one have a slot in common with the others; or if one plan for
-all would take more than PyTorch reserved.
+With --merge several recordings of the same program make one plan: of other
+seeds, other lengths, or more steps. What comes before the steady iterations is
+the first recording's. The steady iterations of all of them are passes of the
+same bodies: a slot is as large as the largest recorded iteration needs, and
+optional if some lack it. Recordings are refused, with the reason, if they do
+not fit to the first: if they have another number of devices or of streams; if
+iterations are found in another way or none are steady; if what is live between
+two iterations differs by more than 1/16; if fewer than half of the steady
+allocations of one have a slot in common with the others; or if one plan for all
+would take more than PyTorch reserved.
 
 Several recordings, a folder or a pattern are compiled into the folder -o, which
 is made if it is missing: a plan each, on all cores, as many at once as fit into
@@ -115,7 +116,8 @@ plan and for fewer waits gets what they leave.`,
   stplan compile run.parquet -o plan.bin --json
   stplan compile traces/ -o plans/                   # one plan each
   stplan compile 'traces/*.gz' -o plans/ --shard auto  # in a Slurm array
-  stplan compile seed1.pickle seed2.pickle --merge -o plan.bin   # one plan of both
+  stplan compile s3://traces/run/ -o s3://traces/plans/
+  stplan compile s1.pickle s2.pickle --merge -o plan.bin   # one plan of both
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,
 		Args: func(cmd *cobra.Command, args []string) error {

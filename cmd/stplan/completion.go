@@ -25,12 +25,12 @@ var flagValues = map[string]map[string][]string{
 // flagSuffixes are the files that flags name, by flag.
 var flagSuffixes = map[string][]string{
 	"trace": traceSuffixes, "base": traceSuffixes, "plan": planSuffixes,
-	"svg": {"svg"}, "png": {"png"}, "summary": {"json"}, "addresses": {"csv"}, "folded": {"folded"},
+	"svg": {"svg"}, "png": {"png"}, "summary": {"json"}, "junit": {"xml"}, "addresses": {"csv"}, "folded": {"folded"},
 }
 
 // argumentSuffixes are the files that arguments name, by what the usage calls them.
 var argumentSuffixes = map[string][]string{
-	"TRACE": traceSuffixes, "TRACE...": traceSuffixes, "SNAPSHOT": traceSuffixes, "PLAN.bin": planSuffixes, "INSTANCE.csv": {"csv"},
+	"TRACE": traceSuffixes, "TRACE...": traceSuffixes, "SNAPSHOT...": traceSuffixes, "PLAN.bin": planSuffixes, "INSTANCE.csv": {"csv"},
 }
 
 // allocatorSettings are the keys of --config and --recorded-config, with values that are

@@ -18,7 +18,7 @@ func (a *app) diffCommand() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff PLAN.bin --trace TRACE | --trace A --trace B | A.bin B.bin",
-		Short: "Compare a plan with PyTorch's allocators, or two recordings or plans",
+		Short: "Compare a plan with PyTorch's allocators, or two runs or plans",
 		Long: `diff shows a plan beside what the recording reserved, and beside what PyTorch's
 allocators reserve for the same program: the native caching allocator, and
 expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True).
@@ -57,14 +57,14 @@ the runtime's pool of free memory alone, reserves less. A run then does that. So
 the table has a row for it, and "plan avoids" is of what is served.
 
 --allocators adds what else serves such programs: gmlake, GMLake by its code;
-gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations, served
-by position, with hooks on all that varies in the recording; stalloc_by_position,
-without hooks; cuda_malloc_async, an estimate of PyTorch's
+gmlake_paper, by its paper; stalloc, STAlloc's plan of the first iterations,
+served by position, with hooks on all that varies in the recording;
+stalloc_by_position, without hooks; cuda_malloc_async, an estimate of PyTorch's
 backend:cudaMallocAsync, with its error; pool, stplan's runtime without a plan;
 served, stplan's runtime with this plan, or without it if the plan does not pay.
 "all" is all of them. STAlloc's take up to half a minute for 500,000 events, the
-others less than a second. A second table says at which event each reserves most,
-and how often it gave back all cached memory to serve a request.
+others less than a second. A second table says at which event each reserves
+most, and how often it gave back all cached memory to serve a request.
 
 --config simulates other settings too. Repeat it for several: each is a row of
 its own. In --json "configured" is the first of them or null, and if there are

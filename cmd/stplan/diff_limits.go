@@ -32,8 +32,8 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 // read checks the flags.
 func (f *limitFlags) read(cmd *cobra.Command) error {
 	f.isUnder = cmd.Flags().Changed("fail-under")
-	if f.isUnder && math.IsNaN(f.under) {
-		return errors.New("--fail-under: expected a percentage, found NaN")
+	if f.isUnder && !(f.under <= 100) { // NaN too
+		return fmt.Errorf("--fail-under: expected a percentage of at most 100, found %g", f.under)
 	}
 	if f.over != "" {
 		allowed, err := parseAllowance(f.over)

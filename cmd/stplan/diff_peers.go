@@ -28,7 +28,7 @@ var peerNames = []string{
 }
 
 func addPeers(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringSliceVar(into, "allocators", nil, "also simulate these `names`: "+strings.Join(peerNames, ",")+", or "+allPeers)
+	cmd.Flags().StringSliceVar(into, "allocators", nil, "also simulate these `names`: "+strings.Join(peerNames, ", ")+" or "+allPeers)
 	_ = cmd.RegisterFlagCompletionFunc("allocators", // it fails for unknown flags only
 		cobra.FixedCompletions(append(slices.Clone(peerNames), allPeers), cobra.ShellCompDirectiveNoFileComp))
 }

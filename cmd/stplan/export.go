@@ -123,7 +123,7 @@ func (a *app) runExport(path string, f exportFlags, at, oneDevice bool) error {
 		return err
 	}
 	if output != "-" {
-		a.note("%s%s", form.opens, output)
+		a.note("%s%s", form.opens, shellQuote(output))
 	}
 	return nil
 }

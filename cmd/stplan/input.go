@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -37,16 +38,23 @@ func (a *app) openRecording(path string, opt trace.Options) (*trace.Trace, error
 }
 
 // readPlan reads a plan; "-" is standard input. What is wrong with the plan
-// itself is a *planfile.FormatError.
+// itself is a *planfile.FormatError, but that it is a recording is not.
 func (a *app) readPlan(path string) (*planfile.Plan, error) {
 	r, err := a.open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	p, err := planfile.Read(r)
+	b := bufio.NewReaderSize(r, 1<<16)
+	const beginning = 8                 // bytes: as many as a file's form is told by
+	head, _ := b.Peek(beginning)        // what fails here fails again below
+	head = append([]byte(nil), head...) // a buffer that is read goes on to other bytes
+	p, err := planfile.Read(b)
 	var format *planfile.FormatError
 	switch {
+	case errors.As(err, &format) && format.Class == planfile.ClassBadMagic && trace.LooksLike(head):
+		return nil, &hinted{fmt.Errorf("%s: this looks like a recording; expected a plan", inputName(path)),
+			"the plan comes first, and its recording after --trace, or second in replay; \"stplan compile\" makes a plan of a recording"}
 	case errors.As(err, &format):
 		return nil, fmt.Errorf("%s: %w", inputName(path), err)
 	case err != nil:

@@ -6,12 +6,30 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 )
 
 // jobExit passes a job's exit code on. The job has said what there was to say.
 type jobExit struct{ code int }
 
 func (j *jobExit) Error() string { return fmt.Sprintf("the job ended with exit code %d", j.code) }
+
+// demandCommand refuses a command that cannot be run, before anything is made for it.
+func demandCommand(command []string) error {
+	_, err := exec.LookPath(command[0])
+	if err == nil {
+		return nil
+	}
+	var found *exec.Error
+	if errors.As(err, &found) {
+		err = found.Err
+	}
+	err = fmt.Errorf("%s: cannot run: %w", command[0], cause(err))
+	if strings.HasSuffix(command[0], ".py") {
+		return &hinted{err, "-- python " + shellQuote(command[0])}
+	}
+	return err
+}
 
 // runJob runs a command of the user's with env, on stplan's own standard
 // streams, and returns its exit code: 128 + N if signal N ended it. Signals

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -58,9 +59,11 @@ func (p *progress) update(done, total int64) {
 		if time.Since(p.start) < progressDelay {
 			return
 		}
+		label, width := barLayout(p.label, terminalColumns(p.app.stderr))
 		p.bar = progressbar.NewOptions64(shownTotal(done, total),
 			progressbar.OptionSetWriter(p.app.stderr),
-			progressbar.OptionSetDescription(p.label),
+			progressbar.OptionSetDescription(label),
+			progressbar.OptionSetWidth(width),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetPredictTime(true))
@@ -68,6 +71,40 @@ func (p *progress) update(done, total int64) {
 	}
 	// The bar is decoration: a failing terminal must not fail the work.
 	_ = p.bar.Set64(done)
+}
+
+const (
+	// besideBar are the columns of a bar's line beside label and bar: the percentage, the
+	// brackets, and two times such as 1h23m45s.
+	besideBar = 28
+	// widestBar is wide enough to tell a percentage and a half apart.
+	widestBar = 40
+	// narrowestBar still shows that something moves.
+	narrowestBar = 5
+)
+
+// barLayout fits a bar into the columns of a terminal: a line that wraps cannot be drawn over.
+// A label that is too long loses its beginning, as its end says what is done.
+func barLayout(label string, columns int) (string, int) {
+	room := max(columns-besideBar-narrowestBar, 0)
+	if n := utf8.RuneCountInString(label); n > room {
+		label = string([]rune(label)[n-max(room-1, 0):])
+		if room > 0 {
+			label = "…" + label
+		}
+	}
+	width := columns - besideBar - utf8.RuneCountInString(label)
+	return label, min(max(width, narrowestBar), widestBar)
+}
+
+// terminalColumns is the width of a terminal, 80 if it does not say.
+func terminalColumns(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return 80
 }
 
 // shownTotal is what a bar that appears at done counts to, -1 if it only turns. A bar that

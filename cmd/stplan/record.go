@@ -79,6 +79,9 @@ type recordSettings struct {
 const recordVariable = "STPLAN_RECORD"
 
 func (a *app) runRecord(command []string, f recordFlags) error {
+	if err := demandCommand(command); err != nil {
+		return err
+	}
 	dir, err := outputFolder(f.output)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func nextCommand(traces []string) string {
 	if len(traces) == 1 {
 		return "stplan compile " + quoted[0]
 	}
-	return "mkdir -p plans && stplan compile " + strings.Join(quoted, " ") + " -o plans"
+	return "stplan compile " + strings.Join(quoted, " ") + " -o plans"
 }
 
 // shellQuote makes s one word of a POSIX shell.

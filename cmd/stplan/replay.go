@@ -72,11 +72,11 @@ its steady ones, in random order. It also prints what PyTorch's native allocator
 and its expandable segments reserve for the longer program. Recordings are
 short, and an allocator may reserve more with every iteration.
 
---learn does what "run" does without PLAN.bin: after 4 iterations a plan is made of
-the history that the runtime keeps, and put in place in the same run once an
-iteration has followed it. If later iterations go beyond it, it is replaced. With
---no-plan that is a first run, with PLAN.bin a run whose plan was found. Making a
-plan takes no time here.
+--learn does what "run" does without PLAN.bin: after 4 iterations a plan is made
+of the history that the runtime keeps, and put in place in the same run once an
+iteration has followed it. If later iterations go beyond it, it is replaced.
+With --no-plan that is a first run, with PLAN.bin a run whose plan was found.
+Making a plan takes no time here.
 
 --addresses writes event,size,address,source for each allocation: the event's
 index in the device's list, bytes as requested, the address in one flat space,

@@ -47,8 +47,8 @@ func (a *app) reportCommand() *cobra.Command {
 --svg and --png write a still picture for a paper, a chat or a terminal: memory
 over time, and both pictures by address. Without -o no page is written then.
 
-A plan of several recordings (compile --merge) takes all of them, in the order in
-which they were merged, and shows them as one: the first, and then the steady
+A plan of several recordings (compile --merge) takes all of them, in the order
+in which they were merged, and shows them as one: the first, and then the steady
 iterations of the others, as the plan was made from them. What was recorded of
 the allocator is left out then.
 
@@ -56,7 +56,7 @@ docs/report.md says what is on the page and how to read it.`,
 		Example: `  stplan report run.bin --trace run.pickle.gz            # writes run.html
   stplan report run.bin --trace run.pickle.gz -o report.html
   stplan report run.bin --trace run.pickle.gz --png run.png --svg run.svg
-  stplan report plan.bin --trace seed1.pickle --trace seed2.pickle   # of compile --merge`,
+  stplan report plan.bin --trace s1.pickle --trace s2.pickle   # of --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := demandValues(cmd, "trace", "output", "svg", "png"); err != nil {
@@ -145,7 +145,7 @@ func (a *app) wholePage(path string, f reportFlags, oneDevice bool) (*page.Page,
 // noteReport names the command that draws a plan, if both files are there to be read again.
 func (a *app) noteReport(plan, recording string) {
 	if plan != "-" && recording != "-" {
-		a.note("stplan report %s --trace %s draws it", plan, inputName(recording))
+		a.note("stplan report %s --trace %s draws it", shellQuote(plan), shellQuote(inputName(recording)))
 	}
 }
 

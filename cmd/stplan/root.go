@@ -110,9 +110,9 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "stplan",
 		Short: "Compile a recorded PyTorch run into a GPU memory plan",
 		Long: `stplan reads one recorded run of a training job (a PyTorch memory snapshot, a
-Parquet trace or a history), gives every allocation an address, proves the result, and says
-what it saves against PyTorch's own allocators. Later runs of the job are served
-at these addresses.
+Parquet trace or a history), gives every allocation an address, proves the
+result, and says what it saves against PyTorch's own allocators. Later runs of
+the job are served at these addresses.
 
 Wherever a command takes a TRACE it takes a snapshot
 (torch.cuda.memory._dump_snapshot, plain, gzip or zstd), a Parquet trace
@@ -120,13 +120,14 @@ Wherever a command takes a TRACE it takes a snapshot
 standard input. A folder stands for the recordings in it, and 'rank*.gz' for
 those of such names.
 
-A trace, a plan or a table may also be s3://BUCKET/KEY, of any server that speaks S3
-(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or to read
-https://HOST/PATH.
+A trace, a plan or a table may also be s3://BUCKET/KEY, of any server that
+speaks S3 (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or
+to read https://HOST/PATH. s3://BUCKET/DIR/, with the slash, is a folder.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
-met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug in stplan; 130 interrupted (SIGINT), 143
-terminated (SIGTERM). record and run end with the job's own.`,
+met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug
+in stplan; 130 interrupted (SIGINT), 143 terminated (SIGTERM). record and run
+end with the job's own.`,
 		Example: `  stplan run -- python train.py             # learns a plan, then uses it
   stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin
@@ -137,12 +138,25 @@ terminated (SIGTERM). record and run end with the job's own.`,
 		Version:       cuda.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := `"stplan --help" lists the commands`
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "the nearest is " + strings.Join(near, ", ") + "; " + hint
+			}
+			return &hinted{fmt.Errorf("unknown command %q", args[0]), hint}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SuggestionsMinimumDistance = 2 // letters: cobra's own default
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("stplan {{.Version}} " + kindOfBuild() + "\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	usage := strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80")
+	root.SetUsageTemplate(strings.ReplaceAll(usage, "{{if .Runnable}}", "{{if and .Runnable .HasParent}}"))
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only: no progress, no notes")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &hinted{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}

@@ -24,21 +24,21 @@ process the allocator is put in place right before CUDA is initialised. It is
 compiled once for the installed PyTorch and kept. If that is not possible in a
 process, PyTorch's own allocator serves it, and a line says so.
 
-Without PLAN.bin the plan is looked up among those that earlier runs have left in
-the cache, by script and arguments, rank, versions and device. If there is none,
-the pool serves, and run learns a plan: after 4 optimizer steps, or when it ends,
-each process writes what it has allocated, and "stplan compile" makes a plan of
-that beside the job, at the lowest priority. The plan is put in place in the same
-run, between two steps, if that pays, and kept for the next one. If the job ends
-first, run waits for it for --learn-limit at most. A plan that later steps go
-beyond is replaced in the same way. --no-learn learns nothing.
+Without PLAN.bin the plan is looked up among those that earlier runs have left
+in the cache, by script and arguments, rank, versions and device. If there is
+none, the pool serves, and run learns a plan: after 4 optimizer steps, or when
+it ends, each process writes what it has allocated, and "stplan compile" makes a
+plan of that beside the job, at the lowest priority. The plan is put in place in
+the same run, between two steps, if that pays, and kept for the next one. If the
+job ends first, run waits for it for --learn-limit at most. A plan that later
+steps go beyond is replaced in the same way. --no-learn learns nothing.
 
 PLAN.bin serves every process. A folder of plans NAME-rankR.bin, as "compile
 TRACE... -o FOLDER" writes them, gives each process the plan of its rank: RANK,
 or torch.distributed's, or LOCAL_RANK. If the folder has the plans of several
-jobs, FOLDER/NAME chooses one. s3://BUCKET/PLAN.bin, and s3://BUCKET/FOLDER/, are
-copied to this machine until the job ends. A process without a plan of its own is served
-from the pool alone, and so is every process with --no-plan.
+jobs, FOLDER/NAME chooses one. s3://BUCKET/PLAN.bin, and s3://BUCKET/FOLDER/,
+are copied to this machine until the job ends. A process without a plan of its
+own is served from the pool alone, and so is every process with --no-plan.
 
 After the job, run prints one table to standard error:
 
@@ -140,6 +140,9 @@ const runVariable = "STPLAN_RUN"
 // runServed runs the command with the plan, if there is one. What can be refused
 // is refused before the job starts.
 func (a *app) runServed(ctx context.Context, plan, command []string, f runFlags) error {
+	if err := demandCommand(command); err != nil {
+		return err
+	}
 	plans := &jobPlans{facts: map[string][]planFacts{}}
 	s := runSettings{Memory: f.memory, Move: f.move}
 	var learns *learner

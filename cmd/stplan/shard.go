@@ -38,7 +38,7 @@ const mostShards = 1 << 20
 // environment and the number given.
 func readShard(text string, env func(string) string) (shard, error) {
 	fail := func(problem string) (shard, error) {
-		return shard{}, &hinted{fmt.Errorf("--shard: %s, found %q", problem, text), `"--shard 0/8" to "--shard 7/8" are eight parts; "--shard auto" in a Slurm array, "--shard auto/8" in a Kubernetes Indexed Job`}
+		return shard{}, &hinted{fmt.Errorf("--shard %q: %s", text, problem), `"--shard 0/8" to "--shard 7/8" are eight parts; "--shard auto" in a Slurm array, "--shard auto/8" in a Kubernetes Indexed Job`}
 	}
 	index, of, two := strings.Cut(text, "/")
 	if index == "auto" && !two {

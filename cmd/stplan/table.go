@@ -41,6 +41,7 @@ if a recording of a batch was not compiled yet.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.runTable(args, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON, as compile does")
+	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	return cmd
 }
 

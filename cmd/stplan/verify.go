@@ -8,7 +8,6 @@ import (
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
-	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
 )
 
@@ -30,15 +29,15 @@ that the plan belongs to this recording and serves each of its allocations. A
 plan of several recordings (compile --merge) takes all of them, in the order in
 which they were merged.
 
-A folder or a pattern of plans is proved plan by plan, each with the recording of
-its name: plans/run.bin with traces/run.pickle.gz.
+A folder or a pattern of plans is proved plan by plan, each with the recording
+of its name: plans/run.bin with traces/run.pickle.gz.
 
 If a rule does not hold, the exit code is 1, and the first violation is printed
 with both buffers.`,
 		Example: `  stplan verify run.bin
   stplan verify run.bin --trace run.pickle.gz
   stplan verify plans/ --trace traces/
-  stplan verify plan.bin --trace seed1.pickle --trace seed2.pickle   # of compile --merge`,
+  stplan verify plan.bin --trace s1.pickle --trace s2.pickle   # of --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.runVerify(args[0], f) },
 	}
@@ -62,28 +61,38 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 	if err := a.demandInputs(append([]string{path}, f.traces...)...); err != nil {
 		return err
 	}
+	res, err := a.proved(path, f.traces)
+	if err != nil {
+		return err
+	}
+	return a.printVerified(res, f.json)
+}
+
+// proved is what comes of proving a plan, by its recordings too if there are any. A plan of a
+// newer format, and a file that is none, are errors: nothing can be said of them.
+func (a *app) proved(path string, traces []string) (report.Verified, error) {
 	res := report.Verified{Plan: inputName(path), Violations: []verify.Violation{}}
 	p, err := a.readPlan(path)
 	var format *planfile.FormatError
 	switch {
 	case errors.As(err, &format) && !errors.Is(err, planfile.ErrNewerVersion):
 		res.Violations = append(res.Violations, verify.Violation{Rule: "file", First: -1, Second: -1, Message: format.Error()})
-		return a.printVerified(res, f.json)
+		return res, nil
 	case err != nil:
-		return err
+		return res, err
 	}
 	a.checkPlan(p, &res)
-	if len(f.traces) > 0 {
-		t, err := a.readJoined(f.traces)
+	if len(traces) > 0 {
+		t, err := a.readJoined(traces)
 		if err != nil {
-			return err
+			return res, err
 		}
 		found := verify.AgainstTrace(p, t)
 		match := len(found) == 0
-		res.TraceMatch = &match
-		res.Violations = append(res.Violations, found...)
+		res.TraceMatch, res.Violations = &match, append(res.Violations, found...)
 	}
-	return a.printVerified(res, f.json)
+	res.Verified = len(res.Violations) == 0
+	return res, nil
 }
 
 // runVerifyMany proves several plans, and with traces that each is that of the recording of
@@ -101,27 +110,14 @@ func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
 	s.lacks(failed)
 	for i, p := range pairs {
 		s.ask(p.plan, i+1, len(pairs), func() error {
-			res := report.Verified{Plan: inputName(p.plan), Violations: []verify.Violation{}}
-			plan, err := a.readPlan(p.plan)
-			var format *planfile.FormatError
-			switch {
-			case errors.As(err, &format):
-				res.Violations = append(res.Violations, verify.Violation{Rule: "file", First: -1, Second: -1, Message: format.Error()})
-			case err != nil:
-				return err
-			default:
-				a.checkPlan(plan, &res)
-				if p.trace != "" {
-					t, err := a.readTrace(p.trace, trace.Options{})
-					if err != nil {
-						return err
-					}
-					found := verify.AgainstTrace(plan, t)
-					match := len(found) == 0
-					res.TraceMatch, res.Violations = &match, append(res.Violations, found...)
-				}
+			var recording []string
+			if p.trace != "" {
+				recording = []string{p.trace}
 			}
-			res.Verified = len(res.Violations) == 0
+			res, err := a.proved(p.plan, recording)
+			if err != nil {
+				return err
+			}
 			all.Plans = append(all.Plans, res)
 			if !res.Verified {
 				return fmt.Errorf("does not verify: %s", res.Violations[0].Message)
@@ -153,20 +149,21 @@ func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {
 }
 
 func (a *app) printVerified(res report.Verified, asJSON bool) error {
-	res.Verified = len(res.Violations) == 0
 	if asJSON {
 		if err := report.WriteJSON(a.stdout, res); err != nil {
 			return err
 		}
 	} else if res.Verified {
-		fmt.Fprintf(a.stdout, "%s: %s: %s buffers on %d device(s), %s; no overlap, bounds and certificate hold", report.Printable(res.Plan), verdict(a.stdout, true, "verified"), report.Count(res.Buffers), res.Devices, report.CountWaits(res.Waits, res.CrossWaits))
+		line := fmt.Sprintf("%s: %s: %s buffers on %s, %s; no overlap, bounds and certificate hold", report.Printable(res.Plan), verdict(a.stdout, true, "verified"), report.Count(res.Buffers), counted(res.Devices, "device"), report.CountWaits(res.Waits, res.CrossWaits))
 		if res.TraceMatch != nil {
-			fmt.Fprint(a.stdout, "; it is the plan of this trace")
+			line += "; it is the plan of this trace"
 		}
 		for _, advice := range res.Advice {
-			fmt.Fprint(a.stdout, "; ", advice)
+			line += "; " + advice
 		}
-		fmt.Fprintln(a.stdout)
+		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
+			return err
+		}
 	}
 	if res.Verified {
 		return nil

@@ -15,11 +15,15 @@ chmod 755 "$work" # munged refuses a socket that others cannot reach
 children=()
 finish() {
     code=$?
+    set +e
     [ $code -eq 0 ] || tail -n 60 "$work"/slurmctld.log "$work"/stplan-*.log >&2
     if [ ${#children[@]} -gt 0 ]; then
-        kill "${children[@]}" 2>/dev/null || true
-        wait "${children[@]}" 2>/dev/null || true
+        kill "${children[@]}" 2>/dev/null
+        wait "${children[@]}" 2>/dev/null
     fi
+    for p in /proc/[0-9]*; do # tasks that have not ended, and what watches them
+        tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_CONF=$work/slurm.conf" && kill -KILL "${p#/proc/}"
+    done 2>/dev/null
     rm -rf "$work"
     exit $code
 }
@@ -34,15 +38,15 @@ await() { # SECONDS COMMAND...: waits until it succeeds
 }
 freePort() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
 
-# Twelve ranks: four quick ones first, so that every task has finished one when it is killed.
+# Twelve ranks that all do something else, so that no task finds its plans made by another one.
 mkdir "$work/bin" "$work/traces" "$work/run" "$work/state"
 ln -s "$stplan" "$work/bin/stplan"
 export PATH="$work/bin:$PATH"
-for i in 0 1 2 3; do
-    cp "$examples/resnet50/resnet50.pickle.gz" "$work/traces/job-rank0$i.pickle.gz"
-    cp "$examples/llama7b-pp4-VR/llama7b-pp4-VR.pickle.gz" "$work/traces/job-rank$((i + 10)).pickle.gz"
-    cp "$examples/gpt2-xl-ckpt/gpt2-xl-ckpt.pickle.gz" "$work/traces/job-rank$((i + 20)).pickle.gz"
-done
+PYTHONPATH="$examples/../docs/results" PYTHONDONTWRITEBYTECODE=1 python3 - "$examples/llama7b-pp4-VR/llama7b-pp4-VR.pickle.gz" "$work/traces" <<'PYTHON'
+import pathlib, sys, fleet
+for i in range(12):
+    fleet.make_one(sys.argv[1], pathlib.Path(sys.argv[2]) / f"job-rank{i:02}.pickle.gz", rank=0, seed=i + 1)
+PYTHON
 
 # The cluster.
 (umask 077; head -c 1024 /dev/urandom >"$work/key")
@@ -97,20 +101,37 @@ job=$(sbatch --parsable --array=0-3 --cpus-per-task=1 --mem-per-cpu=0 \
     --export=ALL,TRACES="$work/traces",PLANS="$work/plans" "$here/compile.sbatch")
 task() { # INDEX: the process of a task's stplan
     for p in /proc/[0-9]*; do
-        if [ "$(readlink "$p/exe")" = "$stplan" ] && tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_ARRAY_TASK_ID=$1"; then
+        # Processes end meanwhile, which is an error to $(<...) that ends the script.
+        if read -r name <"$p/comm" && [ "$name" = stplan ] && [ "$(readlink "$p/exe")" = "$stplan" ] &&
+            tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_ARRAY_TASK_ID=$1"; then
             echo "${p#/proc/}"
             return
         fi
     done 2>/dev/null
     return 1
 }
-await 60 test -e plans/job-rank01.bin
-kill -KILL "$(task 1)" || fail "task 1 had ended before it could be killed"
+hold() { # INDEX PLAN: stops a task's stplan once that plan is there
+    await 60 task "$1"
+    process=$(task "$1") || fail "task $1 had ended before it could be stopped"
+    until [ -e "plans/$2" ]; do sleep 0.01; done
+    kill -STOP "$process" || fail "task $1 had ended before it could be stopped"
+    echo "$process" >"held$1"
+}
+# Each has three recordings: task 1 begins with the first of them, task 2 with the second.
+hold 1 job-rank01.bin &
+first=$!
+hold 2 job-rank06.bin &
+second=$!
+wait $first || fail "task 1 was not stopped"
+wait $second || fail "task 2 was not stopped"
+kept() { stat -c %n-%i-%Y plans/job-rank01.bin plans/job-rank06.bin; }
+before=$(kept)
+[ ! -e plans/job-rank09.bin ] || fail "task 1 had done all before it was stopped"
+[ ! -e plans/job-rank02.bin ] || fail "task 2 had done all before it was stopped"
+kill -KILL "$(<held1)"
 echo "killed task 1 after its first plan"
-kept=$(stat -c %i-%Y plans/job-rank01.bin)
-await 60 test -e plans/job-rank02.bin
 scontrol requeue "${job}_2"
-echo "requeued task 2"
+echo "queued task 2 again after its first plan"
 
 # A task that is queued again waits until its former credential has expired: 10 s here, and two
 # minutes if a cluster does not say otherwise.
@@ -127,7 +148,11 @@ for plan in "$work"/one/*.bin; do
     cmp "$plan" "plans/$(basename "$plan")"
 done
 [ "$(ls plans/*.bin | wc -l)" = 12 ] || fail "plans: $(ls plans)"
-[ "$(stat -c %i-%Y plans/job-rank01.bin)" = "$kept" ] || fail "what task 1 had done was done again"
+[ "$(kept)" = "$before" ] || fail "what tasks 1 and 2 had done was done again: $before, then $(kept)"
+for i in 1 2; do
+    [ "$(grep -c '^[0-9,]* plans\? of' stplan-"$job"-$i.log)" = 1 ] || fail "task $i has ended more than once: $(cat stplan-"$job"-$i.log)"
+    scontrol -o show job "${job}_$i" | grep -q 'Restarts=1 ' || fail "task $i was not started again"
+done
 [ -z "$(find plans one -name '*.tmp')" ] || fail "unfinished files: $(find plans -name '*.tmp')"
 grep -q 'queued again' stplan-"$job"-1.log || fail "task 1 was not queued again by the script"
 echo "12 plans of 4 tasks are those of one call; what was done before the kill was not done again"

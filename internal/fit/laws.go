@@ -36,8 +36,8 @@ type Laws struct {
 }
 
 // FindLaws matches recordings of a job at several sizes; sizes is nil if these are not
-// known. It is an error if the recordings do not differ in size, or one began after the
-// first allocation.
+// known. It is an error if the recordings do not differ in size, have too little in common
+// to be of one job, or one began after the first allocation.
 func FindLaws(jobs []*Job, sizes []float64) (*Laws, error) {
 	for _, j := range jobs {
 		if len(j.Device.Initial) > 0 {
@@ -46,7 +46,12 @@ func FindLaws(jobs []*Job, sizes []float64) (*Laws, error) {
 	}
 	l := &Laws{Jobs: jobs, Given: sizes != nil}
 	for k := range jobs {
-		l.Found = append(l.Found, growth(jobs[0], jobs[k], lifespan.Match(jobs[0].Timeline, jobs[k].Timeline)))
+		match := lifespan.Match(jobs[0].Timeline, jobs[k].Timeline)
+		if share := common(jobs[0], jobs[k], match); share < leastCommon {
+			return nil, fmt.Errorf("%s: device %d: expected a recording of the same job as %s, found %.0f %% of the allocations in common, expected at least %.0f %%",
+				jobs[k].Trace.Name, jobs[k].Device.Ordinal, jobs[0].Trace.Name, 100*share, 100*leastCommon)
+		}
+		l.Found = append(l.Found, growth(jobs[0], jobs[k], match))
 	}
 	if l.Sizes = sizes; sizes == nil {
 		l.Sizes = l.Found
@@ -92,7 +97,26 @@ const (
 	// growthStep is the width of a class of ratios of sizes, as a share. Sizes that grow in
 	// proportion have the same ratio, but for roundings of small ones.
 	growthStep = 1e-4
+	// leastCommon is the least share of the allocations of the shorter recording that another
+	// of the same job has as well, as for compile --merge. Of different jobs among the
+	// examples and the shared recordings it is 0.38 at most.
+	leastCommon = 0.5
+	// mostBytes bounds what a law gives for one allocation, in bytes: more than any device
+	// has, so that a power far beyond the recordings does not overflow.
+	mostBytes = 1 << 44
 )
+
+// common is the share of the allocations of the shorter of two recordings that a match has
+// found in the other one.
+func common(a, b *Job, match []int32) float64 {
+	matched := 0
+	for _, i := range match {
+		if i >= 0 {
+			matched++
+		}
+	}
+	return float64(matched) / float64(max(1, min(len(a.Timeline.Buffers), len(b.Timeline.Buffers))))
+}
 
 // growth is the ratio by which the bytes of allocations grow from a to b: that of the most
 // bytes, of all that do not stay the same. 1 if all stay the same.
@@ -172,7 +196,7 @@ func (l *Laws) At(x float64) (*Job, error) {
 // use.
 func (l *Laws) at(x float64, base int, use []int) (*Job, error) {
 	return l.Jobs[base].resized(func(i int) trace.Bytes {
-		return trace.Bytes(math.Round(lawAt(l.points(base, i, use), x)))
+		return trace.Bytes(math.Round(min(lawAt(l.points(base, i, use), x), mostBytes)))
 	})
 }
 

@@ -3,6 +3,7 @@ package fit_test
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stplan/stplan/internal/baseline"
@@ -171,5 +172,39 @@ func TestLargest(t *testing.T) {
 				t.Errorf("%+v: the error bar does not hold the size", one)
 			}
 		}
+	}
+}
+
+// TestLawsOfOtherJobs: recordings of different jobs are refused.
+func TestLawsOfOtherJobs(t *testing.T) {
+	a := training(t, 128)
+	d := trace.Device{AddressesInvented: true}
+	for i := range 1000 { // each as short-lived as can be
+		d.Events = append(d.Events, trace.Event{Action: trace.ActionAlloc, Addr: uint64(i+1) << 32, Size: 512, Stack: trace.None},
+			trace.Event{Action: trace.ActionFreeCompleted, Addr: uint64(i+1) << 32, Size: 512, Stack: trace.None})
+	}
+	other := &trace.Trace{Name: "another", Devices: []trace.Device{d}}
+	b, err := fit.NewJob(other, &other.Devices[0], baseline.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fit.FindLaws([]*fit.Job{a, b}, []float64{1, 2})
+	if err == nil || !strings.Contains(err.Error(), "another: device 0: expected a recording of the same job as made up") {
+		t.Errorf("laws of two jobs: %v", err)
+	}
+}
+
+// TestLawsFarAway: a power far beyond the recordings does not overflow.
+func TestLawsFarAway(t *testing.T) {
+	l, err := fit.FindLaws([]*fit.Job{training(t, 128), training(t, 3000)}, []float64{4, 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := l.At(4000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := j.Allocated(); got < 1<<44 {
+		t.Errorf("allocated %d B at 800 times the size, expected more than any device has", got)
 	}
 }

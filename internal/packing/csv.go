@@ -120,7 +120,7 @@ func (c *csvReader) header() error {
 		k := columnNamed(f)
 		switch {
 		case k < 0:
-			return c.fault(c.at[i], fmt.Sprintf("expected a column of id, lower, upper, size, offset, found %q", f))
+			return c.fault(c.at[i], fmt.Sprintf("expected a column of id, lower, upper, size, offset, found %q", clipped(f)))
 		case c.place[k] >= 0:
 			return c.fault(c.at[i], fmt.Sprintf("expected column %s once, found it again", f))
 		}
@@ -205,4 +205,13 @@ func WriteCSV(w io.Writer, ids []string, p *Problem, pl Placement) error {
 		out.Write(line)
 	}
 	return out.Flush()
+}
+
+// clipped is a field for a message: the first line of a file of another kind may be long.
+func clipped(field string) string {
+	const longest = 40 // bytes
+	if len(field) <= longest {
+		return field
+	}
+	return field[:longest] + "…"
 }

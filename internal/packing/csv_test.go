@@ -38,6 +38,7 @@ func TestReadCSVSaysWhereAndWhat(t *testing.T) {
 		{"", "in.csv: line 1, column 1: expected the header id,lower,upper,size, found the end of the file"},
 		{"\n" + head, "in.csv: line 1, column 1: expected a row, found an empty line"},
 		{"id,lower,upper\n", "in.csv: line 1, column 1: expected a column size in the header, found none"},
+		{strings.Repeat("x", 1000) + "\n", `in.csv: line 1, column 1: expected a column of id, lower, upper, size, offset, found "` + strings.Repeat("x", 40) + `…"`},
 		{"id,lower,upper,size,gap\n", `in.csv: line 1, column 21: expected a column of id, lower, upper, size, offset, found "gap"`},
 		{"id,lower,lower,size\n", "in.csv: line 1, column 10: expected column lower once, found it again"},
 		{"\ufeffid,lower,upper,size\n", `in.csv: line 1, column 1: expected a column of id, lower, upper, size, offset, found "\ufeffid"`},

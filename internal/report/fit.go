@@ -277,7 +277,7 @@ func (f *Fitted) writeRanks(out *bufio.Writer) {
 	for _, r := range jobs[0].Allocators {
 		cells = append(cells, r.Title)
 	}
-	t.Row(cells...)
+	t.Head(cells...)
 	short := false
 	for i := range jobs {
 		j := &jobs[i]

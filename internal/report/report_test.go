@@ -7,6 +7,25 @@ import (
 	"testing/quick"
 )
 
+// TestHeadBreaksTitles: titles are as wide as figures, and end at one line.
+func TestHeadBreaksTitles(t *testing.T) {
+	var table Table
+	table.Head("recording", "plan", "expandable segments", "avoids of native's waste")
+	table.Row("a", "1 B", "2 B", "3 B")
+	var out strings.Builder
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `                             avoids of
+                 expandable   native's
+recording  plan    segments      waste
+a           1 B         2 B        3 B
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
+	}
+}
+
 func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0", 7: "7", 999: "999", 1000: "1,000", 23430: "23,430", -1234567: "-1,234,567",

@@ -34,7 +34,7 @@ func (all *PeakedAll) Write(w io.Writer) error {
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(y.d.Allocated, x.d.Allocated) })
 	var t Table
-	t.Row("recording", "at event", "chosen by", "allocated", "reserved", "buffers", "most of it")
+	t.Head("recording", "at event", "chosen by", "allocated", "reserved", "buffers", "most of it")
 	for _, r := range rows {
 		most := ""
 		if len(r.d.Categories) > 0 {
@@ -55,7 +55,7 @@ type ImportedAll struct {
 // Write prints one table.
 func (all *ImportedAll) Write(w io.Writer) error {
 	var t Table
-	t.Row("trace", "events", "allocations", "size")
+	t.Head("trace", "events", "allocations", "size")
 	for i := range all.Recordings {
 		r := &all.Recordings[i]
 		events, allocations := 0, 0
@@ -83,7 +83,7 @@ func (all *ComparedAll) Write(w io.Writer) error {
 		for _, s := range rows[0].Simulated {
 			titles = append(titles, s.Title)
 		}
-		t.Row(append(titles, "plan", "allocated", "avoids of native's waste")...)
+		t.Head(append(titles, "plan", "allocated", "avoids of native's waste")...)
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -333,8 +333,17 @@ func TestWeb(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
+	mux.HandleFunc("/dated", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(data))
+	})
+	for path, want := range map[string]Info{
+		"/ranges": {int64(len(data)), `"v1"`}, "/dated": {int64(len(data)), "Sun, 09 Sep 2001 01:46:40 GMT"}, "/whole": {-1, ""},
+	} {
+		if got, err := quick().Stat(ctx, server.URL+path); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; expected %+v", path, got, err, want)
+		}
+	}
 	for path, want := range map[string][]byte{"/ranges": data, "/whole": data, "/empty": nil} {
-		demand(t, statError(quick(), server.URL+path))
 		got, err := readAll(t, quick(), server.URL+path)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d B, %v; expected %d", path, len(got), err, len(want))
@@ -368,6 +377,11 @@ func TestPaths(t *testing.T) {
 	} {
 		if Is(path) != want {
 			t.Errorf("Is(%q) is %v", path, !want)
+		}
+	}
+	for path, want := range map[string]bool{"s3://b": true, "S3://b/k": true, "s3://": false, "https://h/d": false, "dir": false, "gs://b/k": false} {
+		if IsBucket(path) != want {
+			t.Errorf("IsBucket(%q) is %v", path, !want)
 		}
 	}
 	for path, want := range map[string]bool{"s3://b": true, "s3://b/": true, "s3://b/d/": true, "s3://b/d": false, "https://h/d/": false, "dir/": false} {

@@ -113,6 +113,17 @@ func formOf(head []byte, name string) (form, error) {
 	return formSnapshot, nil
 }
 
+// LooksLike says whether a file that begins with head may be a recording: compressed, a
+// Parquet file, a history or a pickle. It is for messages.
+func LooksLike(head []byte) bool {
+	for _, magic := range []string{string(gzipMagic), string(zstdMagic), parquet.Magic, historyMagic} {
+		if strings.HasPrefix(string(head), magic) {
+			return true
+		}
+	}
+	return len(head) > 1 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5
+}
+
 // cannotRead makes the error for a file that could not be read. It has the file's name
 // once, even if err has it too.
 func cannotRead(name string, err error) error {

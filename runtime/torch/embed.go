@@ -44,8 +44,11 @@ func InstallForUser() (bootstrap string, refused *Refused, err error) {
 	if err != nil {
 		return "", refused, err
 	}
-	bootstrap, err = InstallIn(folder)
-	return bootstrap, refused, err
+	if bootstrap, err = InstallIn(folder); err != nil {
+		_ = os.RemoveAll(folder)
+		return "", refused, err
+	}
+	return bootstrap, refused, nil
 }
 
 func installInPrivate(folder string) (bootstrap string, err error) {
