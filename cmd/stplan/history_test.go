@@ -19,9 +19,8 @@ import (
 // historyRoom is what the runtime of a job may keep of each device, in bytes.
 const historyRoom = 16 << 20
 
-// keepHistory drives the runtime with a recording, as the job that was recorded would
-// have, and returns the path of the history that it keeps.
-func keepHistory(t testing.TB, d *trace.Device) string {
+// openKeeping opens a simulated device that keeps a history, until the test ends.
+func openKeeping(t testing.TB) *cuda.Device {
 	t.Helper()
 	if !cuda.Built {
 		t.Skip("built without cgo: no runtime")
@@ -30,10 +29,18 @@ func keepHistory(t testing.TB, d *trace.Device) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer device.Close()
+	t.Cleanup(device.Close)
 	if err := device.KeepHistory(historyRoom); err != nil {
 		t.Fatal(err)
 	}
+	return device
+}
+
+// keepHistory drives the runtime with a recording, as the job that was recorded would
+// have, and returns the path of the history that it keeps.
+func keepHistory(t testing.TB, d *trace.Device) string {
+	t.Helper()
+	device := openKeeping(t)
 	driveRecording(t, device, d)
 	path := filepath.Join(t.TempDir(), "kept.history")
 	if err := device.WriteHistory(path, d.Ordinal); err != nil {
@@ -146,18 +153,8 @@ func TestAHistorySaysWhatASnapshotSays(t *testing.T) {
 // TestAHistoryOfManyThreads: whatever the order of their requests was, the history is one
 // that a reader accepts, with every request.
 func TestAHistoryOfManyThreads(t *testing.T) {
-	if !cuda.Built {
-		t.Skip("built without cgo: no runtime")
-	}
 	const threads, rounds, depth = 8, 200, 10
-	device, err := cuda.Open(nil, 0, cuda.Options{Capacity: 1 << 50, Granularity: 2 << 20, Partial: true, Silent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer device.Close()
-	if err := device.KeepHistory(historyRoom); err != nil {
-		t.Fatal(err)
-	}
+	device := openKeeping(t)
 	var all sync.WaitGroup
 	for thread := range uint64(threads) {
 		all.Add(1)

@@ -109,12 +109,3 @@ func nextCommand(traces []string) string {
 	}
 	return "stplan compile " + strings.Join(quoted, " ") + " -o plans"
 }
-
-// shellQuote makes s one word of a POSIX shell.
-func shellQuote(s string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%"
-	if s != "" && strings.Trim(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}

@@ -1,11 +1,8 @@
 package baseline
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -26,20 +23,7 @@ type driverRow struct {
 // were freed.
 func readDriverLog(t *testing.T, path string) (rows []driverRow) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var raw [][]any
-	if err := json.NewDecoder(z).Decode(&raw); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range raw {
+	for _, r := range readRows(t, path) {
 		n := make([]uint64, len(r)-1)
 		for i, v := range r[1:] {
 			n[i] = uint64(v.(float64))

@@ -123,14 +123,8 @@ func TestMismatchText(t *testing.T) {
 	}
 }
 
-// logged is one line of what the recorded program saw.
-type logged struct {
-	act                 string
-	requested, addr     int64
-	reserved, allocated trace.Bytes
-}
-
-func readLog(t *testing.T, path string) []logged {
+// readRows reads a compressed JSON array of arrays.
+func readRows(t *testing.T, path string) (rows [][]any) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -141,12 +135,23 @@ func readLog(t *testing.T, path string) []logged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines [][]any
-	if err := json.NewDecoder(z).Decode(&lines); err != nil {
+	if err := json.NewDecoder(z).Decode(&rows); err != nil {
 		t.Fatal(err)
 	}
+	return rows
+}
+
+// logged is one line of what the recorded program saw.
+type logged struct {
+	act                 string
+	requested, addr     int64
+	reserved, allocated trace.Bytes
+}
+
+func readLog(t *testing.T, path string) []logged {
+	t.Helper()
 	var log []logged
-	for _, l := range lines {
+	for _, l := range readRows(t, path) {
 		n := len(l)
 		e := logged{act: l[0].(string), reserved: trace.Bytes(l[n-2].(float64)), allocated: trace.Bytes(l[n-1].(float64))}
 		switch e.act {

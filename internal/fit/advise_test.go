@@ -11,7 +11,13 @@ import (
 // exampleJob is the job of an example.
 func exampleJob(t *testing.T, name string) *fit.Job {
 	t.Helper()
-	tr, err := trace.ReadFile("../../examples/"+name+"/"+name+".pickle.gz", trace.Options{})
+	return readJob(t, "../../examples/"+name+"/"+name+".pickle.gz")
+}
+
+// readJob is the job of a recording's first device.
+func readJob(t *testing.T, path string) *fit.Job {
+	t.Helper()
+	tr, err := trace.ReadFile(path, trace.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,8 @@ func steps(n int, sizes func(iteration int) []trace.Bytes) *job {
 // usual are the sizes of an iteration that is like the others.
 var usual = []trace.Bytes{10, 20, 30, 40, 20, 10, 24, 12, 22, 14, 16, 18}
 
-// serve simulates a job and returns the model too.
-func serve(t *testing.T, j *job, c baseline.Config, hooks bool) (baseline.Result, *server) {
+// analyse finds the buffers and the iterations of a job.
+func analyse(t *testing.T, j *job) (*lifespan.Timeline, lifespan.Iterations) {
 	t.Helper()
 	tl, err := lifespan.Build(&j.d)
 	if err != nil {
@@ -77,6 +77,13 @@ func serve(t *testing.T, j *job, c baseline.Config, hooks bool) (baseline.Result
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tl, it
+}
+
+// serve simulates a job and returns the model too.
+func serve(t *testing.T, j *job, c baseline.Config, hooks bool) (baseline.Result, *server) {
+	t.Helper()
+	tl, it := analyse(t, j)
 	return simulate(t, &j.d, tl, it, c, hooks)
 }
 
@@ -326,14 +333,7 @@ func FuzzJobs(f *testing.F) {
 			j.free(kept...)
 			j.endIteration()
 		}
-		tl, err := lifespan.Build(&j.d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		it, err := lifespan.FindIterations(&j.d, tl, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tl, it := analyse(t, j)
 		if p, _ := newProgram(tl, it, true); p == nil {
 			return
 		}

@@ -44,7 +44,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torchtests_pack
 import torchtests_table
 from table import Output
-from torchtests_run import LOADING, PROCESS, Chunk, Clock, Ended, File, Limits, Mode, Runner, chunks_of, is_serial
+from torchtests_outcomes import PROCESS, Chunk, Ended, File, chunks_of, is_serial
+from torchtests_process import LOADING, Clock, Limits, Mode
+from torchtests_run import Runner
 
 HERE = Path(__file__).resolve().parent
 

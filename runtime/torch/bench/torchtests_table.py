@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from table import line
-from torchtests_run import BAD, LEFT_OUT, NOT_RUN, PASSED, PROCESS, SKIPPED
+from torchtests_outcomes import BAD, LEFT_OUT, NOT_RUN, PASSED, PROCESS, SKIPPED
 
 INTRODUCTION = """# PyTorch's own tests
 

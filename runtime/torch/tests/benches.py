@@ -13,9 +13,30 @@ import pytest
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 sys.path.insert(0, str(BENCH))
 
+import real  # noqa: E402
 import serve  # noqa: E402
 
 GIB = 1 << 30
+
+
+# Starts the ranks like torchrun, and ends with the largest of their exit codes.
+LAUNCHER = """
+import os, subprocess, sys
+ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, "RANK": str(rank)}) for rank in range(int(sys.argv[1]))]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+class FakeDevice:
+    """A device of 139 GiB that nobody uses."""
+
+    total = 139 * GIB
+
+    def memory(self) -> Tuple[int, int]:
+        return 0, self.total
+
+    def about(self) -> str:
+        return "a fake"
 
 
 class World:
@@ -39,6 +60,18 @@ class World:
         code = bench.main()
         lines = (out / f"{name}.md").read_text().splitlines()
         return code, lines[[line.startswith("| ---") for line in lines].index(True) + 1 :]
+
+
+class WorldOfRanks(World):
+    """A World with a fake launcher of ranks, a fake device, and the jobs dense and moe of
+    real.py."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, stplan: str, job: str) -> None:
+        super().__init__(folder, monkeypatch, stplan, job)
+        (folder / "launcher.py").write_text(LAUNCHER)
+        monkeypatch.setattr(real, "LAUNCHER", [sys.executable, str(folder / "launcher.py")])
+        monkeypatch.setattr(serve, "Device", FakeDevice)
+        monkeypatch.setattr(real, "jobs", lambda ranks: [real.Job(name, "job.py") for name in ("dense", "moe")])
 
 
 def cells(line: str) -> List[str]:

@@ -11,11 +11,9 @@ from typing import Dict, List, Tuple
 import pytest
 
 import benches
-from benches import BENCH, GIB, cells
+from benches import BENCH, cells
 
 import forgiving
-import real
-import serve
 from side_by_side import Measured
 
 # One rank. A build's name and whether there is a plan are in FAKE. Each step has 3 waits
@@ -38,12 +36,6 @@ for step in range(int(sys.argv[3])):
 served = mode != "native" and behaviour != "unserved " + mode
 player.leave(dict(losses=losses, seconds=player.seconds, peak_reserved_bytes=(8 + player.rank) << 30,
                   peak_allocated_bytes=8 << 30, stplan=counted[-1] if served else None, stplan_steps=counted if served else []))
-"""
-
-LAUNCHER = """
-import os, subprocess, sys
-ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, "RANK": str(rank)}) for rank in range(int(sys.argv[1]))]
-sys.exit(max(rank.wait() for rank in ranks))
 """
 
 STPLAN = """#!{python}
@@ -73,25 +65,13 @@ if command[1] != "-c":
 """
 
 
-class FakeDevice:
-    def memory(self) -> Tuple[int, int]:
-        return 0, 139 * GIB
-
-    def about(self) -> str:
-        return "a fake"
-
-
-class World(benches.World):
+class World(benches.WorldOfRanks):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         texts = {build: STPLAN.format(python=sys.executable, build=build, calls=str(folder / "calls")) for build in ("before", "after")}
         super().__init__(folder, monkeypatch, texts["after"], JOB.format(bench=str(BENCH)))
         self.old = folder / "old"
         self.old.write_text(texts["before"])
         self.old.chmod(0o755)
-        (folder / "launcher.py").write_text(LAUNCHER)
-        monkeypatch.setattr(real, "LAUNCHER", [sys.executable, str(folder / "launcher.py")])
-        monkeypatch.setattr(serve, "Device", FakeDevice)
-        monkeypatch.setattr(real, "jobs", lambda ranks: [real.Job(name, "job.py") for name in ("dense", "moe")])
 
     def run(self, *options: str, behaviour: str = "") -> Tuple[int, List[str]]:
         self.monkeypatch.setenv("BEHAVIOUR", behaviour)

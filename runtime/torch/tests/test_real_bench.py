@@ -13,7 +13,6 @@ import benches
 from benches import BENCH, GIB, cells
 
 import real
-import serve
 from side_by_side import Measured
 
 # One rank. It reserves memory by its allocator; BEHAVIOUR says what goes wrong.
@@ -34,13 +33,6 @@ reserved = dict(native=12, expandable=11, pending=8, completed=10)[allocator] + 
 counters = dict(backend=None if behaviour == "unserved " + allocator else "shim", state="declined" if behaviour == "decline " + allocator else "body", planned_allocations=99, allocations=100, waits=2 * len(losses), drift_events=1)
 player.leave(dict(losses=losses, seconds=player.seconds, peak_reserved_bytes=reserved << 30, peak_allocated_bytes=8 << 30,
                   stplan=counters if "FAKE" in os.environ else None))
-"""
-
-# Starts the ranks like torchrun, and ends with the largest of their exit codes.
-LAUNCHER = """
-import os, subprocess, sys
-ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, "RANK": str(rank)}) for rank in range(int(sys.argv[1]))]
-sys.exit(max(rank.wait() for rank in ranks))
 """
 
 STPLAN = """#!{python}
@@ -67,23 +59,9 @@ if command[1] != "-c":
 """
 
 
-class FakeDevice:
-    total = 139 * GIB
-
-    def memory(self) -> Tuple[int, int]:
-        return 0, self.total
-
-    def about(self) -> str:
-        return "a fake"
-
-
-class World(benches.World):
+class World(benches.WorldOfRanks):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch, STPLAN.format(python=sys.executable), JOB.format(bench=str(BENCH)))
-        (folder / "launcher.py").write_text(LAUNCHER)
-        monkeypatch.setattr(real, "LAUNCHER", [sys.executable, str(folder / "launcher.py")])
-        monkeypatch.setattr(serve, "Device", FakeDevice)
-        monkeypatch.setattr(real, "jobs", lambda ranks: [real.Job(name, "job.py") for name in ("dense", "moe")])
 
     def run(self, *options: str, behaviour: str = "") -> Tuple[int, List[str]]:
         """Calls real.py. behaviour: what goes wrong in rank 1."""
@@ -145,7 +123,7 @@ def test_a_job_that_loses_a_rank_is_dropped(world: World) -> None:
 
 
 def test_allocators_that_do_not_fit_beside_the_others_are_left_out(world: World) -> None:
-    world.monkeypatch.setattr(FakeDevice, "total", 44 * GIB)
+    world.monkeypatch.setattr(benches.FakeDevice, "total", 44 * GIB)
     code, lines = world.run("--jobs", "dense")
     # Each allocator needs the 13 GiB of the larger rank and serve.OUTSIDE: three fit.
     assert [cells(line)[1] for line in lines if line.startswith("| dense")] == ["native", "expandable", "stplan"]

@@ -16,10 +16,11 @@ import pytest
 from benches import BENCH, cells
 
 import torchtests
+import torchtests_outcomes
 import torchtests_pack
-import torchtests_run
+import torchtests_process
 import torchtests_table
-from torchtests_run import ALONE, DIED, FAILED, HUNG, NOT_RUN, PASSED, SKIPPED, Chunk, Ended, File, Outcome
+from torchtests_outcomes import ALONE, DIED, FAILED, HUNG, NOT_RUN, PASSED, SKIPPED, Ended, File, Outcome
 
 # stplan run, with a summary as the real one writes it. The job sees its mode in MODE.
 STPLAN = f"""#!{sys.executable}
@@ -74,8 +75,8 @@ class Checkout:
         self.monkeypatch = monkeypatch
         monkeypatch.setenv("COUNTS", str(folder / "counts"))
         monkeypatch.setattr(torchtests, "about", lambda: "a fake")
-        monkeypatch.setattr(torchtests_run, "GRACE", 1.0)
-        monkeypatch.setattr(torchtests_run, "PRELOAD", ())
+        monkeypatch.setattr(torchtests_process, "GRACE", 1.0)
+        monkeypatch.setattr(torchtests_process, "PRELOAD", ())
 
     def write(self, text: str, path: str = ROOT) -> None:
         target = self.folder / path
@@ -166,7 +167,7 @@ def test_without_differences(checkout: Checkout) -> None:
         assert checkout.outcomes("test_with_parts", mode) == [FAILED] * 2
         assert checkout.outcomes("chunk 1", mode) == [PASSED] * 2
     (first, _) = checkout.all("test_prints_much")
-    assert first["why"] == "AssertionError: much" and 5 <= len(first["output"]) <= torchtests_run.LINES
+    assert first["why"] == "AssertionError: much" and 5 <= len(first["output"]) <= torchtests_process.LINES
     assert any("line 19999" in line for line in first["output"]) or "the last of much" in first["output"]
     assert all(0 <= o["seconds"] < 60 for o in checkout.kept["outcomes"])
     # 6 processes counted: one for each run, and one for the second and third failure of
@@ -400,7 +401,7 @@ def test_a_process_that_dies_at_exit(checkout: Checkout) -> None:
 
 @pytest.mark.parametrize("death, why", [("die()", "died"), ("sys.exit(3)", "failed: the file does not load: SystemExit: 3"), ("time.sleep(600)", "hung")])
 def test_a_file_that_does_not_load_under_stplan(checkout: Checkout, death: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchtests_run.Limits, "__new__", lambda cls, test, loading=1.5: tuple.__new__(cls, (test, loading)))
+    monkeypatch.setattr(torchtests_process.Limits, "__new__", lambda cls, test, loading=1.5: tuple.__new__(cls, (test, loading)))
     checkout.write(f"if MODE == 'plan':\n    counted('load')\n    {death}\n" + SAME)
     assert checkout.call("--runs", "1") == 1
     checkout.complete(1)
@@ -660,22 +661,22 @@ def ended(**outcomes: str) -> Ended:
 )
 def test_which_failures_are_doubted(found: Dict[str, str], reference: Optional[Dict[str, str]], round_: int, again: str) -> None:
     known = reference and {name: Outcome(outcome) for name, outcome in reference.items()}
-    judged = torchtests_run.judge("abcd", ended(**found), known or None, round_)
+    judged = torchtests_outcomes.judge("abcd", ended(**found), known or None, round_)
     assert "".join(name for name in "abcd" if judged[name] is None) == again
 
 
 def test_a_failure_that_was_doubted_in_the_reference(checkout: Checkout) -> None:
     known = {"a": Outcome(PASSED, company="failed: after others")}
-    assert torchtests_run.judge("a", ended(a=FAILED), known, 0) == {"a": None}
-    assert torchtests_run.judge("a", ended(a=FAILED), known, ALONE)["a"] == Outcome(FAILED)
+    assert torchtests_outcomes.judge("a", ended(a=FAILED), known, 0) == {"a": None}
+    assert torchtests_outcomes.judge("a", ended(a=FAILED), known, ALONE)["a"] == Outcome(FAILED)
 
 
 @pytest.mark.parametrize("count, size, lengths", [(0, 4, []), (1, 4, [1]), (4, 4, [4]), (9, 4, [3, 3, 3]), (7, 4, [3, 4])])
 def test_chunks(count: int, size: int, lengths: List[int]) -> None:
     tests = [f"A.{n}" for n in range(count)]
-    chunks = torchtests_run.chunks_of(File("f", size), tests, lambda name: False)
+    chunks = torchtests_outcomes.chunks_of(File("f", size), tests, lambda name: False)
     assert [len(chunk.tests) for chunk in chunks] == lengths and [t for chunk in chunks for t in chunk.tests] == tests
-    assert torchtests_run.chunks_of(File("f", size), tests, lambda name: True) == [chunk._replace(serial=True) for chunk in chunks]
+    assert torchtests_outcomes.chunks_of(File("f", size), tests, lambda name: True) == [chunk._replace(serial=True) for chunk in chunks]
 
 
 @pytest.mark.parametrize(
@@ -694,8 +695,8 @@ def test_chunks(count: int, size: int, lengths: List[int]) -> None:
     ],
 )
 def test_which_tests_are_serial(name: str, decorators: List[str], serial: bool) -> None:
-    assert torchtests_run.is_serial(name, decorators, "") is serial
-    assert torchtests_run.is_serial(name, decorators, "test_x") is True or not name.endswith("test_x")
+    assert torchtests_outcomes.is_serial(name, decorators, "") is serial
+    assert torchtests_outcomes.is_serial(name, decorators, "test_x") is True or not name.endswith("test_x")
 
 
 @pytest.mark.parametrize(
@@ -710,7 +711,7 @@ def test_which_tests_are_serial(name: str, decorators: List[str], serial: bool) 
     ],
 )
 def test_how_a_process_died(code: int, text: str, said: str) -> None:
-    assert torchtests_run.death(code, text) == said
+    assert torchtests_process.death(code, text) == said
 
 
 def test_old_names_of_torch(tmp_path: Path) -> None:
