@@ -114,7 +114,12 @@ file.`,
   stplan diff yesterday.bin today.bin
   stplan diff run.bin --trace run.parquet --json --fail-under 90
   stplan diff run.bin --trace run.parquet --fail-over 2% --junit memory.xml`,
-		Args: cobra.MaximumNArgs(2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return usageError(cmd, fmt.Sprintf("expected at most two plans, found %d arguments", len(args)))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.limits.read(cmd); err != nil {
 				return err

@@ -161,9 +161,10 @@ func (o *outputs) target(path string) (place, error) {
 	return place{link, info}, nil
 }
 
-// demand proves, before the work, that the outputs can be written. "-" and ""
-// are none. The inputs have to be noted before (reads).
+// demand proves, before the work, that the outputs can be written, each to a file of its own.
+// "-" and "" are none. The inputs have to be noted before (reads).
 func (o *outputs) demand(paths ...string) error {
+	files := map[string]string{} // by where it is: how it was named
 	for _, path := range paths {
 		if path == "-" || path == "" {
 			continue
@@ -184,6 +185,14 @@ func (o *outputs) demand(paths ...string) error {
 		if err := probeFolder(filepath.Dir(t.path)); err != nil {
 			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
 		}
+		file, err := filepath.Abs(t.path)
+		if err != nil {
+			return fmt.Errorf("%s: cannot write: %w", path, err)
+		}
+		if other, ok := files[file]; ok {
+			return fmt.Errorf("%s and %s: expected a file for each output, found the same", other, path)
+		}
+		files[file] = path
 	}
 	return nil
 }

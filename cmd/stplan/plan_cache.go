@@ -52,7 +52,7 @@ func openPlanCache(folder string) (*planCache, error) {
 	}
 	if problem := openToOthers(info); problem != "" {
 		return nil, &hinted{fmt.Errorf("%s: the folder for plans %s", folder, problem),
-			"chmod go-w it, or name another one with --cache"}
+			"chmod go-w it if it is yours, or name another one with --cache"}
 	}
 	return &planCache{folder}, nil
 }
