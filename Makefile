@@ -20,10 +20,12 @@ python:
 
 # One wheel for machines without Go and compilers, into dist; needs packaging/requirements.txt.
 # MACHINE=aarch64 makes that of the other kind. The first run downloads each release of torch
-# for its headers, 11 GB in all, and keeps 0.5 GB of them in build/headers.
+# for its headers, 11 GB in all, and keeps 0.5 GB of them in build/headers. SHIMS=--no-shims
+# leaves the shims out, and SHIMS="--torch 2.11.0" makes them for one release.
 MACHINE ?= x86_64
+SHIMS ?=
 wheel:
-	$(PYTHON) packaging/wheel.py --machine $(MACHINE) -o dist
+	$(PYTHON) packaging/wheel.py --machine $(MACHINE) -o dist $(SHIMS)
 
 # The source distribution, from which pip makes a wheel if there are Go and a C compiler.
 sdist:

