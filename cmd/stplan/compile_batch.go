@@ -69,16 +69,15 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
-	b.run(ctx, paths, outputs, f.part.begin(len(paths)))
+	b.run(ctx, paths, outputs)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return b.report(in, paths, f)
 }
 
-// run compiles all recordings, as many at once as there are cores, from number begin on and
-// around.
-func (b *batch) run(ctx context.Context, paths, outputs []string, begin int) {
+// run compiles all recordings, as many at once as there are cores.
+func (b *batch) run(ctx context.Context, paths, outputs []string) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.memory.total))
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
@@ -94,11 +93,11 @@ func (b *batch) run(ctx context.Context, paths, outputs []string, begin int) {
 			}
 		}()
 	}
-	for k := range paths {
+	for i := range paths {
 		if ctx.Err() != nil {
 			break
 		}
-		next <- (begin + k) % len(paths)
+		next <- i
 	}
 	close(next)
 	workers.Wait()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// What compiling a recording takes, in bytes: a part that each has, and so many times the
+// What compiling a recording takes, in bytes: a part that each has, and a multiple of the
 // file's size. Measured over the shared recordings, from 0.2 to 2.7 MB compressed: 75 to
 // 276 MiB resident, which is 6 to 8 times the pickle, and a pickle is 10 to 14 times its gzip.
 const (

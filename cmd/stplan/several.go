@@ -16,7 +16,7 @@ type several struct {
 	bug    bool
 }
 
-// ask asks it of one file, the n-th of so many.
+// ask asks it of one file, file n of the count.
 func (s *several) ask(path string, n, of int, question func() error) {
 	s.app.working(path, n, of)
 	s.asked++

@@ -22,15 +22,6 @@ func (s shard) take(all []string) []string {
 	return part
 }
 
-// begin is which of the part's n elements comes first. Ranks come in the order of stages, so
-// shards that all began with their first would all compile the same program at once.
-func (s shard) begin(n int) int {
-	if s.of == 0 {
-		return 0
-	}
-	return s.index * n / s.of
-}
-
 // mostShards bounds the number of shards: above what any scheduler starts as one job.
 const mostShards = 1 << 20
 

@@ -69,7 +69,7 @@ func (a *app) runVerify(path string, f verifyFlags) error {
 }
 
 // proved is what comes of proving a plan, by its recordings too if there are any. A plan of a
-// newer format, and a file that is none, are errors: nothing can be said of them.
+// newer format, and a file that is no plan, are errors: nothing can be said of them.
 func (a *app) proved(path string, traces []string) (report.Verified, error) {
 	res := report.Verified{Plan: inputName(path), Violations: []verify.Violation{}}
 	p, err := a.readPlan(path)

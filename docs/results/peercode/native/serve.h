@@ -13,7 +13,7 @@
 //
 // The answer is "RESERVED PEAK ALLOCATED ADDRESS" in decimal: bytes that the allocator says
 // it has reserved, the most so far, bytes that it says are allocated, and the address of an
-// allocation, 0 if it ran out of memory, or of a request that is none.
+// allocation: 0 if it ran out of memory, or if the request was not an allocation.
 #pragma once
 
 #include <stddef.h>
