@@ -113,9 +113,13 @@ int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun
 
 int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high) {
   sp_device_plan *p = d->plan;
-  if (p == NULL || p->base == 0 || p->left || sp_matcher_bottom(p->matcher) == 0)
+  if (p == NULL || p->base == 0 || sp_matcher_bottom(p->matcher) == 0)
     return 0;
+  if (!p->left)
+    p->left_at = p->watched;
   p->left = 1;
+  if (p->watched - p->left_at > sp_matcher_pass(p->matcher))
+    return 0;
   *low = p->base;
   *high = p->base + sp_matcher_bottom(p->matcher);
   return 1;

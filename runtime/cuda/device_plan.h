@@ -50,9 +50,9 @@ typedef enum {
  * and the granules that zones begin. */
 int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess);
 
-/* sp_device_plan_leaves says, once, that the plan has left its own places for others, for the
- * sizes of this run (match_layout.h): their idle memory, of addresses [*low, *high), is needed no
- * more. */
+/* sp_device_plan_leaves says that the plan has left its own places for others, for the sizes of
+ * this run (match_layout.h), and that less than a pass ago: the idle memory of these, of addresses
+ * [*low, *high), is needed no more. Later there is none but of what crosses the seam. */
 int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high);
 
 /* All that follows needs a plan.

@@ -16,8 +16,9 @@ enum { ROOM = 2 };
 #define APART (UINT64_C(2) << 20)
 
 /* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
- * the plan's places stay. A prologue is served once, and what stays lies higher there. */
-enum { WORSE = 64, WORSE_ONCE = 24 };
+ * the plan's places stay for good. Places that are a fifth worse still serve sizes that the plan's
+ * have no room for better: SFT's are of the kind. */
+enum { WORSE = 4 };
 
 /* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
  * than any pass before, are found again by first fit. */
@@ -418,11 +419,11 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
 /* worse says whether the places take too much more than the plan's do. */
 static int worse(const sp_layout *l, const sp_sequence *s) {
   for (uint64_t p = 0; p < s->part_count; p++) {
-    uint64_t top = l->base, share = p == 0 ? WORSE_ONCE : WORSE;
+    uint64_t top = l->base;
     for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
       if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
         top = s->steps[i].offset + s->steps[i].size;
-    if (top - l->base + l->kept[s->count] > l->arena_bytes + l->arena_bytes / share)
+    if (top - l->base + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE)
       return 1;
   }
   return 0;
