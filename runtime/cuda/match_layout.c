@@ -57,7 +57,7 @@ struct sp_layout {
   spot *anew;    /* of each step, while the run keeps to what was recorded; NULL from then on */
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
-  uint64_t credit; /* work that may be done */
+  int64_t credit; /* work that may be done; below 0, what was done ahead */
   place *places; /* by segment, then by the plan's address */
   uint32_t count;
   uint32_t *places_of; /* of each segment: its first place; one more at the end */
@@ -185,7 +185,7 @@ static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment,
 }
 
 /* spend takes work from what may be done. */
-static void spend(sp_layout *l, uint64_t work) { l->credit -= work < l->credit ? work : l->credit; }
+static void spend(sp_layout *l, uint64_t work) { l->credit -= (int64_t)work; }
 
 /* fit_first finds the places of a segment by first fit, if that takes less than `top`, and
  * returns the end of the highest. */
@@ -479,7 +479,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
     l->arena_bytes = plan->arena_bytes;
     l->base = sp_round_up(plan->arena_bytes, APART);
     l->room = l->base + plan->arena_bytes * ROOM;
-    l->credit = UINT64_MAX; /* what is done here is bounded by the plan */
+    l->credit = INT64_MAX; /* what is done here is bounded by the plan */
     l->anew = calloc(s->count + 1, sizeof *l->anew);
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
@@ -490,7 +490,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
     ok = ok && put_all(l, s, plan);
     if (ok && !worse(l, s)) {
       swap(l, s);
-      l->credit = s->count * WORK;
+      l->credit = (int64_t)s->count * WORK;
       *layout = l;
       return 1;
     }
@@ -532,7 +532,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
   if (l == NULL)
     return;
   uint32_t segment = l->laws.segment_of[step];
-  if (l->credit < s->count * WORK)
+  if (l->credit < (int64_t)s->count * WORK)
     l->credit += WORK;
   if (sp_laws_note(&l->laws, step, requested, pass))
     l->stale[segment] = STALE;
@@ -544,7 +544,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->anew = NULL;
   }
   int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
-  if (l->anew == NULL && stale && l->credit >= work(l, segment))
+  if (l->anew == NULL && stale && l->credit >= (int64_t)work(l, segment))
     settle(l, s, segment);
 }
 

@@ -7,6 +7,9 @@
  * has an entry in each. More take more room, fewer look at more blocks. */
 enum { BUCKETS = 256, ENTRIES = 32 };
 
+/* Entries that are moved in the time in which one is looked at: two lines of the cache. */
+enum { MOVED = 32 };
+
 static uint32_t bucket(const sp_stack *s, uint64_t step) { return (uint32_t)((step - s->first) / s->width); }
 
 /* entries is how many the blocks have. */
@@ -57,8 +60,9 @@ static uint64_t push(const sp_stack *s, const sp_block *blocks, const sp_block *
   return offset;
 }
 
-/* insert puts a block into a bucket, in the order of the offsets. */
-static void insert(sp_stack *s, const sp_block *blocks, uint32_t block, uint32_t b) {
+/* insert puts a block into a bucket, in the order of the offsets. MOVED entries that make room
+ * count as one that was looked at. */
+static void insert(sp_stack *s, const sp_block *blocks, uint32_t block, uint32_t b, uint64_t *looks) {
   uint32_t *first = s->entries + s->begin[b];
   uint64_t low = 0, high = s->used[b]++;
   uint64_t count = high;
@@ -69,6 +73,8 @@ static void insert(sp_stack *s, const sp_block *blocks, uint32_t block, uint32_t
     else
       high = mid;
   }
+  uint64_t cost = (count - low) / MOVED;
+  *looks -= cost < *looks ? cost : *looks;
   memmove(first + low + 1, first + low, (count - low) * sizeof *first);
   first[low] = block;
 }
@@ -89,7 +95,7 @@ uint64_t sp_stack_fit(sp_stack *s, sp_block *blocks, uint32_t count, uint64_t *l
     if (*looks == 0)
       return UINT64_MAX;
     for (uint32_t b = first; b <= last; b++)
-      insert(s, blocks, i, b);
+      insert(s, blocks, i, b, looks);
     if (of->offset + of->size > top)
       top = of->offset + of->size;
   }
