@@ -300,9 +300,10 @@ static void complete_plan(stplan_device *d) {
   uint64_t base = sp_device_plan_base(d);
   if (base == 0 || !sp_device_plan_served(d))
     return;
-  uint64_t end = base + sp_device_plan_bytes(d), lacks = missing(sp_arena_holding(&d->arena, base), base, end);
+  uint64_t first = base + sp_device_plan_bottom(d), end = base + sp_device_plan_bytes(d);
+  uint64_t lacks = missing(sp_arena_holding(&d->arena, first), first, end);
   if (!sp_device_plan_costs(d, lacks, lacks, SP_EXCESS_ENDS))
-    sp_device_map(d, base, end);
+    sp_device_map(d, first, end);
 }
 
 void stplan_stop_moving(stplan_device *d) {

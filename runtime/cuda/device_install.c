@@ -75,7 +75,7 @@ static void put_in_place(stplan_device *d, uint64_t number) {
   sp_device_plan *left = NULL, *p = d->next;
   if (p != NULL && p->number == number && sp_device_moves(d)) {
     p->fitted = 0;
-    int gathered = sp_device_gather(d) > 0;
+    int gathered = sp_device_gather(d, 0, UINT64_MAX) > 0;
     if (gathered && d->next == p)
       left = replace(d);
   }

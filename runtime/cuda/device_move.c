@@ -52,6 +52,9 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   const stplan_counters *c = &d->counters;
   if (d->still)
     return 1;
+  uint64_t first, end;
+  if (sp_device_plan_leaves(d, &first, &end))
+    sp_device_gather(d, first, end);
   int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
   int may_take = !d->refused && sp_device_may_take(d, bytes);
   if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))

@@ -111,6 +111,22 @@ void sp_device_plan_close(stplan_device *d) {
 
 int sp_device_plan_needs_memory(const stplan_device *d) { return !d->plan->begun; }
 
+int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high) {
+  sp_device_plan *p = d->plan;
+  if (p == NULL || p->base == 0 || sp_matcher_bottom(p->matcher) == 0)
+    return 0;
+  if (!p->left)
+    p->left_at = p->watched;
+  p->left = 1;
+  if (p->watched - p->left_at > sp_matcher_pass(p->matcher))
+    return 0;
+  *low = p->base;
+  *high = p->base + sp_matcher_bottom(p->matcher);
+  return 1;
+}
+
+uint64_t sp_device_plan_bottom(const stplan_device *d) { return sp_matcher_bottom(d->plan->matcher); }
+
 uint64_t sp_device_plan_bytes(const stplan_device *d) {
   const sp_device_plan *p = d->plan;
   uint64_t top = p->begun ? sp_round_up(sp_matcher_top(p->matcher), d->prim.granularity) : 0;

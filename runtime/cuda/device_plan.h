@@ -50,13 +50,19 @@ typedef enum {
  * and the granules that zones begin. */
 int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess);
 
+/* sp_device_plan_leaves says that the plan has left its own places for others, for the sizes of
+ * this run (match_layout.h), and that less than a pass ago: the idle memory of these, of addresses
+ * [*low, *high), is needed no more. Later there is none but of what crosses the seam. */
+int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high);
+
 /* All that follows needs a plan.
  *
  * needs_memory says whether the plan's memory has not been asked for, and bytes
- * how many bytes of addresses that takes; afterwards, how many its places have taken at most. begin is told where it lies; 0 if the
- * device has none for it. It is asked for when the first place is needed: a plan
- * without one for any request of the run takes nothing. */
+ * how many bytes of addresses that takes; afterwards, how many its places have taken at most,
+ * from `bottom` on. begin is told where it lies; 0 if the device has none for it. It is asked for
+ * when the first place is needed: a plan without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
+uint64_t sp_device_plan_bottom(const stplan_device *d);
 uint64_t sp_device_plan_bytes(const stplan_device *d);
 void sp_device_plan_begin(stplan_device *d, uint64_t base);
 

@@ -143,17 +143,17 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) 
   return total;
 }
 
-/* chain_idle chains an idle part of each free range, and says whether there were any.
- * Locked; may let go of the lock. */
-static int chain_idle(stplan_device *d, sp_range **list) {
-  uint64_t below = UINT64_MAX;
+/* chain_idle chains an idle part of each free range in [low, high), and says whether there were
+ * any. Locked; may let go of the lock. */
+static int chain_idle(stplan_device *d, uint64_t low, uint64_t high, sp_range **list) {
+  uint64_t below = high;
   int found = 0;
   while (sp_device_nodes(d)) {
     sp_range *r = sp_arena_below(&d->arena, below);
-    if (r == NULL)
+    if (r == NULL || r->addr < low)
       break;
     below = r->addr;
-    uint64_t addr = r->addr, end = r->addr + r->size;
+    uint64_t addr = r->addr, end = sp_least(r->addr + r->size, high);
     if (!sp_device_idle(d, r, &addr, &end))
       continue;
     sp_device_chain(d, r, addr, end, list);
@@ -165,14 +165,14 @@ static int chain_idle(stplan_device *d, sp_range **list) {
 uint64_t sp_device_trim(stplan_device *d, sp_reason reason) {
   sp_range *list = NULL;
   /* A free range with pinned granules has several idle parts. */
-  while (chain_idle(d, &list) && d->pins != NULL)
+  while (chain_idle(d, 0, UINT64_MAX, &list) && d->pins != NULL)
     ;
   return sp_device_withdraw(d, list, reason);
 }
 
-uint64_t sp_device_gather(stplan_device *d) {
+uint64_t sp_device_gather(stplan_device *d, uint64_t low, uint64_t high) {
   sp_range *list = NULL;
-  chain_idle(d, &list);
+  chain_idle(d, low, high, &list);
   uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
   return moved;

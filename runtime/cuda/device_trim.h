@@ -30,10 +30,11 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason);
  * waits for the device. Locked; lets go of the lock. Growth lock held. */
 uint64_t sp_device_trim(stplan_device *d, sp_reason reason);
 
-/* sp_device_gather gives all idle memory back, that of the plan too, for a plan that is about
- * to take memory elsewhere, and returns the bytes: 0 as well if nothing can be given back at
- * present. They count as moved, and the run does not owe them: plans come a few times in a
- * run. Locked; lets go of the lock. Growth lock held. */
-uint64_t sp_device_gather(stplan_device *d);
+/* sp_device_gather gives idle memory of addresses [low, high) back, that of the plan too, for a
+ * plan that is about to take memory elsewhere, and returns the bytes: 0 as well if nothing can be
+ * given back at present. They count as moved, and the run does not owe them: plans come a few
+ * times in a run, and each leaves its own places at most once. Locked; lets go of the lock. Growth
+ * lock held. */
+uint64_t sp_device_gather(stplan_device *d, uint64_t low, uint64_t high);
 
 #endif

@@ -80,6 +80,8 @@ void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
   m->layout = NULL;
 }
 
+uint64_t sp_matcher_bottom(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_bottom(m->layout); }
+
 uint64_t sp_matcher_top(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_top(m->layout); }
 
 uint64_t sp_matcher_room(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_room(m->layout); }

@@ -65,7 +65,9 @@ void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan);
 
 /* sp_matcher_room is the bytes that places may lie in, as they may move with the sizes of a
  * run (match_layout.h). 0 if they lie where the plan has them.
- * sp_matcher_top is likewise, the end of the highest place that there has been. */
+ * sp_matcher_bottom and sp_matcher_top are where those that do not stay begin, and the end of the
+ * highest one that there has been. */
+uint64_t sp_matcher_bottom(const sp_matcher *m);
 uint64_t sp_matcher_room(const sp_matcher *m);
 uint64_t sp_matcher_top(const sp_matcher *m);
 
@@ -75,7 +77,7 @@ uint64_t sp_matcher_forecast(const sp_matcher *m);
 
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. A request that has the places of a
- * segment found anew takes as long as there are places, milliseconds for ten thousand. */
+ * segment found anew takes some milliseconds (docs/runtime.md, "Sizes that vary"). */
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream);
 
 /* sp_matcher_placed is told that a step's request was served at its place,

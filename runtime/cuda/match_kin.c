@@ -14,6 +14,11 @@ enum { SKIPPED = 64 };
 /* Steps in a row that have to be alike after some were left out. */
 enum { AGAIN = 8 };
 
+/* Times for each step of a plan that it is tried to leave some out; a try compares AGAIN steps at
+ * most. Plans of recordings take up to 4.4. Beyond that nothing is left out any more, so that a
+ * plan whose steps are hardly ever alike opens in time in proportion to its steps. */
+enum { TRIES = 64 };
+
 /* Sizes of kin are within this factor: they follow lengths. */
 enum { FACTOR = 64 };
 
@@ -24,6 +29,7 @@ typedef struct {
   const uint32_t *list; /* of all steps that are freed */
   const uint32_t *rank; /* of each step: how many of the list come before it */
   uint64_t from, count; /* in the list */
+  uint64_t *tries;      /* that are left (sp_kin) */
   int backward;
 } stretch;
 
@@ -58,12 +64,16 @@ static int row(const stretch *a, uint64_t i, const stretch *b, uint64_t j) {
 /* skip leaves out as few steps as possible. 0 if SKIPPED are not enough. */
 static int skip(const stretch *a, uint64_t *i, const stretch *b, uint64_t *j) {
   for (uint64_t n = 1; n <= SKIPPED; n++)
-    for (uint64_t k = 0; k <= n; k++)
+    for (uint64_t k = 0; k <= n; k++) {
+      if (*a->tries == 0)
+        return 0;
+      --*a->tries;
       if (*i + k < a->count && *j + n - k < b->count && row(a, *i + k, b, *j + n - k)) {
         *i += k;
         *j += n - k;
         return 1;
       }
+    }
   return 0;
 }
 
@@ -135,13 +145,13 @@ static uint64_t find(const sp_kin *k, uint64_t step) {
   return low;
 }
 
-static stretch stretch_of(const sp_kin *k, uint64_t first, uint64_t end, int backward) {
+static stretch stretch_of(sp_kin *k, uint64_t first, uint64_t end, int backward) {
   uint64_t from = find(k, first), to = find(k, end);
-  return (stretch){k->plan->steps, k->list, k->rank, backward && to > from ? to - 1 : from, to - from, backward};
+  return (stretch){k->plan->steps, k->list, k->rank, backward && to > from ? to - 1 : from, to - from, &k->tries, backward};
 }
 
 int sp_kin_make(sp_kin *k, const sp_sequence *s) {
-  *k = (sp_kin){.plan = s};
+  *k = (sp_kin){.plan = s, .tries = s->count * TRIES};
   if (s->count >= UINT32_MAX)
     return 0;
   k->first = calloc(s->count + 1, sizeof *k->first);

@@ -15,6 +15,7 @@ typedef struct {
   uint32_t *rank;  /* of each step: how many of the list come before it; one more at the end */
   uint32_t *list;  /* the steps that are freed some time */
   uint64_t count;  /* of these */
+  uint64_t tries;  /* to leave steps out that are left: it bounds the time */
 } sp_kin;
 
 /* sp_kin_make makes kin of the first body's steps and those of the prologue and of other

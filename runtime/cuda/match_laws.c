@@ -412,6 +412,8 @@ int sp_laws_hold(const sp_laws *l) { return l->judged >= SHOWN && l->right >= l-
 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
+  if (requested > SP_LAW_MOST)
+    return 0;
   if (step == g->key) {
     int farther = requested > g->reach;
     g->reading = requested;

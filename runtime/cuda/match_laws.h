@@ -14,6 +14,10 @@
 /* Bytes. Smaller blocks are no keys: sizes that are rounded would misread the quantity. */
 enum { SP_KEY_LEAST = 256 << 10 };
 
+/* Bytes. Larger requests are for no device, and say nothing of a law. What laws say, and sums of
+ * 4,096 requests, stay below 2^64 by it, and to the byte as a double. */
+#define SP_LAW_MOST (UINT64_C(1) << 46)
+
 /* sp_law is a size as a function of a key's: through `points` points, by key. */
 typedef struct {
   double key[3], size[3];

@@ -7,19 +7,34 @@
 #include "match_stack.h"
 #include "sizes.h"
 
-/* Places may lie in this many times the plan's bytes of addresses, which cost nothing. */
+/* Places that are found anew may lie in this many times the plan's bytes of addresses, which cost
+ * nothing. */
 enum { ROOM = 2 };
 
-/* Bytes. A larger plan than this is for no device, and its places stay. */
-#define LARGEST (UINT64_C(1) << 48)
+/* Bytes. The places that are found anew begin at a multiple of it behind the plan's own, so that
+ * they share no granule with what stays. */
+#define APART (UINT64_C(2) << 20)
 
 /* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
- * the plan's places stay. A prologue is served once, and what stays lies higher there. */
-enum { WORSE = 64, WORSE_ONCE = 24 };
+ * the plan's places stay for good. Places that are a fifth worse still serve sizes that the plan's
+ * have no room for better: SFT's are of the kind. */
+enum { WORSE = 4 };
 
 /* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
- * than any pass before, are found again by first fit. That takes some ten milliseconds. */
+ * than any pass before, are found again by first fit. */
 enum { LOOSE = 128 };
+
+/* Blocks that one first fit may look at, at some 2 ns each. Beyond that the places stay as they were
+ * stacked. 17,000 places of a job with a loop of 256 tokens take 3 million. It bounds the pause
+ * of a request. */
+enum { FIT_LOOKS = 1 << 23 };
+
+/* Steps, places and what these lie on, WORK of which may be gone through for each request of the
+ * run. Finding the places of a whole pass again takes 3 to 5 for each of its requests with first
+ * fit, which looks at LOOKS_FOR blocks in the time of one place. It bounds the time over a run:
+ * one that asks for larger and larger keys, and nothing else, would have a segment found anew
+ * each time. */
+enum { WORK = 8, LOOKS_FOR = 16 };
 
 /* place is a step whose place is found anew, and what it lies on: `floor`, and the places
  * beneath[first .. end). */
@@ -32,20 +47,30 @@ typedef struct {
  * or once laws hold, as they were found for the recorded sizes. */
 enum { STALE = 1, UNTIL_LAWS_HOLD = 2 };
 
+/* spot is where a step lies. */
+typedef struct {
+  uint64_t offset, size;
+} spot;
+
 struct sp_layout {
   sp_laws laws;
+  spot *anew;    /* of each step, while the run keeps to what was recorded; NULL from then on */
+  uint64_t base; /* first offset of what is found anew: behind the plan's own places */
+  uint64_t arena_bytes; /* the plan's */
+  int64_t credit; /* work that may be done; below 0, what was done ahead */
   place *places; /* by segment, then by the plan's address */
   uint32_t count;
   uint32_t *places_of; /* of each segment: its first place; one more at the end */
   uint32_t *beneath;
   uint64_t beneath_count, beneath_room;
-  uint64_t room, highest; /* end of the highest place so far */
+  uint64_t room, highest; /* end of the addresses, and of the highest place so far */
   uint64_t forecast;      /* likewise, of the segments whose keys the run has requested */
   sp_stack *stacks;       /* of each segment */
   sp_block *blocks;       /* of each place, for first fit */
   uint64_t *change;       /* of the bytes live at each step, zero between calls */
-  uint64_t *fixed;        /* bytes live at each step that are not found anew */
-  uint8_t *stale; /* of each segment */
+  uint64_t *fixed;        /* bytes live at each step that are found once */
+  uint64_t *kept;         /* and those that stay or cross the seam, at the plan's places */
+  uint8_t *stale;         /* of each segment */
 };
 
 /* A varying step whose place is found once gets this many times the size recorded: room costs
@@ -75,33 +100,18 @@ static int stretches(const sp_laws *laws, const sp_step *step, uint64_t at) {
   return step->placed && step->end != SP_NOWHERE && step->most > SP_KEY_LEAST && !crosses(laws, step, at);
 }
 
-/* put_fixed gives a step the lowest place above what lies there from `at` until `end`. */
-static int put_fixed(sp_skyline *sky, sp_step *step, uint64_t at, uint64_t end) {
-  step->offset = sp_skyline_top(sky, at, end);
-  sp_skyline_set(sky, at, end, step->offset + step->size, SP_SKYLINE_FIXED);
-  return 1;
+/* place_at gives a step a place if it lies in the room. Otherwise it has none. */
+static void place_at(const sp_layout *l, sp_step *step, uint64_t offset) {
+  step->offset = offset;
+  if (offset > l->room || step->size > l->room - offset)
+    step->offset = step->size = 0;
 }
 
-/* put_cells gives the steps of each cell one place, which nothing else gets. */
-static int put_cells(sp_skyline *sky, sp_sequence *s, const sp_plan_device *plan) {
-  uint64_t *offset = calloc(plan->slot_count + 1, sizeof *offset), at = 0;
-  if (offset == NULL)
-    return 0;
-  for (uint64_t i = 0; i < plan->slot_count; i++) {
-    sp_slot slot = sp_plan_slot(plan, i);
-    if (slot.flags & SP_SLOT_ENTERING)
-      continue;
-    sp_step *step = &s->steps[at++];
-    if ((slot.flags & SP_SLOT_LEAVING) == 0)
-      continue;
-    if (offset[slot.cell] == 0) {
-      offset[slot.cell] = sp_skyline_top(sky, 0, s->count) + 1; /* so that 0 is none */
-      sp_skyline_set(sky, 0, s->count, offset[slot.cell] - 1 + slot.size, SP_SKYLINE_FIXED);
-    }
-    step->offset = offset[slot.cell] - 1;
-  }
-  free(offset);
-  return 1;
+/* put_fixed gives a step the lowest place above what lies there while it lives. */
+static void put_fixed(const sp_layout *l, sp_skyline *sky, sp_step *step, uint64_t at) {
+  place_at(l, step, sp_skyline_top(sky, at, step->end));
+  if (step->size > 0)
+    sp_skyline_set(sky, at, step->end, step->offset + step->size, SP_SKYLINE_FIXED);
 }
 
 /* gathering notes what a place lies on. */
@@ -139,21 +149,22 @@ static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
     sp_step *step = &s->steps[p->step];
     uint64_t said = sp_laws_reach(&l->laws, s->steps, p->step), at = p->floor;
     if (said > 0)
-      step->size = sp_aligned(said);
+      step->size = said < l->room ? sp_aligned(said) : l->room;
     for (uint32_t b = p->first; b < p->end; b++) {
       const sp_step *under = &s->steps[l->beneath[b]];
       if (under->offset + under->size > at)
         at = under->offset + under->size;
     }
-    step->offset = at;
+    step->offset = at < l->room ? at : l->room; /* so that sums stay far below 2^64 */
     if (at + step->size > top)
       top = at + step->size;
   }
   return top;
 }
 
-/* load is the most bytes that a segment's places and what is fixed need at a time. */
-static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment) {
+/* load is the most bytes that a segment's places and what is found once need at a time. *all is
+ * likewise with what stays and what crosses the seam. */
+static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment, uint64_t *all) {
   const sp_segment *g = &l->laws.segments[segment];
   uint64_t most = 0, live = 0; /* live is modulo 2^64 */
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
@@ -161,24 +172,30 @@ static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment)
     l->change[l->places[i].step] += step->size;
     l->change[step->end] -= step->size;
   }
+  *all = 0;
   for (uint64_t i = g->first; i < g->end; i++) {
     live += l->change[i];
     l->change[i] = 0;
-    if (l->fixed[i] + live > most)
-      most = l->fixed[i] + live;
+    uint64_t here = l->fixed[i] + live;
+    most = here > most ? here : most;
+    *all = here + l->kept[i] > *all ? here + l->kept[i] : *all;
   }
   l->change[g->end] = 0;
   return most;
 }
 
+/* spend takes work from what may be done. */
+static void spend(sp_layout *l, uint64_t work) { l->credit -= (int64_t)work; }
+
 /* fit_first finds the places of a segment by first fit, if that takes less than `top`, and
  * returns the end of the highest. */
-static uint64_t fit_first(const sp_layout *l, sp_sequence *s, uint32_t segment, uint64_t top) {
+static uint64_t fit_first(sp_layout *l, sp_sequence *s, uint32_t segment, uint64_t top) {
   uint32_t first = l->places_of[segment], count = l->places_of[segment + 1] - first;
   sp_block *blocks = &l->blocks[first];
   for (uint32_t i = 0; i < count; i++)
     blocks[i].size = s->steps[l->places[first + i].step].size;
-  uint64_t fitted = sp_stack_fit(&l->stacks[segment], blocks, count);
+  uint64_t looks = FIT_LOOKS, fitted = sp_stack_fit(&l->stacks[segment], blocks, count, &looks);
+  spend(l, (FIT_LOOKS - looks) / LOOKS_FOR);
   if (fitted >= top)
     return top;
   for (uint32_t i = 0; i < count; i++)
@@ -186,45 +203,78 @@ static uint64_t fit_first(const sp_layout *l, sp_sequence *s, uint32_t segment, 
   return fitted;
 }
 
+/* work is what finding a segment's places takes but for first fit. */
+static uint64_t work(const sp_layout *l, uint32_t segment) {
+  const sp_segment *g = &l->laws.segments[segment];
+  uint64_t first = l->places_of[segment], end = l->places_of[segment + 1];
+  return g->end - g->first + 2 * (end - first) + (end > first ? l->places[end - 1].end - l->places[first].first : 0);
+}
+
 /* settle finds the places of a segment from its sizes. */
 static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
-  uint64_t top = stack_up(l, s, segment), least = load(l, s, segment);
-  if (top > l->highest && top > least + least / LOOSE)
+  uint64_t need, top = stack_up(l, s, segment), least = load(l, s, segment, &need);
+  spend(l, work(l, segment));
+  if (top > l->highest && top - l->base > least + need / LOOSE)
     top = fit_first(l, s, segment, top);
-  l->highest = top > l->highest ? top : l->highest;
-  if (l->laws.segments[segment].reach > 0 && least > l->forecast)
-    l->forecast = least;
+  l->highest = sp_least(top > l->highest ? top : l->highest, l->room);
+  if (l->laws.segments[segment].reach > 0 && need > l->forecast)
+    l->forecast = need;
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
-    if (step->offset > l->room || step->size > l->room - step->offset)
-      step->offset = step->size = 0; /* it has no place in this pass */
+    place_at(l, step, step->offset);
   }
   l->stale[segment] = sp_laws_hold(&l->laws) ? 0 : UNTIL_LAWS_HOLD;
 }
 
-/* note_fixed finds the bytes that are live at each step and keep their places. What crosses the
- * seam counts from there on for good. */
+/* add_up turns changes at steps into what is live there. */
+static void add_up(uint64_t *change, uint64_t count) {
+  for (uint64_t i = 1; i <= count; i++)
+    change[i] += change[i - 1];
+}
+
+/* note_fixed finds the bytes that are live at each step and are found once. */
 static void note_fixed(sp_layout *l, const sp_sequence *s) {
   for (uint64_t i = 0; i < s->count; i++) {
     const sp_step *step = &s->steps[i];
-    if (!step->placed || stretches(&l->laws, step, i) || (step->end == SP_NOWHERE && !step->stays))
+    if (!step->placed || step->end == SP_NOWHERE || stretches(&l->laws, step, i))
       continue;
     uint64_t size = step->varies ? step->size / ROOMY : step->size;
     l->fixed[i] += size; /* modulo 2^64, until it is added up */
-    if (step->end != SP_NOWHERE)
-      l->fixed[step->end] -= size;
+    l->fixed[step->end] -= size;
   }
-  for (uint64_t i = 1; i <= s->count; i++)
-    l->fixed[i] += l->fixed[i - 1];
+  add_up(l->fixed, s->count);
+}
+
+/* note_kept finds those that stay or cross the seam. A cell counts once, from its first step on.
+ * 0 without host memory. */
+static int note_kept(sp_layout *l, const sp_sequence *s, const sp_plan_device *plan) {
+  uint8_t *seen = calloc(plan->slot_count + 1, 1);
+  uint64_t at = 0;
+  for (uint64_t i = 0; seen != NULL && i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    int leaves = (slot.flags & SP_SLOT_LEAVING) != 0;
+    if (s->steps[at].placed && (leaves ? !seen[slot.cell] : s->steps[at].stays))
+      l->kept[at] += slot.size;
+    if (leaves)
+      seen[slot.cell] = 1;
+    at++;
+  }
+  add_up(l->kept, s->count);
+  int ok = seen != NULL;
+  free(seen);
+  return ok;
 }
 
 /* make_blocks prepares first fit. 0 without host memory. */
-static int make_blocks(sp_layout *l, const sp_sequence *s) {
+static int make_blocks(sp_layout *l, const sp_sequence *s, const sp_plan_device *plan) {
   l->stacks = calloc(l->laws.segment_count + 1, sizeof *l->stacks);
   l->blocks = calloc((size_t)l->count + 1, sizeof *l->blocks);
   l->change = calloc(s->count + 1, sizeof *l->change);
   l->fixed = calloc(s->count + 1, sizeof *l->fixed);
-  if (l->stacks == NULL || l->blocks == NULL || l->change == NULL || l->fixed == NULL)
+  l->kept = calloc(s->count + 1, sizeof *l->kept);
+  if (l->stacks == NULL || l->blocks == NULL || l->change == NULL || l->fixed == NULL || l->kept == NULL || !note_kept(l, s, plan))
     return 0;
   note_fixed(l, s);
   for (uint32_t i = 0; i < l->count; i++) {
@@ -339,10 +389,7 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
   }
   for (uint64_t i = 0; i < s->count; i++)
     offsets[i] = s->steps[i].offset;
-  for (uint64_t i = 0; i < s->count; i++)
-    if (s->steps[i].stays && s->steps[i].placed)
-      put_fixed(&sky, &s->steps[i], i, s->count);
-  ok = put_cells(&sky, s, plan);
+  sp_skyline_set(&sky, 0, sky.width, l->base, SP_SKYLINE_FIXED);
   uint32_t n = 0;
   for (uint64_t i = 0; ok && i < s->count; i++) {
     const sp_step *step = &s->steps[i];
@@ -354,13 +401,13 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
     sp_step *step = &s->steps[items[i].step];
     if (step->varies)
       step->size *= ROOMY;
-    put_fixed(&sky, step, items[i].step, step->end);
+    put_fixed(l, &sky, step, items[i].step);
   }
   uint8_t *orders = calloc(l->laws.segment_count + 1, 1);
   ok = ok && orders != NULL && choose_orders(l, &sky, s, offsets, items, orders);
   ok = ok && put_stretching(l, &sky, s, items, list_stretching(l, s, orders, offsets, items));
   free(orders);
-  ok = ok && make_blocks(l, s);
+  ok = ok && make_blocks(l, s, plan);
   for (uint32_t g = 0; ok && g < l->laws.segment_count; g++)
     settle(l, s, g);
   sp_skyline_drop(&sky);
@@ -370,16 +417,32 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
 }
 
 /* worse says whether the places take too much more than the plan's do. */
-static int worse(const sp_sequence *s, const sp_plan_device *plan) {
+static int worse(const sp_layout *l, const sp_sequence *s) {
   for (uint64_t p = 0; p < s->part_count; p++) {
-    uint64_t top = 0, share = p == 0 ? WORSE_ONCE : WORSE;
+    uint64_t top = l->base;
     for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
       if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
         top = s->steps[i].offset + s->steps[i].size;
-    if (top > plan->arena_bytes + plan->arena_bytes / share)
+    if (top - l->base + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE)
       return 1;
   }
   return 0;
+}
+
+/* swap exchanges the steps' places and those kept aside. */
+static void swap(sp_layout *l, sp_sequence *s) {
+  for (uint64_t i = 0; i < s->count; i++) {
+    spot was = {s->steps[i].offset, s->steps[i].size};
+    s->steps[i].offset = l->anew[i].offset;
+    s->steps[i].size = l->anew[i].size;
+    l->anew[i] = was;
+  }
+}
+
+/* note_own notes the plan's own places. */
+static void note_own(sp_layout *l, const sp_sequence *s) {
+  for (uint64_t i = 0; i < s->count; i++)
+    l->anew[i] = (spot){s->steps[i].offset, s->steps[i].size};
 }
 
 void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan) {
@@ -402,21 +465,32 @@ static int stretched(const sp_laws *laws) {
   return 0;
 }
 
+/* Plans of more than SP_LAW_MOST bytes are for no device, and there may be no addresses for their
+ * room. */
 int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan) {
   *layout = NULL;
-  if (!s->periodic || s->count >= UINT32_MAX || plan->arena_bytes > LARGEST)
+  if (!s->periodic || s->count >= UINT32_MAX || plan->arena_bytes > SP_LAW_MOST)
     return 1;
   sp_layout *l = calloc(1, sizeof *l);
   if (l == NULL)
     return 0;
   int ok = sp_laws_make(&l->laws, s);
   if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
-    l->room = plan->arena_bytes * ROOM;
+    l->arena_bytes = plan->arena_bytes;
+    l->base = sp_round_up(plan->arena_bytes, APART);
+    l->room = l->base + plan->arena_bytes * ROOM;
+    l->credit = INT64_MAX; /* what is done here is bounded by the plan */
+    l->anew = calloc(s->count + 1, sizeof *l->anew);
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
     l->stale = calloc(l->laws.segment_count + 1, 1);
-    ok = l->places != NULL && l->places_of != NULL && l->stale != NULL && put_all(l, s, plan);
-    if (ok && !worse(s, plan)) {
+    ok = l->anew != NULL && l->places != NULL && l->places_of != NULL && l->stale != NULL;
+    if (ok)
+      note_own(l, s);
+    ok = ok && put_all(l, s, plan);
+    if (ok && !worse(l, s)) {
+      swap(l, s);
+      l->credit = (int64_t)s->count * WORK;
       *layout = l;
       return 1;
     }
@@ -435,6 +509,8 @@ void sp_layout_drop(sp_layout *l) {
   free(l->blocks);
   free(l->change);
   free(l->fixed);
+  free(l->kept);
+  free(l->anew);
   sp_laws_drop(&l->laws);
   free(l->places);
   free(l->places_of);
@@ -445,20 +521,37 @@ void sp_layout_drop(sp_layout *l) {
 
 sp_laws *sp_layout_laws(sp_layout *l) { return l == NULL ? NULL : &l->laws; }
 
+/* recorded says whether a key's request keeps to what was recorded. In a prologue that is one
+ * size, and the first sign of another run. */
+static int recorded(const sp_sequence *s, uint64_t key, uint64_t requested) {
+  const sp_step *step = &s->steps[key];
+  return requested <= step->most && (key >= s->parts[0].end || requested >= step->least);
+}
+
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
   if (l == NULL)
     return;
   uint32_t segment = l->laws.segment_of[step];
-  int changed = sp_laws_note(&l->laws, step, requested, pass);
-  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
-  if (l->laws.segments[segment].key == step && (changed || stale))
-    settle(l, s, segment);
-  else if (changed)
+  if (l->credit < (int64_t)s->count * WORK)
+    l->credit += WORK;
+  if (sp_laws_note(&l->laws, step, requested, pass))
     l->stale[segment] = STALE;
+  if (l->laws.segments[segment].key != step)
+    return;
+  if (l->anew != NULL && !recorded(s, step, requested)) {
+    swap(l, s);
+    free(l->anew);
+    l->anew = NULL;
+  }
+  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
+  if (l->anew == NULL && stale && l->credit >= (int64_t)work(l, segment))
+    settle(l, s, segment);
 }
 
 uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
 
-uint64_t sp_layout_top(const sp_layout *l) { return l->highest; }
+uint64_t sp_layout_bottom(const sp_layout *l) { return l->anew == NULL ? l->base : 0; }
+
+uint64_t sp_layout_top(const sp_layout *l) { return l->anew == NULL ? l->highest : l->arena_bytes; }
 
 uint64_t sp_layout_room(const sp_layout *l) { return l->room; }

@@ -2,19 +2,22 @@
  *
  * A plan is packed for the largest sizes that were recorded. What matters of it for other
  * sizes is the order of the places by address. So, if large sizes vary, the places are found
- * anew: what stays lies at the bottom, and in a segment (match_laws.h) each place lies as low
- * as the places beneath it allow, in the plan's order. When a segment's key is requested, its
- * sizes follow from the laws, and its places from the sizes, in one pass over them.
+ * anew: in a segment (match_laws.h) each place lies as low as the places beneath it allow, in the
+ * plan's order. When a segment's key is requested, its sizes follow from the laws, and its places
+ * from the sizes, in one pass over them.
  *
  *      |   varies, in the plan's order    |  <- found anew in each segment
  *      |----------------------------------|
- *      |  crosses segments, or is small   |
- *      |  crosses the seam                |  <- found once
- *      |  resident                        |
- *      0 ---------------------------------'
+ *      |  crosses segments, or is small   |  <- found once
+ *      |==================================|
+ *      |  the plan's own places           |  <- of what stays or crosses the seam, and of
+ *      0 ---------------------------------'     everything until the run is another one
  *
- * So a pass takes the bottom of the plan's memory, as much as it needs, whatever its
- * sizes. The places of a plan whose large sizes do not vary stay as they are. */
+ * The plan's own places are the best ones for what was recorded. They are served until a key is
+ * asked for that is larger than recorded, or, in the prologue, another one. From then on only
+ * what stays and what crosses the seam has them, and all else lies behind them, where it finds
+ * addresses and no memory yet. So a pass takes as much of these as it needs, whatever its sizes.
+ * The places of a plan whose large sizes do not vary stay as they are. */
 #ifndef STPLAN_MATCH_LAYOUT_H
 #define STPLAN_MATCH_LAYOUT_H
 
@@ -23,8 +26,8 @@
 
 typedef struct sp_layout sp_layout;
 
-/* sp_layout_make lays out the steps for the sizes recorded, and changes their places. *layout
- * is NULL if they keep the plan's. 0 without host memory. */
+/* sp_layout_make lays out the steps for the sizes recorded; until they are needed they have the
+ * plan's places. *layout is NULL if they always do. 0 without host memory. */
 int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan);
 /* sp_layout_restore gives the steps the plan's places again. */
 void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan);
@@ -41,8 +44,9 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
  * shown; 0 if laws do not hold. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
-/* sp_layout_top is the end of the highest place that there has been, and sp_layout_room the bytes
- * of addresses that places may lie in. */
+/* sp_layout_bottom and sp_layout_top are where places that do not stay begin and end, the highest
+ * that there have been, and sp_layout_room the bytes of addresses that they may lie in. */
+uint64_t sp_layout_bottom(const sp_layout *l);
 uint64_t sp_layout_top(const sp_layout *l);
 uint64_t sp_layout_room(const sp_layout *l);
 

@@ -24,8 +24,9 @@ int sp_stack_make(sp_stack *stack, const sp_block *blocks, uint32_t count, uint6
 void sp_stack_drop(sp_stack *stack);
 
 /* sp_stack_fit gives each block, in their order, the lowest offset at which no earlier one that
- * lives at the same time is in the way. It returns the end of the highest one. The steps and the
- * number of the blocks are those that the room was made for. It allocates nothing. */
-uint64_t sp_stack_fit(sp_stack *stack, sp_block *blocks, uint32_t count);
+ * lives at the same time is in the way. It returns the end of the highest one, or UINT64_MAX if it
+ * had to look at as many blocks as *looks says, from which it takes those that it looked at. The
+ * steps and the number of the blocks are those that the room was made for. It allocates nothing. */
+uint64_t sp_stack_fit(sp_stack *stack, sp_block *blocks, uint32_t count, uint64_t *looks);
 
 #endif

@@ -1,6 +1,6 @@
 /* layout.c: places that follow sizes. The skyline and first fit are compared with arrays that are
  * searched from end to end. The places of a plan may not overlap where their steps live at the
- * same time, whatever sizes its keys are asked for.
+ * same time, whatever sizes its keys are asked for, and lie in its room whatever is asked for.
  *
  *   layout PLAN: a periodic plan whose large sizes vary */
 #include <string.h>
@@ -87,7 +87,8 @@ static void first_fit(void) {
     sp_stack stack;
     DEMAND(sp_stack_make(&stack, blocks, BLOCKS, 50, 50 + STEPS));
     for (int again = 0; again < 2; again++) {
-      uint64_t top = sp_stack_fit(&stack, blocks, BLOCKS), most = 0;
+      uint64_t looks = UINT64_MAX;
+      uint64_t top = sp_stack_fit(&stack, blocks, BLOCKS, &looks), most = 0;
       for (int i = 0; i < BLOCKS; i++) {
         DEMAND(blocks[i].offset == lowest(blocks, i));
         most = blocks[i].offset + blocks[i].size > most ? blocks[i].offset + blocks[i].size : most;
@@ -112,6 +113,101 @@ static void all_apart(const sp_sequence *s) {
   for (uint64_t a = 0; a < s->count; a++)
     for (uint64_t b = a + 1; b < s->count && s->steps[a].placed; b++)
       DEMAND(!s->steps[b].placed || apart(s, a, b));
+}
+
+/* own says whether all steps have the plan's places. */
+static int own(const sp_sequence *s, const sp_plan_device *plan) {
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (slot.flags & SP_SLOT_ENTERING)
+      continue;
+    if (s->steps[at].offset != slot.offset || s->steps[at].size != slot.size)
+      return 0;
+    at++;
+  }
+  return 1;
+}
+
+/* within says whether all places lie in the room. */
+static int within(const sp_sequence *s, const sp_layout *l) {
+  for (uint64_t i = 0; i < s->count; i++)
+    if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > sp_layout_room(l))
+      return 0;
+  return 1;
+}
+
+/* hostile asks for anything, in any order. */
+static void hostile(const sp_plan_device *of) {
+  for (int round = 0; round < ROUNDS / 4; round++) {
+    sp_sequence s;
+    sp_layout *l;
+    DEMAND(sp_sequence_make(&s, of) && sp_layout_make(&l, &s, of) && l != NULL);
+    for (int i = 0; i < SETS; i++) {
+      uint64_t step = draw(s.count), size = (draw(1 << 30) << 33 | draw(1 << 30)) >> draw(64);
+      if (draw(3) == 0)
+        size = s.steps[step].most + (draw(2) == 0 ? draw(1 << 20) : 0);
+      if (draw(4) == 0)
+        step = sp_laws_segment(sp_layout_laws(l), step)->key;
+      if (step != SP_NOWHERE)
+        sp_layout_note(l, &s, step, draw(20) == 0 ? UINT64_MAX - draw(2) : size, (uint64_t)i / (1 + draw(50)));
+      DEMAND(sp_layout_top(l) <= sp_layout_room(l));
+    }
+    DEMAND(within(&s, l));
+    sp_layout_drop(l);
+    sp_sequence_drop(&s);
+  }
+}
+
+/* keys_alone asks for larger and larger keys, and nothing else. How often the places of a segment
+ * are found anew is bounded by the requests. */
+static void keys_alone(const sp_plan_device *of) {
+  enum { REQUESTS = 10000, PER_REQUEST = 8 };
+  sp_sequence s;
+  sp_layout *l;
+  DEMAND(sp_sequence_make(&s, of) && sp_layout_make(&l, &s, of) && l != NULL);
+  sp_laws *laws = sp_layout_laws(l);
+  uint64_t g = 0, times = 0, kept = 0;
+  while (laws->segments[g].key == SP_NOWHERE || laws->segments[g].first < s.parts[1].first)
+    g++;
+  const sp_segment *segment = &laws->segments[g];
+  for (uint64_t i = 1; i <= REQUESTS; i++) {
+    uint64_t before = s.steps[segment->key].size;
+    sp_layout_note(l, &s, segment->key, s.steps[segment->key].most + 512 * i, i);
+    times += s.steps[segment->key].size != before;
+    kept += s.steps[segment->key].size == before;
+  }
+  DEMAND(times > 0 && kept > 0);
+  DEMAND(times * (segment->end - segment->first) <= (REQUESTS + s.count) * PER_REQUEST);
+  sp_layout_drop(l);
+  sp_sequence_drop(&s);
+}
+
+/* recorded asks for what was recorded, which leaves the plan's places, and then for a larger key,
+ * which leaves those only of what stays. */
+static void recorded(const sp_plan_device *of) {
+  sp_sequence s;
+  sp_layout *l;
+  uint64_t key = SP_NOWHERE;
+  DEMAND(sp_sequence_make(&s, of) && sp_layout_make(&l, &s, of) && l != NULL);
+  for (uint64_t i = 0; i < s.count; i++) {
+    sp_layout_note(l, &s, i, draw(2) == 0 ? s.steps[i].least : s.steps[i].most, 1);
+    if (sp_laws_segment(sp_layout_laws(l), i)->key == i)
+      key = i;
+  }
+  DEMAND(key != SP_NOWHERE && own(&s, of) && sp_layout_bottom(l) == 0 && sp_layout_top(l) == of->arena_bytes);
+  sp_layout_note(l, &s, key, s.steps[key].most + 1, 2);
+  DEMAND(sp_layout_bottom(l) >= of->arena_bytes);
+  sp_sequence before;
+  DEMAND(sp_sequence_make(&before, of));
+  for (uint64_t i = 0; i < s.count; i++)
+    if (s.steps[i].placed && s.steps[i].end == SP_NOWHERE)
+      DEMAND(s.steps[i].offset == before.steps[i].offset);
+    else
+      DEMAND(!s.steps[i].placed || s.steps[i].size == 0 || s.steps[i].offset >= sp_layout_bottom(l));
+  sp_sequence_drop(&before);
+  sp_layout_drop(l);
+  sp_sequence_drop(&s);
 }
 
 static void layout(const char *path) {
@@ -142,12 +238,12 @@ static void layout(const char *path) {
     }
   DEMAND(keys > 0);
   sp_layout_restore(&s, of);
-  uint64_t at = 0;
-  for (uint64_t i = 0; i < of->slot_count; i++)
-    if ((sp_plan_slot(of, i).flags & SP_SLOT_ENTERING) == 0)
-      DEMAND(s.steps[at++].offset == sp_plan_slot(of, i).offset);
+  DEMAND(own(&s, of));
   sp_layout_drop(l);
   sp_sequence_drop(&s);
+  recorded(of);
+  hostile(of);
+  keys_alone(of);
   stplan_plan_close(plan);
 }
 
