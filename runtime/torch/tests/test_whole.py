@@ -92,7 +92,7 @@ class Whole:
         """Record a job, compile its traces, and return the names of the plans."""
         self("record", "--", *command)
         self("compile", *map(str, sorted((self.folder / "traces").iterdir())), "-o", "plans")
-        return sorted(path.name for path in (self.folder / "plans").iterdir())
+        return sorted(path.name for path in (self.folder / "plans").glob("*.bin"))
 
     def summary(self) -> Any:
         return json.loads((self.folder / "summary.json").read_text())
