@@ -174,7 +174,7 @@ func (f *Fitted) Write(w io.Writer) error {
 	if f.Ranks {
 		f.writeWhole(out)
 	}
-	(&CompiledAll{Failed: f.Failed}).writeFailed(out)
+	writeFailed(out, f.Failed)
 	for i := range f.Laws {
 		f.Laws[i].write(out)
 	}

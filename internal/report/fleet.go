@@ -143,22 +143,27 @@ func (all *CompiledAll) Write(w io.Writer) error {
 	for _, line := range all.Fleet.lines() {
 		_ = writeWrapped(out, "", line)
 	}
-	all.writeFailed(out)
+	writeFailed(out, all.Failed)
+	writeMissing(out, all.Missing)
 	return out.Flush()
 }
 
-// writeFailed names what has no plan.
-func (all *CompiledAll) writeFailed(w io.Writer) {
-	for _, f := range all.Failed[:min(len(all.Failed), mostFailed)] {
+// writeFailed names inputs that could not be used, and why.
+func writeFailed(w io.Writer, failed []FailedTrace) {
+	for _, f := range failed[:min(len(failed), mostFailed)] {
 		fmt.Fprintf(w, "failed: %s\n", PrintableLines(f.line()))
 	}
-	if more := len(all.Failed) - mostFailed; more > 0 {
+	if more := len(failed) - mostFailed; more > 0 {
 		fmt.Fprintf(w, "and %s more that failed (--json has all)\n", Count(more))
 	}
-	for _, name := range all.Missing[:min(len(all.Missing), mostFailed)] {
+}
+
+// writeMissing names what no shard has compiled yet.
+func writeMissing(w io.Writer, missing []string) {
+	for _, name := range missing[:min(len(missing), mostFailed)] {
 		fmt.Fprintf(w, "not compiled yet: %s\n", Printable(name))
 	}
-	if more := len(all.Missing) - mostFailed; more > 0 {
+	if more := len(missing) - mostFailed; more > 0 {
 		fmt.Fprintf(w, "and %s more that are not compiled yet (--json has all)\n", Count(more))
 	}
 }
@@ -237,7 +242,7 @@ func (f *Fleet) lines() []string {
 }
 
 func (d *FleetDevice) name() string {
-	return fmt.Sprintf("%s device %d", filepath.Base(d.Trace), d.Device)
+	return deviceName(d.Trace, d.Device)
 }
 
 // count is a number of things: "1 plan", "2 plans".

@@ -144,13 +144,13 @@ func (all *VerifiedAll) Write(w io.Writer) error {
 	return writeSeveral(w, &Table{}, 0, all.Failed)
 }
 
-// writeSeveral prints a table of so many rows, and what failed.
+// writeSeveral prints a table, unless it has no rows, and what failed.
 func writeSeveral(w io.Writer, t *Table, rows int, failed []FailedTrace) error {
 	out := bufio.NewWriter(w)
 	if rows > 0 {
 		_ = t.Write(out) // out keeps its errors
 	}
-	(&CompiledAll{Failed: failed}).writeFailed(out)
+	writeFailed(out, failed)
 	return out.Flush()
 }
 

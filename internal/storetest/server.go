@@ -143,8 +143,8 @@ func (s *Server) Unfinished(t testing.TB) int {
 	return len(r.Uploads)
 }
 
-// CutDown cuts the next connections, so many times, once each has carried so many bytes to
-// the client; CutUp the same for bytes to the server.
+// CutDown cuts the next `times` connections, each once it has carried `after` bytes to the
+// client; CutUp the same for bytes to the server.
 func (s *Server) CutDown(after, times int64) { s.set(&s.down, cut{after, times}) }
 
 // CutUp is like CutDown.

@@ -13,7 +13,7 @@ struct sp_device_plan {
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
   int left;                   /* it has left its own places, and that was told (sp_device_plan_leaves) */
-  uint64_t left_at;           /* after so many requests (watched) */
+  uint64_t left_at;           /* `watched` when it left */
   uint64_t base;              /* address of its memory, 0 if it has none */
   uint64_t room;              /* bytes of addresses of that */
 

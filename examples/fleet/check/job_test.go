@@ -63,7 +63,7 @@ func TestJob(t *testing.T) {
 		}
 	}
 	if shard := fmt.Sprintf("auto/%d", *spec.Completions); !slices.Contains(c.Command, shard) {
-		t.Errorf("the command %v has not %s, as there are so many completions", c.Command, shard)
+		t.Errorf("the command %v lacks %s, the number of completions", c.Command, shard)
 	}
 	if spec.PodFailurePolicy == nil {
 		t.Fatal("no podFailurePolicy")
