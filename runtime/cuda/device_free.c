@@ -1,4 +1,5 @@
 /* device_free.c: frees, and uses of blocks by other streams. */
+#include "device_defer.h"
 #include "device_history.h"
 #include "device_plan.h"
 #include "device_query.h"
@@ -91,7 +92,7 @@ stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_st
 static void end(stplan_device *d, sp_range *r) {
   leave(d, r);
   record_leave(d, r);
-  sp_arena_give(&d->arena, r);
+  sp_device_give(d, r);
 }
 
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {

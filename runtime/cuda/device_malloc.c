@@ -2,6 +2,7 @@
  * which memory is looked for. */
 #include <string.h>
 
+#include "device_defer.h"
 #include "device_grow.h"
 #include "device_history.h"
 #include "device_install.h"
@@ -163,6 +164,8 @@ static sp_range *find(stplan_device *d, request *q) {
       return NULL;
     if (!sp_device_plan_said(d, &q->place))
       q->place.planned = 0;
+    if (q->place.planned && sp_device_deferred(d, q->place.address, q->need) && sp_device_look(d) > 0)
+      continue;
     if (lacks_memory(d, q)) {
       q->commits = 1;
       q->place.planned = sp_device_commit(d, q->place.address, q->need);
@@ -171,6 +174,8 @@ static sp_range *find(stplan_device *d, request *q) {
     sp_range *r = choose(d, q);
     if (r != NULL && order(d, q, r))
       return r;
+    if (r == NULL && d->deferred != NULL && sp_device_look(d) > 0)
+      continue;
     q->grown = 1;
     if (r == NULL) {
       if (!sp_device_grow(d, q->zone, q->need, 0, &addr) && !elsewhere(d, q))

@@ -123,7 +123,9 @@ void stplan_survey(stplan_device *d, stplan_memory *memory) {
   sp_device_lock(d);
   memory->given = missing(d);
   for (const sp_range *r = d->arena.last; r != NULL; r = r->prev) {
-    if (r->taken)
+    if (r->taken && r->leaving)
+      memory->beside += r->size;
+    else if (r->taken)
       memory->live += r->size;
     else if (!r->absent)
       count(d, r, memory);

@@ -1,5 +1,6 @@
 #include "device_trim.h"
 
+#include "device_defer.h"
 #include "device_hold.h"
 #include "device_pins.h"
 #include "device_plan.h"
@@ -164,6 +165,7 @@ static int chain_idle(stplan_device *d, uint64_t low, uint64_t high, sp_range **
 
 uint64_t sp_device_trim(stplan_device *d, sp_reason reason) {
   sp_range *list = NULL;
+  sp_device_recall_all(d);
   /* A free range with pinned granules has several idle parts. */
   while (chain_idle(d, 0, UINT64_MAX, &list) && d->pins != NULL)
     ;

@@ -1,5 +1,7 @@
 #include "device_wait.h"
 
+#include "device_defer.h"
+
 /* Nanoseconds. The longest that a request waits for memory to become idle that is to
  * move. What takes longer may be waiting for what this process does next, as a receive
  * does that nobody told of: then memory is added instead. Ranks that are only late are
@@ -33,7 +35,7 @@ static void look_for_exchanges(stplan_device *d) {
   }
 }
 
-void sp_device_look(stplan_device *d) {
+int sp_device_look(stplan_device *d) {
   int i, done = 1;
   look_for_exchanges(d);
   while (done && sp_streams_oldest(&d->streams) >= 0 && (i = sp_streams_next(&d->streams)) >= 0) {
@@ -43,6 +45,7 @@ void sp_device_look(stplan_device *d) {
     sp_device_lock(d);
     sp_streams_looked(&d->streams, i, done);
   }
+  return sp_device_recall(d);
 }
 
 /* begin notes an exchange that began at a tick, and returns its number; 0 if it is not
@@ -68,6 +71,7 @@ void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream 
   int index = sp_streams_find(&d->streams, stream);
   if (exchange != 0 && index >= 0)
     sp_streams_awaited(&d->streams, exchange, index);
+  sp_device_recall(d);
   sp_device_unlock(d);
 }
 

@@ -4,9 +4,10 @@
 
 #include "device.h"
 
-/* sp_device_look finds out which exchanges with other processes are over. Locked; if
- * there are any, it lets go of the lock. */
-void sp_device_look(stplan_device *d);
+/* sp_device_look finds out which exchanges with other processes are over, and returns how
+ * many freed blocks can be used for that (device_defer.h). Locked; if there are exchanges, it
+ * lets go of the lock. */
+int sp_device_look(stplan_device *d);
 
 /* sp_device_await waits until nothing uses memory with this clock any more. Zero is
  * success. It fails if that takes longer than a few seconds, if it may depend on

@@ -274,7 +274,7 @@ typedef struct {
   uint64_t given;  /* by stplan_pause, and neither taken back since nor made up for by other memory */
   uint64_t idle;   /* stplan_pause would give it */
   uint64_t live;   /* in blocks */
-  uint64_t beside; /* free, in granules that blocks lie in as well; of plain memory, or if nothing moves, in pieces */
+  uint64_t beside; /* free, in granules that blocks lie in as well; of plain memory, or if nothing moves, in pieces; or not to be used before an exchange is over */
   uint64_t pinned; /* free, in granules or pieces that stplan_pin has pinned */
   uint64_t plan;   /* free, of the plan: what keeps its addresses, or all if it does not move */
 } stplan_memory;

@@ -214,6 +214,24 @@ static int make_out(sp_streams *s, int stream, int on, uint64_t tick, sp_need *n
   return 1;
 }
 
+/* can says whether a stream can be made to wait for a source up to a tick now. */
+static int can(sp_streams *s, int stream, int on, uint64_t tick) {
+  uint64_t before = since(s, stream);
+  return before == UINT64_MAX || covering(marks_of(s, on), tick, before) >= 0;
+}
+
+int sp_streams_can(sp_streams *s, const sp_clock *c, int stream) {
+  uint64_t foreign = sp_clock_foreign(c, stream);
+  if (s->has_whole && foreign > covered(s, stream, SP_WHOLE) && !can(s, stream, SP_WHOLE, foreign))
+    return 0;
+  for (int i = 0; i < s->count; i++) {
+    uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
+    if (i != stream && tick > covered(s, stream, i) && !can(s, stream, i, tick) && !(s->has_whole && can(s, stream, SP_WHOLE, tick)))
+      return 0;
+  }
+  return 1;
+}
+
 /* undo ends the reservation of waits that are not made. */
 static int undo(sp_streams *s, const sp_need *needs, int count) {
   sp_streams_settle(s, -1, needs, count, 0);
@@ -481,6 +499,8 @@ void sp_streams_looked(sp_streams *s, int mark, int done) {
   if (done)
     s->done = latest(s->done, m->tick);
 }
+
+void sp_streams_all_done(sp_streams *s, uint64_t tick) { s->done = latest(s->done, tick); }
 
 void sp_streams_settle(sp_streams *s, int stream, const sp_need *needs, int count, int performed) {
   for (int i = 0; i < count; i++) {

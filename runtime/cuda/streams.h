@@ -191,6 +191,11 @@ typedef struct {
  * their number, or -1 if a stream has no mark to spare, or an exchange is in the way. */
 int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs[SP_SOURCES]);
 
+/* sp_streams_can says whether a stream can be made to wait for what used memory with this
+ * clock: no exchange is in the way. If a mark is yet to be recorded, there may be none to
+ * spare all the same. */
+int sp_streams_can(sp_streams *s, const sp_clock *c, int stream);
+
 /* sp_streams_needs_of_host lists, in the same way, what the host has to wait for before
  * memory with this clock may be given back to the device. */
 int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_SOURCES]);
@@ -209,6 +214,9 @@ int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count,
  * the graph, and so would any stream that waits for it. One of the whole device is not
  * recorded while it is known that something is captured (stplan_hold). Called without the lock. */
 int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need);
+
+/* sp_streams_all_done is told that the device has done all that it had been given by a tick. */
+void sp_streams_all_done(sp_streams *s, uint64_t tick);
 
 /* sp_streams_settle ends the reservation of marks. If the waits were performed, it
  * notes what the marks cover, and what `stream` has waited for; -1 if no stream has. */

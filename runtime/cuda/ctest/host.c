@@ -150,6 +150,45 @@ static void receives_ahead_of_need(void) {
   stplan_close(d);
 }
 
+/* What was sent or received cannot be waited for while the next receive is under way. It stays
+ * apart: its free neighbours are used at once, and all of it again once that is awaited, or
+ * if everything is given back. */
+static void what_cannot_be_waited_for_stays_apart(int trimmed) {
+  enum { SIZE = 16 * MIB };
+  sp_prim prim;
+  stplan_counters before, c;
+  stplan_memory memory;
+  stplan_device *d = fresh(&prim);
+  uint64_t low = stplan_malloc(d, SIZE, 1, NULL, NULL), sent = stplan_malloc(d, SIZE, 1, NULL, NULL), high = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  uint64_t above = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  DEMAND(stplan_record_stream(d, sent, 2) == STPLAN_OK);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  uint64_t receive = stplan_exchange(d);
+  stplan_free(d, low, 1);
+  stplan_free(d, sent, 1);
+  stplan_free(d, high, 1);
+  stplan_read(d, &before);
+  DEMAND(stplan_release(d, sent, NULL) == STPLAN_BAD_POINTER);
+  uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL), q = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  DEMAND((p == low && q == high) || (p == high && q == low));
+  stplan_survey(d, &memory);
+  DEMAND(memory.live == 3 * (uint64_t)SIZE && memory.beside >= SIZE);
+  stplan_read(d, &c);
+  DEMAND(c.reserved_bytes == before.reserved_bytes && c.waits == 0);
+  if (trimmed) {
+    sp_host_lag(&prim, 0);
+    DEMAND(stplan_empty_cache(d) == SIZE);
+    DEMAND(stplan_malloc(d, SIZE, 1, NULL, NULL) != 0);
+  } else {
+    stplan_exchange_awaited(d, receive, 1);
+    DEMAND(stplan_malloc(d, SIZE, 1, NULL, NULL) == sent);
+  }
+  stplan_read(d, &c);
+  DEMAND(c.reserved_bytes == before.reserved_bytes && c.waits == (trimmed ? 0 : 1));
+  stplan_free(d, above, 1);
+  stplan_close(d);
+}
+
 /* A stream that the program has made wait for an exchange may be made to wait for what
  * comes behind that; others may not. */
 static void who_awaits_an_exchange_waits_behind_it(void) {
@@ -294,5 +333,7 @@ int main(void) {
   memory_comes_back_between_exchanges();
   who_awaits_an_exchange_waits_behind_it();
   receives_ahead_of_need();
+  what_cannot_be_waited_for_stays_apart(0);
+  what_cannot_be_waited_for_stays_apart(1);
   return 0;
 }

@@ -1,0 +1,228 @@
+"""Training jobs whose loops are other people's: TRL's GRPO and SFT trainers, and diffusers'
+UNet. Their sizes vary from step to step. For first_runs.py:
+
+    python trainers.py grpo|sft|sd [--steps N] [--batch N]
+
+- grpo: reinforcement learning in one process, which generates completions and trains on them.
+- sft: fine-tuning with LoRA on texts of 20 to 450 words, with evaluation and checkpoints.
+- sd: a UNet that is trained on images of many aspect ratios, with an average of its weights.
+
+Models have random weights and the data are random. Kernels are deterministic. A step is from
+the trainer's on_step_begin to its on_step_end, so what is done between steps, for example
+evaluation, is not timed. This script does not use stplan. Needs torch, transformers and, for
+each job, trl and datasets, those and peft, or diffusers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+from contextlib import ExitStack
+from typing import Any, Callable, Dict, List
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+
+from steps import Steps
+
+WORDS = "alpha beta gamma delta kernel stride buffer warp grid cache fetch store lane block sync fuse".split()
+
+WORDS_OF_MODEL = 32_000
+"""Rows of the embedding. The tokenizer knows fewer, but generation draws from all."""
+
+
+def tokenizer() -> Any:
+    """One token for each word, also for those that only a model with random weights writes."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<unk>", "<pad>", "<s>", "</s>"]
+    names = special + WORDS
+    names += [f"w{i}" for i in range(len(names), WORDS_OF_MODEL)]
+    words = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+
+
+def text(count: int) -> str:
+    return " ".join(random.choices(WORDS, k=count))
+
+
+def causal_model(config: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    torch.set_default_dtype(torch.bfloat16)
+    model = AutoModelForCausalLM.from_config(config)
+    torch.set_default_dtype(torch.float32)
+    return model
+
+
+def timed_by(steps: Steps) -> Any:
+    """A callback of transformers' Trainer that times its steps and keeps losses."""
+    from transformers import TrainerCallback
+
+    class Timed(TrainerCallback):
+        def __init__(self) -> None:
+            self.step = ExitStack()
+
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            self.step.enter_context(steps.step())
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.step.close()
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            steps.witness(*(logs.get(name) for name in ("loss", "grad_norm", "eval_loss")))
+
+    return Timed()
+
+
+def grpo(steps: Steps, count: int, batch: int) -> None:
+    from datasets import Dataset
+    from transformers import Qwen2Config
+    from trl import GRPOConfig, GRPOTrainer
+
+    config = Qwen2Config(
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=16,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        vocab_size=WORDS_OF_MODEL,
+    )
+    prompts = Dataset.from_list([{"prompt": text(random.randint(8, 200))} for _ in range(2000)])
+
+    def reward(completions: List[str], **_: Any) -> List[float]:
+        return [float(len(completion) % 7) for completion in completions]
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = GRPOConfig(
+            output_dir=folder,
+            max_steps=count,
+            per_device_train_batch_size=batch,
+            num_generations=8,
+            max_completion_length=64,
+            logging_steps=1,
+            bf16=torch.cuda.is_available(),
+            gradient_checkpointing=True,
+            report_to=[],
+            save_strategy="no",
+            seed=1,
+        )
+        GRPOTrainer(
+            model=causal_model(config),
+            reward_funcs=reward,
+            args=options,
+            train_dataset=prompts,
+            processing_class=tokenizer(),
+            callbacks=[timed_by(steps)],
+        ).train()
+
+
+def sft(steps: Steps, count: int, batch: int) -> None:
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import LlamaConfig
+    from trl import SFTConfig, SFTTrainer
+
+    config = LlamaConfig(
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=20,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        vocab_size=WORDS_OF_MODEL,
+        max_position_embeddings=8192,
+    )
+
+    def texts(rows: int) -> Dataset:
+        return Dataset.from_list([{"text": text(int(20 * 22.5 ** random.random()))} for _ in range(rows)])
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = SFTConfig(
+            output_dir=folder,
+            max_steps=count,
+            per_device_train_batch_size=batch,
+            gradient_accumulation_steps=2,
+            max_length=2048,
+            packing=False,
+            logging_steps=1,
+            bf16=torch.cuda.is_available(),
+            gradient_checkpointing=True,
+            report_to=[],
+            save_steps=20,
+            save_total_limit=1,
+            eval_strategy="steps",
+            eval_steps=10,
+            per_device_eval_batch_size=batch,
+            learning_rate=1e-4,
+            seed=1,
+        )
+        SFTTrainer(
+            model=causal_model(config),
+            args=options,
+            train_dataset=texts(2000),
+            eval_dataset=texts(32),
+            processing_class=tokenizer(),
+            peft_config=LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
+            callbacks=[timed_by(steps)],
+        ).train()
+
+
+SHAPES = ((64, 64), (80, 48), (48, 80), (72, 56), (56, 72), (96, 40), (40, 96))
+"""Height and width of the latent images, in pixels: multiples of 8, of nearly equal area."""
+
+
+def sd(steps: Steps, count: int, batch: int) -> None:
+    from diffusers import UNet2DConditionModel
+    from diffusers.training_utils import EMAModel
+
+    model = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, block_out_channels=(320, 640, 1280, 1280)).cuda()
+    average = EMAModel(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    for _ in range(count):
+        with steps.step():
+            height, width = random.choice(SHAPES)
+            images = torch.randn(batch, 4, height, width, device="cuda")
+            words = torch.randn(batch, random.choice((77, 154, 231)), 768, device="cuda")
+            noise = torch.randint(0, 1000, (batch,), device="cuda")
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = model(images, noise, words).sample.float().square().mean()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            average.step(model.parameters())
+        steps.witness(loss)
+
+
+JOBS: Dict[str, Callable[[Steps, int, int], None]] = {"grpo": grpo, "sft": sft, "sd": sd}
+
+BATCHES = {"grpo": 16, "sft": 8, "sd": 6}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=sorted(JOBS))
+    parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
+    parser.add_argument("--batch", type=int, help=f"sequences or images in a micro-batch, {BATCHES} if not given")
+    chosen = parser.parse_args()
+    torch.manual_seed(0)
+    random.seed(0)
+    # warn_only: some kernels of the loss and of generation have no deterministic form.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    # The backward of these two adds in any order.
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    steps = Steps()
+    JOBS[chosen.name](steps, chosen.steps, chosen.batch or BATCHES[chosen.name])
+    steps.end()
+
+
+if __name__ == "__main__":
+    main()
