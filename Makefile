@@ -1,6 +1,7 @@
 # Every target works in a fresh clone with Go installed; nothing else is needed
 # unless the target says so.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
@@ -91,11 +92,14 @@ fleet-test: build
 	examples/fleet/slurm_test.sh bin/stplan
 	cd examples/fleet/check && STPLAN=$(CURDIR)/bin/stplan go test -count=1 ./...
 
+# actionlint's calls of shellcheck and pyflakes are off: its answer would depend on what is
+# installed.
 lint:
 	@unformatted=$$(gofmt -l cmd internal runtime); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 
 # Each benchmark once, so that none rots, without the largest problems. For
 # figures: go test -bench=. PACKAGE
