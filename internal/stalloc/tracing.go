@@ -137,13 +137,13 @@ func requested(b *lifespan.Buffer) trace.Bytes { return max(b.Requested, 1) }
 const alike = 32
 
 // loops is when STAlloc's iterations begin, and the end of the last that is traced. Its hook
-// is on the training step as a whole. Recorded iterations begin there too if optimizer steps
-// are marked, but the first of them with what comes before the loop: it ends where the first
-// requests of the second one are. Iterations that were found by repetition may begin
-// anywhere, such as at the optimizer, and those loops begin with the first requests of the
-// second that the first one has too.
+// is on the training step as a whole. If optimizer steps are marked, a training step begins
+// with the first request behind the mark, since zero_grad frees the gradients between the
+// two. Iterations that were found by repetition may begin anywhere, such as at the
+// optimizer. Those loops begin with the first requests of the second recorded iteration that
+// the first one has too.
 func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trace.Time {
-	planned := make([][]*lifespan.Buffer, it.Count+1) // by recorded iteration
+	planned := make([][]*lifespan.Buffer, it.Count+1) // by recorded iteration, and the tail
 	k := 0
 	for i := range tl.Buffers {
 		b := &tl.Buffers[i]
@@ -154,36 +154,74 @@ func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trac
 			planned[k] = append(planned[k], b)
 		}
 	}
-	sizes := func(all []*lifespan.Buffer) (s []trace.Bytes) {
-		for _, b := range all {
-			s = append(s, b.Requested)
+	from, shift := firstLoop(planned[0], planned[1]), 0
+	if it.Source == lifespan.SourcePeriodicity {
+		if i, n, ok := common(planned[0], planned[1]); ok {
+			from, shift = i, n
 		}
-		return s
 	}
-	first, second := sizes(planned[0]), sizes(planned[1])
-	last := len(second) - alike
-	if it.Source != lifespan.SourcePeriodicity {
-		last = min(last, 0)
+	all := []trace.Time{it.Starts[0]}
+	if from < len(planned[0]) {
+		all[0] = planned[0][from].Start
 	}
-	for shift := 0; shift <= last; shift++ {
-		for i := 0; i+alike <= len(first); i++ {
-			if slices.Equal(first[i:i+alike], second[shift:shift+alike]) {
-				all := []trace.Time{planned[0][i].Start}
-				for k := 1; k <= iterations; k++ {
-					at := it.Starts[k]
-					if shift < len(planned[k]) {
-						at = planned[k][shift].Start
-					}
-					all = append(all, at)
-				}
-				return all
+	for k := 1; k <= iterations; k++ {
+		at := tl.Events // nothing is asked for behind the last step, but gradients are freed
+		switch {
+		case shift < len(planned[k]):
+			at = planned[k][shift].Start
+		case k < it.Count:
+			at = it.Starts[k]
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
+// begins says that the requests of a from i on have the sizes of those of b from j on, for
+// alike requests.
+func begins(a, b []*lifespan.Buffer, i, j int) bool {
+	if i+alike > len(a) || j+alike > len(b) {
+		return false
+	}
+	return slices.EqualFunc(a[i:i+alike], b[j:j+alike], func(x, y *lifespan.Buffer) bool { return x.Requested == y.Requested })
+}
+
+// common is where the requests of second from shift on, for the least such shift, are first
+// in first.
+func common(first, second []*lifespan.Buffer) (i, shift int, ok bool) {
+	for shift = range second {
+		for i = range first {
+			if begins(first, second, i, shift) {
+				return i, shift, true
 			}
 		}
 	}
-	// Sizes vary. The first has as many requests of the loop as the second, at most.
-	begin := it.Starts[0]
-	if n := len(first) - len(second); n > 0 {
-		begin = planned[0][n].Start
+	return 0, 0, false
+}
+
+// firstLoop is the request of the first recorded iteration with which its training step
+// begins. Behind it, as many requests are freed again as in the second: what stays, such as
+// the states of the optimizer, the second does not ask for. The first step may have a few
+// requests more that are freed, so if the first requests of the second are nearby, it begins
+// with those. Further away they are another micro-batch's.
+func firstLoop(first, second []*lifespan.Buffer) int {
+	freed := 0
+	for _, b := range second {
+		if !b.Resident {
+			freed++
+		}
 	}
-	return append([]trace.Time{begin}, it.Starts[1:iterations+1]...)
+	at := len(first)
+	for ; at > 0 && freed > 0; at-- {
+		if !first[at-1].Resident {
+			freed--
+		}
+	}
+	best, distance := at, alike
+	for i := range first {
+		if d := max(i-at, at-i); d < distance && begins(first, second, i, 0) {
+			best, distance = i, d
+		}
+	}
+	return best
 }

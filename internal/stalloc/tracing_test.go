@@ -73,3 +73,62 @@ func TestLoopsBeginAtTheStep(t *testing.T) {
 		t.Errorf("found %v, expected %v", got, want)
 	}
 }
+
+// TestLoopsOfMarkedStepsHaveTheirGradients has steps of two equal micro-batches whose
+// gradients are freed behind the mark, as zero_grad does. The first step asks for a workspace
+// and for the optimizer's states besides, which stay.
+func TestLoopsOfMarkedStepsHaveTheirGradients(t *testing.T) {
+	for _, workspace := range []int{2, alike + 4} { // within the requests that are compared, and after
+		tl := &lifespan.Timeline{}
+		now := trace.Time(0)
+		alloc := func(size trace.Bytes, resident bool) int {
+			tl.Buffers = append(tl.Buffers, lifespan.Buffer{Start: now, Requested: size, Size: trace.RoundUp(size), Resident: resident})
+			now++
+			return len(tl.Buffers) - 1
+		}
+		free := func(buffer int) {
+			tl.Buffers[buffer].RequestedEnd = now
+			now++
+		}
+		for range 5 {
+			alloc(5000001, true) // the weights
+		}
+		starts := []trace.Time{0}
+		var want []trace.Time
+		for k := range 4 {
+			want = append(want, now)
+			var gradients []int
+			for micro := range 2 {
+				for i := range alike + 8 {
+					if k == 0 && micro == 0 && i == workspace {
+						alloc(8000001, true)
+					}
+					free(alloc(trace.Bytes(1000+512*i), false))
+				}
+				if micro == 0 {
+					for i := range 10 {
+						gradients = append(gradients, alloc(trace.Bytes(700001+i), false))
+					}
+				}
+			}
+			for i := range 20 {
+				if k == 0 {
+					alloc(trace.Bytes(600001+i), true)
+				}
+			}
+			starts = append(starts, now)
+			for _, g := range gradients {
+				free(g)
+			}
+		}
+		tl.Events = now
+		it := lifespan.Iterations{Starts: starts, Count: 4, Source: "annotation Optimizer.step"}
+		if got := loops(tl, it, 3); !slices.Equal(got, want) {
+			t.Errorf("workspace at %d: found %v, expected %v", workspace, got, want)
+		}
+		// Behind the last step nothing is asked for, but gradients are freed.
+		if got := loops(tl, it, 4); got[4] != now {
+			t.Errorf("workspace at %d: found %v, expected %d at the end", workspace, got, now)
+		}
+	}
+}
