@@ -82,18 +82,9 @@ func (r *recording) compareSTAlloc(folder string, t *stalloc.Trace) (row string,
 		return "planned; ours: " + unfit.Why, true, nil
 	}
 	allocated := float64(baseline.FromRecording(r.device).PeakAllocated)
-	p, err := startPeer(filepath.Join(folder, "stalloc"), []string{"STALLOC_MODEL_INFO_PATH=" + model, "STALLOC_STATIC_FALLBACK=1"})
+	theirs, err := r.servedByTheirs(folder, model)
 	if err != nil {
-		return "", false, err
-	}
-	// Addresses are not the recording's: of what it gave back and took again, two segments may
-	// lie at one place.
-	theirs, err := follow(r.program, baseline.Allocator{New: func(*baseline.Program) (baseline.Model, error) { return p, nil }})
-	if stopped := p.stop(); stopped != nil {
-		return fmt.Sprintf("its runtime ended: %v; ours: %.4f", stopped, float64(ours.PeakReserved)/allocated), true, nil
-	}
-	if err != nil {
-		return "", false, err
+		return fmt.Sprintf("its runtime ended: %v; ours: %.4f", err, float64(ours.PeakReserved)/allocated), true, nil
 	}
 	arena, err := plannedArena(model)
 	if err != nil {
@@ -102,6 +93,18 @@ func (r *recording) compareSTAlloc(folder string, t *stalloc.Trace) (row string,
 	d := compare(ours, theirs)
 	return fmt.Sprintf("%.4f | %.4f | %.4f | %.4f | %d | %d | %d | %.2f %%", float64(arena)/allocated, float64(firstReserved(ours))/allocated,
 		float64(theirs.PeakReserved)/allocated, float64(ours.PeakReserved)/allocated, d.operations, d.differ, d.first, 100*d.worst), true, nil
+}
+
+// servedByTheirs is the course of STAlloc's runtime with the plan in model.
+func (r *recording) servedByTheirs(folder, model string) (c course, err error) {
+	p, err := startPeer(filepath.Join(folder, "stalloc"), []string{"STALLOC_MODEL_INFO_PATH=" + model, "STALLOC_STATIC_FALLBACK=1"})
+	if err != nil {
+		return course{}, err
+	}
+	// Addresses are not the recording's: of what it gave back and took again, two segments may
+	// lie at one place.
+	c, err = follow(r.program, baseline.Allocator{New: func(*baseline.Program) (baseline.Model, error) { return p, nil }})
+	return c, errors.Join(p.stop(), err)
 }
 
 // writeTrace writes a trace to where STAlloc's planner looks for it.
