@@ -12,10 +12,11 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// madeUp is a job made up of numbers: weights, states that the first optimizer step leaves,
-// requests whose lives cross, some of them into the next step, requests of 128 MiB and more,
-// more small ones in the eighth step than before, and after step changed one request more.
-func madeUp(seed, changed int) *recording {
+// madeUp is a job made up of numbers, with so many requests in each step: weights, states that
+// the first optimizer step leaves, requests whose lives cross, some of them into the next step
+// or from before the first, requests of 128 MiB and more, more small ones in the ninth step
+// than before, and after step changed one request more in each.
+func madeUp(seed, requests, changed int) *recording {
 	d := &trace.Device{}
 	size := make(map[uint64]trace.Bytes)
 	next := uint64(1) << 40
@@ -30,12 +31,12 @@ func madeUp(seed, changed int) *recording {
 			d.Events = append(d.Events, trace.Event{Action: action, Addr: a, Size: size[a], Pool: -1})
 		}
 	}
-	const requests, steps = 90, 11
-	sizes := []trace.Bytes{700, 4000, 4096, 1 << 20, 3<<20 + 4, 9 << 20, 24 << 20, 130 << 20}
+	const steps = 11
+	sizes := []trace.Bytes{700, 4000, 4096, 1 << 20, 1500000, 3<<20 + 4, 4 << 20, 5 << 20, 9 << 20, 24<<20 + 1536, 130 << 20}
 	for i := range 12 {
 		alloc(trace.Bytes(1<<20 + 1000*i))
 	}
-	var crossing []uint64
+	crossing := []uint64{alloc(6 << 20), alloc(6 << 20)}
 	for step := range steps {
 		kept := crossing
 		crossing = nil
@@ -49,7 +50,7 @@ func madeUp(seed, changed int) *recording {
 		}
 		for i := range requests {
 			a := alloc(sizes[draw(len(sizes))])
-			if i > requests-5 {
+			if i%9 == 8 {
 				crossing = append(crossing, a)
 			} else {
 				kept = append(kept, a)
@@ -88,7 +89,7 @@ func madeUp(seed, changed int) *recording {
 // madeUpJobs are the jobs of testdata/stalloc.txt: one that goes on as it was traced, and two
 // that change.
 func madeUpJobs() []*recording {
-	return []*recording{madeUp(1, 99), madeUp(2, 5), madeUp(3, 7)}
+	return []*recording{madeUp(1, 200, 99), madeUp(2, 60, 99), madeUp(2, 90, 5), madeUp(3, 60, 7), madeUp(11, 200, 4)}
 }
 
 // traced is the trace of a job's first three iterations.
