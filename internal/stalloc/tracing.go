@@ -2,6 +2,7 @@ package stalloc
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -154,7 +155,11 @@ func loops(tl *lifespan.Timeline, it lifespan.Iterations, iterations int) []trac
 			planned[k] = append(planned[k], b)
 		}
 	}
-	from, shift := firstLoop(planned[0], planned[1]), 0
+	end := it.Starts[1]
+	if len(planned[1]) > 0 {
+		end = planned[1][0].Start
+	}
+	from, shift := firstLoop(planned[0], end), 0
 	if it.Source == lifespan.SourcePeriodicity {
 		if i, n, ok := common(planned[0], planned[1]); ok {
 			from, shift = i, n
@@ -200,28 +205,41 @@ func common(first, second []*lifespan.Buffer) (i, shift int, ok bool) {
 }
 
 // firstLoop is the request of the first recorded iteration with which its training step
-// begins. Behind it, as many requests are freed again as in the second: what stays, such as
-// the states of the optimizer, the second does not ask for. The first step may have a few
-// requests more that are freed, so if the first requests of the second are nearby, it begins
-// with those. Further away they are another micro-batch's.
-func firstLoop(first, second []*lifespan.Buffer) int {
-	freed := 0
-	for _, b := range second {
-		if !b.Resident {
-			freed++
+// begins. What the model's set-up asked for a while is gone then, and the step has nothing
+// yet. So it is the last of the requests at which the least is live of all that is freed
+// again before end, up to where half of the most is live, and from where half of the bytes
+// that stay until then are there (the weights).
+func firstLoop(first []*lifespan.Buffer, end trace.Time) int {
+	var ends []*lifespan.Buffer // of those that are freed
+	for _, b := range first {
+		if !b.Resident && b.RequestedEnd < end {
+			ends = append(ends, b)
 		}
 	}
-	at := len(first)
-	for ; at > 0 && freed > 0; at-- {
-		if !first[at-1].Resident {
-			freed--
+	slices.SortFunc(ends, func(a, b *lifespan.Buffer) int { return cmp.Compare(a.RequestedEnd, b.RequestedEnd) })
+	live := make([]trace.Bytes, len(first)) // before each request
+	stays := make([]trace.Bytes, len(first))
+	now, staying, most := trace.Bytes(0), trace.Bytes(0), trace.Bytes(0)
+	for i, b := range first {
+		for len(ends) > 0 && ends[0].RequestedEnd <= b.Start {
+			now -= ends[0].Size
+			ends = ends[1:]
+		}
+		live[i], stays[i] = now, staying
+		most = max(most, now)
+		switch {
+		case b.Resident:
+			staying += b.Size
+		case b.RequestedEnd < end:
+			now += b.Size
 		}
 	}
-	best, distance := at, alike
+	last := slices.IndexFunc(live, func(n trace.Bytes) bool { return 2*n >= most })
+	best := -1
 	for i := range first {
-		if d := max(i-at, at-i); d < distance && begins(first, second, i, 0) {
-			best, distance = i, d
+		if i <= last && 2*stays[i] >= stays[last] && (best < 0 || live[i] <= live[best]) {
+			best = i
 		}
 	}
-	return best
+	return max(best, 0)
 }
