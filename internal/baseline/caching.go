@@ -47,6 +47,20 @@ func Caching(key, title string, c Config) Allocator {
 	}
 }
 
+// Fork is a copy of PyTorch's native caching allocator inside another allocator, with
+// settings c. unit, in bytes, is that of segments of 10 MiB and more. No segment lies where
+// the recording has one, but each below those before it.
+func Fork(c Config, unit trace.Bytes) Allocator {
+	return Allocator{New: func(p *Program) (Model, error) {
+		r, err := Native(c).rules()
+		if err != nil {
+			return nil, err
+		}
+		r.largeUnit = unit
+		return newCaching(r, newCard(&trace.Device{}), len(p.buffers), nil), nil
+	}}
+}
+
 func cachingFor(p *Program, c Config, d driver, watch func(segmentEvent)) (*caching, error) {
 	r, err := c.rules()
 	if err != nil {

@@ -35,7 +35,8 @@ const (
 	// largeMin is the smallest request that gets a segment of its own size instead
 	// of a LargeSegmentSize one (kMinLargeAlloc).
 	largeMin = 10 * mib
-	// roundLarge is the unit of segments of at least largeMin (kRoundLarge).
+	// roundLarge is the unit of segments of at least largeMin (kRoundLarge), unless the
+	// allocator is a fork.
 	roundLarge = 2 * mib
 	// defaultLargeSegment is LargeSegmentSize if it is not set (kLargeBuffer).
 	defaultLargeSegment = 20 * mib
@@ -197,6 +198,7 @@ type rules struct {
 	maxSplit     trace.Bytes // may be unlimited
 	nonSplit     trace.Bytes
 	largeSegment trace.Bytes
+	largeUnit    trace.Bytes // of segments of at least largeMin
 	divisions    trace.Divisions
 	gcThreshold  float64
 	allowed      trace.Bytes // the cap of the memory fraction, -1 for none
@@ -210,7 +212,7 @@ func (c Config) rules() (rules, error) {
 	}
 	r := rules{
 		expandable: c.Expandable, maxSplit: c.MaxSplitSize, nonSplit: c.MaxNonSplitRounding,
-		largeSegment: c.largeSegment(), divisions: c.Divisions, gcThreshold: c.GCThreshold,
+		largeSegment: c.largeSegment(), largeUnit: roundLarge, divisions: c.Divisions, gcThreshold: c.GCThreshold,
 		allowed: -1, capacity: addressSpace, reservation: unknownReservation,
 	}
 	if r.maxSplit == 0 {

@@ -110,7 +110,7 @@ func randomLake(r *rand.Rand) (rules, lakeConfig) {
 		c = lakePaper
 		c.autoGC = trace.Bytes(40+r.IntN(4000)) * mib
 	}
-	return rules{maxSplit: unlimited, nonSplit: defaultLargeSegment, largeSegment: defaultLargeSegment,
+	return rules{maxSplit: unlimited, largeUnit: roundLarge, nonSplit: defaultLargeSegment, largeSegment: defaultLargeSegment,
 		allowed: -1, capacity: trace.Bytes(60+r.IntN(200)) * mib}, c
 }
 

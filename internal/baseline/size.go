@@ -16,7 +16,7 @@ func (r *rules) segment(size trace.Bytes) trace.Bytes {
 	case size < largeMin:
 		return r.largeSegment
 	}
-	return align(size, roundLarge)
+	return align(size, r.largeUnit)
 }
 
 // oversize says that a block may not be split and is too large for the request to

@@ -1,158 +1,189 @@
 package stalloc
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// item is a request to be packed, live in [start, end).
-type item struct {
-	start, end trace.Time
-	size       trace.Bytes
-	offset     trace.Bytes
-	line       *line
+// line is one line of a plan.
+type line struct {
+	size   trace.Bytes // as requested: STAlloc compares these
+	offset trace.Bytes
+	buffer int // that it was traced from
 }
 
-func (i *item) at() span { return span{i.offset, i.offset + i.size} }
+// plan is what STAlloc's planner makes of a Trace.
+type plan struct {
+	// lines are served once, from the first on, until the lines from again on are repeated for
+	// ever.
+	lines []line
+	again int
+	// arena is the size of all that lines are in, resident the part of it that is never free.
+	arena, resident trace.Bytes
+	// slab is the size of the memory for requests that are too small for a line.
+	slab trace.Bytes
+	// online are the numbers of the requests that live from before the loop into it, counted
+	// from 0 without those too small for a line. They are not planned.
+	online map[int]bool
+}
 
-// pack places everything and returns the size of the arena. Residents lie end to end. The
-// others are packed above them in both ways, as STAlloc's autotune tries several, and the
-// smaller is kept.
-func (p *program) pack() trace.Bytes {
-	for _, l := range p.residents {
-		l.offset = p.resident
-		p.resident += l.size
+// tensor is a buffer as the planner sees it.
+type tensor struct {
+	item
+	requested trace.Bytes
+	buffer    int
+	from, to  int // iterations in which it begins and ends
+}
+
+// newPlan plans a trace. why says why STAlloc's planner stops, "" if it does not.
+func newPlan(t *Trace) (p *plan, why string) {
+	p = &plan{online: make(map[int]bool)}
+	static := p.read(t)
+	if why := consistent(static); why != "" {
+		return nil, why
 	}
-	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(a.start, b.start) })
-	best := newPacker(p.items, true)
-	if best.top > maxLoad(p.items) {
-		if free := newPacker(p.items, false); free.top < best.top {
-			best = free
+	// What the first iteration leaves for ever lies behind what came before it and stays.
+	weights, states := lasting(static, head), lasting(static, 0)
+	if len(weights) == 0 {
+		return nil, "nothing lives from before the first iteration to the end"
+	}
+	endOfWeights := layOut(weights, 0)
+	p.resident = layOut(states, endOfWeights)
+	var before, loop []*item
+	begin, end := never, 0 // of the second iteration
+	for _, s := range static {
+		switch {
+		case s.from == head && s.to == head:
+			before = append(before, &s.item)
+		case s.from == 1, s.from == 0 && s.to != tail:
+			loop = append(loop, &s.item)
+			if s.from == 1 {
+				begin = min(begin, s.start)
+			}
+			if s.to == 1 {
+				end = max(end, s.end)
+			}
 		}
 	}
-	for i := range best.items {
-		it := &best.items[i]
-		it.line.offset = p.resident + it.offset
+	if begin == never || end == 0 {
+		return nil, "the second iteration asks for nothing"
 	}
-	return p.resident + best.top
+	// What comes and goes before the loop may use all but the weights.
+	if size := layOut(before, endOfWeights) - endOfWeights; size >= load(static)-endOfWeights {
+		pack(before, never, 0)
+		move(before, endOfWeights)
+	}
+	p.arena = p.resident + pack(loop, begin, end-begin)
+	move(loop, p.resident)
+	for _, s := range static {
+		if s.from <= 1 {
+			p.lines = append(p.lines, line{size: s.requested, offset: s.offset, buffer: s.buffer})
+		}
+		if s.from <= 0 {
+			p.again = len(p.lines)
+		}
+	}
+	return p, ""
 }
 
-// maxLoad is the most bytes that live at once, which no packing is below.
-func maxLoad(items []item) (most trace.Bytes) {
-	type change struct {
-		at trace.Time
-		by trace.Bytes
+// never is after all lines of any trace.
+const never = 1 << 60
+
+// read makes tensors of the trace's lines. static are those to be packed, by start.
+func (p *plan) read(t *Trace) (static []*tensor) {
+	of := make(map[int]*tensor)
+	var large, small []*tensor
+	for at, l := range t.lines() {
+		if l.free {
+			s := of[l.buffer]
+			s.end, s.to = at, t.iteration(l.at)
+			continue
+		}
+		b := &t.tl.Buffers[l.buffer]
+		s := &tensor{buffer: l.buffer, requested: requested(b), from: t.iteration(l.at)}
+		s.start, s.size = at, trace.RoundUp(s.requested)
+		of[l.buffer] = s
+		if s.size <= slab {
+			small = append(small, s)
+		} else {
+			large = append(large, s)
+		}
 	}
-	var changes []change
-	for _, it := range items {
-		changes = append(changes, change{it.start, it.size}, change{it.end, -it.size})
+	p.slab = 2 * load(small)
+	for n, s := range large {
+		switch {
+		case t.Hooked(s.buffer):
+		case s.from == head && s.to != head && s.to != tail:
+			p.online[n] = true
+		default:
+			static = append(static, s)
+		}
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	load := trace.Bytes(0)
-	for _, c := range changes {
-		load += c.by
-		most = max(most, load)
+	return static
+}
+
+func lasting(static []*tensor, from int) (items []*item) {
+	for _, s := range static {
+		if s.from == from && s.to == tail {
+			items = append(items, &s.item)
+		}
+	}
+	return items
+}
+
+// consistent compares the third iteration with the second, request by request. It may end
+// sooner.
+func consistent(static []*tensor) (why string) {
+	var second, third []trace.Bytes
+	for _, s := range static {
+		switch s.from {
+		case 1:
+			second = append(second, s.requested)
+		case 2:
+			third = append(third, s.requested)
+		}
+	}
+	for i, size := range third {
+		if i >= len(second) {
+			return fmt.Sprintf("the third iteration has %d requests, the second %d", len(third), len(second))
+		}
+		if second[i] != size {
+			return fmt.Sprintf("request %d of the third iteration has %d B, that of the second %d B", i, size, second[i])
+		}
+	}
+	return ""
+}
+
+// load is the most aligned bytes of the tensors that live at once.
+func load(of []*tensor) (most trace.Bytes) {
+	changes := make(map[int]trace.Bytes) // each line has one
+	lines := make([]int, 0, 2*len(of))
+	for _, s := range of {
+		changes[s.start], changes[s.end] = s.size, -s.size
+		lines = append(lines, s.start, s.end)
+	}
+	slices.Sort(lines)
+	now := trace.Bytes(0)
+	for _, at := range lines {
+		now += changes[at]
+		most = max(most, now)
 	}
 	return most
 }
 
-// packer places items, the largest first, each at the lowest offset at which nothing is
-// that lives at the same time. In layers, no item crosses a border between two layers, and
-// one that fits into none begins a layer of its size: STAlloc lays out items of one size
-// together, and fills what they leave with smaller ones.
-type packer struct {
-	items   []item // by start
-	until   []int  // by item: the first item that starts at its end or later
-	placed  []bool
-	tree    [][]int32 // placed items, by the nodes of a segment tree over the items
-	leaves  int
-	layered bool
-	borders []trace.Bytes // of the layers, ascending, the top one last
-	top     trace.Bytes
-	near    []span // scratch: where the placed items are that live with the one to be placed
+// layOut places items end to end from an offset on, and returns where they end.
+func layOut(items []*item, from trace.Bytes) (end trace.Bytes) {
+	for _, it := range items {
+		it.offset = from
+		from += it.size
+	}
+	return from
 }
 
-func newPacker(items []item, layered bool) *packer {
-	k := &packer{items: slices.Clone(items), until: make([]int, len(items)), placed: make([]bool, len(items)), layered: layered, leaves: 1}
-	for k.leaves < len(items) {
-		k.leaves *= 2
-	}
-	k.tree = make([][]int32, 2*k.leaves)
-	order := make([]int32, len(items))
-	for i := range items {
-		order[i] = int32(i)
-		end := items[i].end
-		k.until[i], _ = slices.BinarySearchFunc(items, end, func(o item, end trace.Time) int { return cmp.Compare(o.start, end) })
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(items[b].size, items[a].size) })
-	for _, i := range order {
-		k.place(i)
-	}
-	return k
-}
-
-func (k *packer) place(i int32) {
-	it := &k.items[i]
-	k.neighbours(int(i))
-	at := trace.Bytes(0)
-	for _, o := range k.near {
-		if o.high > at {
-			if at = k.within(at, it.size); at+it.size <= o.low {
-				break
-			}
-			at = max(at, o.high)
-		}
-	}
-	it.offset = k.within(at, it.size)
-	if end := it.offset + it.size; end > k.top {
-		k.top = end
-		k.borders = append(k.borders, end)
-	}
-	k.insert(int(i))
-}
-
-// within is the first offset from at on at which size bytes cross no border, or the top.
-func (k *packer) within(at, size trace.Bytes) trace.Bytes {
-	if !k.layered {
-		return at
-	}
-	i, _ := slices.BinarySearch(k.borders, at+1)
-	for ; i < len(k.borders) && at+size > k.borders[i]; i++ {
-		at = k.borders[i]
-	}
-	return at
-}
-
-// neighbours finds the placed items that live at the same time as item i, by offset: those
-// that live when it starts, and those that start while it lives.
-func (k *packer) neighbours(i int) {
-	k.near = k.near[:0]
-	for n := k.leaves + i; n > 0; n /= 2 {
-		for _, j := range k.tree[n] {
-			k.near = append(k.near, k.items[j].at())
-		}
-	}
-	for j := i + 1; j < k.until[i]; j++ {
-		if k.placed[j] {
-			k.near = append(k.near, k.items[j].at())
-		}
-	}
-	slices.SortFunc(k.near, func(a, b span) int { return cmp.Compare(a.low, b.low) })
-}
-
-// insert lists item i in the nodes that cover [i, until).
-func (k *packer) insert(i int) {
-	k.placed[i] = true
-	for low, high := k.leaves+i, k.leaves+max(k.until[i], i+1); low < high; low, high = low/2, high/2 {
-		if low&1 == 1 {
-			k.tree[low] = append(k.tree[low], int32(i))
-			low++
-		}
-		if high&1 == 1 {
-			high--
-			k.tree[high] = append(k.tree[high], int32(i))
-		}
+func move(items []*item, by trace.Bytes) {
+	for _, it := range items {
+		it.offset += by
 	}
 }

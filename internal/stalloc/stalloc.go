@@ -1,15 +1,12 @@
-// Package stalloc simulates STAlloc (arXiv 2507.16274, github.com/infinigence/STAlloc): it
-// plans the first iterations of a recording, and serves the recording by position from that
-// plan, as a row of diff.
+// Package stalloc simulates STAlloc (arXiv 2507.16274, github.com/infinigence/STAlloc at
+// 3a9f97f): it traces the first iterations of a recording, plans them, and serves the
+// recording by position from that plan, as a row of diff.
 //
-// It is written from a description of STAlloc's code, not from the code. What is as
-// described: what is planned, that requests are served by their position and checked by
-// their size only, that a position is never found again once it is lost, that streams are
-// not heard of, and what serves the rest. What stands in for it: the packer (plan.go), and
-// the hooks on the modules of Megatron that say what is dynamic (program.go). A recording
-// does not show modules, so there are two rows: one with hooks on all that varies, which
-// reserves less, and one without hooks. Where the description leaves another choice, the one
-// that reserves less was taken.
+// Without hooks it is what STAlloc's code does, decision by decision: docs/results/peers.md
+// compares reserved bytes after each operation. With hooks on modules STAlloc knows which
+// requests vary. A recording does not show modules, so there it is taken to know exactly
+// what varies, and to lend such a request any part of the arena that the plan leaves free
+// for as long as it lives, which is more than its own intervals of layers do.
 package stalloc
 
 import (
@@ -29,44 +26,61 @@ const slab trace.Bytes = 512
 
 // Allocators is STAlloc for the recording of tl, with hooks on all that varies in it, and
 // without. Of recorded only the limits of the card matter. The error of New is a
-// *baseline.UnfitError if the recording does not repeat: STAlloc stops with an assertion
-// then.
+// *baseline.UnfitError if the recording does not repeat, or if STAlloc's planner would stop.
 func Allocators(tl *lifespan.Timeline, it lifespan.Iterations, recorded baseline.Config) []baseline.Allocator {
 	limits := baseline.Config{DeviceMemory: recorded.DeviceMemory, UsableMemory: recorded.UsableMemory}
 	return []baseline.Allocator{
-		allocator(Key, "STAlloc", tl, it, limits, true),
-		allocator(KeyByPosition, "STAlloc without hooks", tl, it, limits, false),
+		allocator(Key, "STAlloc", limits, func() (*server, string) { return first(NewHookedTrace, tl, it) }),
+		allocator(KeyByPosition, "STAlloc without hooks", limits, func() (*server, string) { return first(NewTrace, tl, it) }),
 	}
 }
 
-func allocator(key, title string, tl *lifespan.Timeline, it lifespan.Iterations, limits baseline.Config, hooks bool) baseline.Allocator {
+// tracedIterations is how many iterations STAlloc's manual says to trace. It plans two, and
+// stops if the third is not like the second. So two are traced if it would.
+var tracedIterations = []int{3, 2}
+
+// first serves from the first trace that can be planned.
+func first(trace func(*lifespan.Timeline, lifespan.Iterations, int) (*Trace, string), tl *lifespan.Timeline, it lifespan.Iterations) (s *server, why string) {
+	for _, n := range tracedIterations {
+		var t *Trace
+		if t, why = trace(tl, it, n); why != "" {
+			continue
+		}
+		if s, why = t.server(true); why == "" {
+			return s, ""
+		}
+	}
+	return nil, why
+}
+
+// Allocator is STAlloc with the plan of a trace, on a card without limits. What has a hook
+// is served by the caching allocator, as by the defaults of its code. The error of New is as
+// that of Allocators.
+func (t *Trace) Allocator() baseline.Allocator {
+	return allocator("", "", baseline.Config{}, func() (*server, string) { return t.server(false) })
+}
+
+// server serves from the plan of t. lend says that the arena is lent to what has a hook.
+func (t *Trace) server(lend bool) (s *server, why string) {
+	p, why := newPlan(t)
+	if why != "" {
+		return nil, why
+	}
+	return newServer(p, t.tl, t.hooks, lend), ""
+}
+
+func allocator(key, title string, limits baseline.Config, prepare func() (*server, string)) baseline.Allocator {
 	return baseline.Allocator{
 		Key: key, Title: title,
 		New: func(p *baseline.Program) (baseline.Model, error) {
-			prog, why := newProgram(tl, it, hooks)
+			s, why := prepare()
 			if why != "" {
 				return nil, &baseline.UnfitError{Why: why}
 			}
-			size := prog.pack()
-			rest, fits, err := online(limits, size, p)
-			if err != nil {
-				return nil, err
-			}
-			return newServer(prog, size, fits, rest), nil
+			return s, s.begin(limits, p)
 		},
 		Within: func(usable, device trace.Bytes) baseline.Allocator {
-			return allocator(key, title, tl, it, baseline.Config{UsableMemory: usable, DeviceMemory: device}, hooks)
+			return allocator(key, title, baseline.Config{UsableMemory: usable, DeviceMemory: device}, prepare)
 		},
 	}
-}
-
-// online is the copy of PyTorch's caching allocator that serves what is not planned, with
-// what the arena leaves of the card. fits is false if that is nothing.
-func online(limits baseline.Config, arena trace.Bytes, p *baseline.Program) (m baseline.Model, fits bool, err error) {
-	usable := trace.Bytes(limits.Memory())
-	if fits = usable == 0 || arena < usable; fits && usable > 0 {
-		limits.UsableMemory = usable - arena
-	}
-	m, err = baseline.Caching("", "", limits).New(p)
-	return m, fits, err
 }

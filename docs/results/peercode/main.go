@@ -3,8 +3,11 @@
 //
 //	peercode gmlake FOLDER/gmlake TRACE…
 //	peercode stalloc FOLDER TRACE…
+//	peercode fixture FOLDER FILE
 //
-// Both get the same requests in the same order. Reserved bytes are compared after each.
+// Both get the same requests in the same order. Reserved bytes are compared after each. The
+// last has STAlloc's code serve made-up jobs and writes what it reserved, for the test that
+// compares ours without its code (testdata/stalloc.txt).
 package main
 
 import (
@@ -26,15 +29,17 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 3 {
-		return fmt.Errorf("expected gmlake or stalloc, what build.sh made, and recordings; found %d arguments", len(args))
+		return fmt.Errorf("expected gmlake, stalloc or fixture, what build.sh made, and files; found %d arguments", len(args))
 	}
 	switch args[0] {
 	case "gmlake":
 		return compareGMLake(args[1], args[2:])
 	case "stalloc":
 		return compareSTAlloc(args[1], args[2:])
+	case "fixture":
+		return writeFixture(args[1], args[2])
 	}
-	return fmt.Errorf("expected gmlake or stalloc, found %q", args[0])
+	return fmt.Errorf("expected gmlake, stalloc or fixture, found %q", args[0])
 }
 
 // lastLine is the last line of what a program printed that is not about a file of its own.
