@@ -1,7 +1,5 @@
 package synth
 
-import "math"
-
 // Stage is one rank of a pipeline that trains a decoder of the usual form: attention with
 // rotary positions, then a gated feed-forward network (Touvron et al., LLaMA, 2023). All
 // sizes follow from the dimensions of the model, and each temporary of a layer's forward and
@@ -82,7 +80,7 @@ func (g *stage) last() bool { return g.spec.Rank == g.spec.Stages-1 }
 
 func (g *stage) stays(size int64) int {
 	b := g.alloc(size)
-	g.buffers[b].End = math.MaxInt64
+	g.buffers[b].End = Never
 	return b
 }
 
