@@ -41,8 +41,8 @@ var reductions = []reduction{
 }
 
 // firstRules is the budget of the rules that are tried first on the buffers, a buffer,
-// in the unit of cost: the two sweeps and three first fits.
-const firstRules = 16
+// in the unit of cost: the two sweeps and four first fits.
+const firstRules = 20
 
 // smallBudget is the budget of the rules on the fine composites, and at most of those
 // that are tried first on the buffers. It is two sevenths of rulesBudget, so that these

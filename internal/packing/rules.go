@@ -66,13 +66,13 @@ func makePortfolio() []rule {
 			rules = append(rules, rule{o.name + "-" + suffix, c, suffix == "sky", 0, func(j *job) (layout, bool) { return pass(j, o.sorted(j.in)) }})
 		}
 	}
-	add("FF", costFit, firstFit, byCrestSize, byStart, byCrestEnd, byTimeArea, byCrestStart, byCrestLast, residentsFirst(byStart),
+	add("FF", costFit, firstFit, byCrestSize, byStart, bySizeStart, byCrestEnd, byTimeArea, byCrestStart, byCrestLast, residentsFirst(byStart),
 		residentsFirst(bySize))
 	add("BF", costBestFit, bestFit, byStart, residentsFirst(byStart), byPeakEnd)
 	add("2E", costBestFit, twoEnded, byPeakEnd)
 	add("sky", costSkyline, skyline, byCrestSize, byTimeArea, byCrestTime)
 	add("FF", costFit, firstFit, byCrestTime, byArea, byCrestArea, byCrestLife, byPeakEnd, byPeakSize, byPeakLast, byPeakStart,
-		byPeakLife, bySize, bySizeStart, residentsFirst(bySizeStart), byLife)
+		byPeakLife, bySize, residentsFirst(bySizeStart), byLife)
 	add("BF", costBestFit, bestFit, byCrestLast, byCrestSize, byCrestEnd, byCrestTime, byTimeArea, bySize, byArea,
 		byPeakSize, byPeakLife, residentsFirst(bySize))
 	add("2E", costBestFit, twoEnded, byCrestSize, byCrestEnd, byTimeArea, residentsFirst(bySize))

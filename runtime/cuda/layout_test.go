@@ -3,8 +3,11 @@
 package cuda
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -105,6 +108,45 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, compile(t, memorySanitizers, "layout.c"), path)
+}
+
+// BenchmarkLayout is what finding the places of a pass anew takes, in the worst case: of a made-up
+// job, and of those recordings whose large sizes vary, if they lie beside the clone.
+func BenchmarkLayout(b *testing.B) {
+	program := compile(b, "", "layout_time.c")
+	made := filepath.Join(b.TempDir(), "made-up.bin")
+	if err := os.WriteFile(made, encode(b, lengths{500}.plan(10, 8, 12)), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("made-up", func(b *testing.B) { timeLayout(b, program, made) })
+	for _, recording := range []string{"traces-third-party/sft", "traces-third-party/grpo", "traces-third-party/sd", "traces/llama-7b-lora-varlen"} {
+		b.Run(filepath.Base(recording), func(b *testing.B) {
+			path := "../../../shared/" + recording + ".pickle.gz"
+			if _, err := os.Stat(path); err != nil || testing.Short() {
+				b.Skip("in short mode, or no recordings in ../shared")
+			}
+			plan := filepath.Join(b.TempDir(), "plan.bin")
+			if out, err := exec.Command("go", "run", "../../cmd/stplan", "-q", "compile", path, "-o", plan).CombinedOutput(); err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+			timeLayout(b, program, plan)
+		})
+	}
+}
+
+// timeLayout reports what layout_time.c prints of a plan.
+func timeLayout(b *testing.B, program, plan string) {
+	for b.Loop() {
+		out, err := exec.Command(program, plan).CombinedOutput()
+		var median, longest, request, steps float64
+		if _, scan := fmt.Sscan(string(out), &median, &longest, &request, &steps); err != nil || scan != nil {
+			b.Fatalf("%v: %q", errors.Join(err, scan), out)
+		}
+		b.ReportMetric(median, "us/pass")
+		b.ReportMetric(longest, "us/longest-pass")
+		b.ReportMetric(request, "us/longest-request")
+		b.ReportMetric(steps, "requests/pass")
+	}
 }
 
 // TestLengthsThatWereNotRecorded: a run is served at places of the plan although its batches are
