@@ -135,6 +135,7 @@ func quantitiesOf(sizes [][]float64) *quantities {
 // body scales the slots of body x, and those of the prologue that are the same.
 func (s *scaling) body(x int, sizes [][]float64) {
 	q := quantitiesOf(sizes)
+	s.result.Quantities += len(q.slots)
 	laws := make([]*law, len(sizes))
 	first := s.d.phases[x+1].first + len(s.c.periodic.Bodies[x].Entering)
 	for i := range sizes {

@@ -10,6 +10,7 @@ import (
 type Scaled struct {
 	MaxScale     float64 `json:"max_scale"`
 	Bound        int64   `json:"planned_bound_bytes"` // the most that is live at once, with the sizes planned for
+	Quantities   int     `json:"quantities"`          // that sizes follow; each is planned at MaxScale times its largest
 	Varied       int     `json:"varied_slots"`        // of the bodies, whose size varied over the recorded iterations
 	VariedBytes  int64   `json:"varied_bytes"`
 	Lawless      int     `json:"lawless_slots"` // of these, those that follow no law: planned as recorded
@@ -22,10 +23,10 @@ func (s *Scaled) write(w io.Writer, d *CompiledDevice) error {
 	if s.Varied == 0 {
 		return writeWrapped(w, "  ", fmt.Sprintf("--max-scale %g changes nothing: no size varied over the recorded iterations of a periodic plan. Record batches of different sizes, or accept the recorded ones.", s.MaxScale))
 	}
-	planned := fmt.Sprintf("planned for %g times the largest recorded quantities: %s of %s slots that varied, with %s of %s, follow a law, and %s slots of the prologue with them.",
-		s.MaxScale, Count(s.Varied-s.Lawless), Count(s.Varied), Bytes(s.VariedBytes-s.LawlessBytes), Bytes(s.VariedBytes), Count(s.Prologue))
+	planned := fmt.Sprintf("planned for %g times the largest of %s that sizes followed in the recording: %s of %s slots that varied, with %s of %s, follow a law, and %s slots of the prologue with them.",
+		s.MaxScale, plural(s.Quantities, "quantity"), Count(s.Varied-s.Lawless), Count(s.Varied), Bytes(s.VariedBytes-s.LawlessBytes), Bytes(s.VariedBytes), Count(s.Prologue))
 	if s.Lawless > 0 {
-		planned += fmt.Sprintf(" %s slots with %s follow none; they are planned as recorded.", Count(s.Lawless), Bytes(s.LawlessBytes))
+		planned += fmt.Sprintf(" %s with %s follow none, and are planned as recorded.", plural(s.Lawless, "slot"), Bytes(s.LawlessBytes))
 	}
 	if err := writeWrapped(w, "  ", planned); err != nil {
 		return err
