@@ -138,6 +138,7 @@ plan and for fewer waits gets what they leave.`,
 	cmd.Flags().StringVar(&f.marker, "iteration-marker", "", "regular expression: annotations that begin an iteration (default: optimizer steps, else periodicity)")
 	cmd.Flags().BoolVar(&f.noReusePending, "no-reuse-pending", false, "reuse memory only after the recorded completion of its free, never with a wait for it")
 	cmd.Flags().BoolVar(&f.noCrossStream, "no-cross-stream", false, "never use memory of one stream for another: every stream has its own part of the arena")
+	cmd.Flags().Float64Var(&f.maxScale, "max-scale", 1, "plan sizes that vary for this many times the largest recorded length, pixels or tokens, e.g. 1.5")
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "time for a recording, from reading it to the written plan, e.g. 30s: what is left of it bounds the search (default: none)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "of many recordings, compile only this part: `INDEX/COUNT`, counted from 0, auto in a Slurm array, or auto/COUNT in a Kubernetes Indexed Job")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
@@ -173,6 +174,15 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	if f.timeLimit < 0 {
 		return fmt.Errorf("--time-limit: expected at least 0s, found %v", f.timeLimit)
 	}
+	if !(f.maxScale >= 1 && f.maxScale <= mostScale) {
+		return fmt.Errorf("--max-scale: expected 1 to %d, found %g", mostScale, f.maxScale)
+	}
+	if f.maxScale > 1 && f.noCrossStream {
+		return errors.New("--max-scale: expected no --no-cross-stream with it, whose lower bound is of the planned sizes only")
+	}
+	if f.maxScale > 1 && f.mode == planfile.ModeRecorded.String() {
+		return errors.New("--max-scale: expected a periodic plan, found --mode recorded: sizes vary from iteration to iteration")
+	}
 	if !many {
 		if err := a.demandInputs(paths...); err != nil {
 			return err
@@ -182,7 +192,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 		}
 	}
 	opt := compile.Options{
-		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit,
+		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit, MaxScale: f.maxScale,
 		Producer: producer, Note: func(text string) { a.note("%s", text) },
 	}
 	if opt.Mode, err = planMode(f.mode); err != nil {
@@ -218,6 +228,10 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	a.noteReport(outputs[0], paths[0])
 	return nil
 }
+
+// mostScale is the largest --max-scale. Laws through recorded sizes say nothing of a hundred
+// times these.
+const mostScale = 100
 
 // planMode is the mode of a name; 0 leaves the choice to the recording.
 func planMode(name string) (planfile.Mode, error) {

@@ -15,6 +15,7 @@ type compileFlags struct {
 	noReusePending bool
 	noCrossStream  bool
 	timeLimit      time.Duration
+	maxScale       float64
 	merge          bool
 	shard          string
 	part           shard // what shard says

@@ -60,7 +60,8 @@ func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
 		}
 	}
 	judged.Planned, judged.PlannedMoved = planned.Reserved, planned.Moved
-	if judged.Pays = pays(planned, pool, slack); !judged.Pays {
+	// The recording does not show what a plan for more than was recorded is made for.
+	if judged.Pays = pays(planned, pool, slack); !judged.Pays && c.scaled == nil {
 		dev.Advice = planfile.AdvicePool
 	}
 	return judged, nil

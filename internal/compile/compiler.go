@@ -11,6 +11,7 @@ import (
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -28,6 +29,10 @@ type Options struct {
 	NoReusePending bool
 	// NoCrossStream gives every stream its own part of the arena.
 	NoCrossStream bool
+	// MaxScale is what sizes that vary are planned for, in multiples of the largest recorded
+	// value of the quantity that they follow (docs/packing.md). Up to 1 is as recorded. Not
+	// with NoCrossStream, whose bound is of sizes as they are planned.
+	MaxScale float64
 	// TimeLimit is how long the compilation may take in all; 0 is no limit. What is left of
 	// it, after what has to be done in any case, bounds the search for a better plan, and
 	// of several devices each gets an equal part.
@@ -77,6 +82,7 @@ type compiler struct {
 	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
 	deadline   time.Time          // of the search, if there is a time limit
 	analysed   time.Duration      // what analyse took
+	scaled     *report.Scaled     // nil unless MaxScale is asked for
 	limited    bool               // the time limit stopped something early
 }
 

@@ -22,8 +22,8 @@ func (o *Options) ID() string {
 	if o.Marker != nil {
 		marker = o.Marker.String()
 	}
-	return fmt.Sprintf("%q plan %d mode %d marker %q pending %t cross %t limit %d serve %t",
-		o.Producer, planfile.Version, o.Mode, marker, o.NoReusePending, o.NoCrossStream, o.TimeLimit, o.Serve != nil)
+	return fmt.Sprintf("%q plan %d mode %d marker %q pending %t cross %t limit %d scale %g serve %t",
+		o.Producer, planfile.Version, o.Mode, marker, o.NoReusePending, o.NoCrossStream, o.TimeLimit, max(1, o.MaxScale), o.Serve != nil)
 }
 
 // Identity is the SHA-256 of all that Compile makes a plan from: two recordings with one

@@ -33,6 +33,10 @@ func (c *compiler) summary(dev *planfile.Device, pl packing.Placement) report.Co
 		cost := row.PlanBytes - int64(c.freeBound())
 		row.Cost = &cost
 	}
+	if c.scaled != nil {
+		c.scaled.Bound = int64(pl.MaxLoad.Load)
+		row.Scaled = c.scaled
+	}
 	if c.periodic != nil {
 		row.Steady = c.steadySummary(dev)
 	}

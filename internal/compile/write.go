@@ -36,6 +36,9 @@ func (c *compiler) write(d *draft, pl packing.Placement) *planfile.Device {
 	}
 	if d.periodic() {
 		c.writePhases(dev, d)
+		if c.scaled != nil {
+			recordedBound(dev)
+		}
 	} else {
 		certifyWitness(dev, pl.Witness)
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/trace"
@@ -18,11 +16,12 @@ import (
 // The slots of a micro-batch grow together from iteration to iteration, so slots whose sizes
 // have the same ratios in all iterations tell its length; it is counted in bytes of the
 // largest of them, which is the same tensor in every micro-batch. Every other slot is
-// affine in one of these lengths, constant, or not known.
+// affine in one of these lengths, a parabola, constant, or not known
+// (lifespan.LawOver).
 type lengths struct {
 	job   *Job
 	slot  []int32 // of each buffer, none for those without one
-	law   []affine
+	law   []lifespan.SizeLaw
 	known []bool // by slot: it has a law
 	// batches are the slots whose sizes stand for the lengths of the micro-batches.
 	batches     []int
@@ -35,14 +34,6 @@ type lengths struct {
 	unknown trace.Bytes
 }
 
-// affine is a law: bytes = constant + growth × length.
-type affine struct{ constant, growth float64 }
-
-// near says that the law gives about so many bytes at a length.
-func (a affine) near(x, bytes float64) bool {
-	return math.Abs(a.constant+a.growth*x-bytes) <= max(1, exact*bytes)
-}
-
 const (
 	none int32 = -1
 	// fewestIterations is the least number of iterations that lengths can be told by: two
@@ -51,8 +42,6 @@ const (
 	// sharedBytes is the share of the bytes of the largest group of slots that another
 	// group has to have to be a micro-batch's.
 	sharedBytes = 0.1
-	// exact is the share by which sizes may lie off a law: roundings of small sizes.
-	exact = 1e-3
 )
 
 // FindLengths finds the laws of one recording whose iterations differ in size. Sizes are
@@ -134,9 +123,9 @@ func (l *lengths) fit(sizes [][]float64, steady int) bool {
 		shortest = min(shortest, slices.Min(sizes[i][steady:]))
 	}
 	l.spread = 1 - shortest/l.longest
-	l.law, l.known = make([]affine, len(sizes)), make([]bool, len(sizes))
+	l.law, l.known = make([]lifespan.SizeLaw, len(sizes)), make([]bool, len(sizes))
 	for i, s := range sizes {
-		l.law[i], l.known[i] = lawOver(s[steady:], lengths)
+		l.law[i], _, l.known[i] = lifespan.LawOver(s[steady:], lengths)
 	}
 	return true
 }
@@ -154,7 +143,7 @@ func (l *lengths) dropUnlike(sizes [][]float64, it lifespan.Iterations, steady i
 			}
 			for _, b := range l.batches {
 				if sizes[b][k] > 0 {
-					like = like || l.law[s].near(sizes[b][k], float64(tl.Buffers[i].Requested))
+					like = like || l.law[s].Near(sizes[b][k], float64(tl.Buffers[i].Requested))
 				}
 			}
 			if !like {
@@ -167,85 +156,19 @@ func (l *lengths) dropUnlike(sizes [][]float64, it lifespan.Iterations, steady i
 // microBatches are the slots whose sizes stand for the lengths of the micro-batches: of each
 // group that grows together in the steady iterations, the largest.
 func microBatches(sizes [][]float64, steady int) []int {
-	type group struct {
-		bytes   float64
-		largest int
-	}
-	groups := map[string]*group{}
+	late := make([][]float64, len(sizes))
 	for i, s := range sizes {
-		key, ok := ratios(s[steady:])
-		if !ok {
-			continue
-		}
-		g := groups[key]
-		if g == nil {
-			g = &group{largest: i}
-			groups[key] = g
-		}
-		g.bytes += s[steady]
-		if s[steady] > sizes[g.largest][steady] {
-			g.largest = i
-		}
-	}
-	most := 0.
-	for _, g := range groups {
-		most = max(most, g.bytes)
+		late[i] = s[steady:]
 	}
 	var out []int
-	for _, g := range groups {
-		if g.bytes >= sharedBytes*most {
-			out = append(out, g.largest)
+	quantities := lifespan.Quantities(late)
+	for _, q := range quantities {
+		if q.Bytes >= sharedBytes*quantities[0].Bytes {
+			out = append(out, q.Slot)
 		}
 	}
 	slices.Sort(out)
 	return out
-}
-
-// ratios is a text that slots of the same micro-batch have in common. ok is false for a
-// slot that some iteration lacks, or whose size never changes.
-func ratios(s []float64) (key string, ok bool) {
-	var b strings.Builder
-	for _, n := range s {
-		if n == 0 {
-			return "", false
-		}
-		ok = ok || n != s[0]
-		b.WriteString(strconv.Itoa(int(math.Round(math.Log(n/s[0])/exact))) + " ")
-	}
-	return b.String(), ok
-}
-
-// lawOver is the law of a slot with these sizes, in the length of one of the micro-batches.
-// ok is false if there is none.
-func lawOver(s []float64, batches [][]float64) (law affine, ok bool) {
-	for _, x := range batches {
-		low, high, n := -1, -1, 0
-		for k := range s {
-			if s[k] == 0 {
-				continue
-			}
-			n++
-			if low < 0 || x[k] < x[low] {
-				low = k
-			}
-			if high < 0 || x[k] > x[high] {
-				high = k
-			}
-		}
-		if n < 2 || x[low] == x[high] {
-			continue
-		}
-		law.growth = (s[high] - s[low]) / (x[high] - x[low])
-		law.constant = s[low] - law.growth*x[low]
-		fits := true
-		for k := range s {
-			fits = fits && (s[k] == 0 || law.near(x[k], s[k]))
-		}
-		if fits && law.growth >= 0 {
-			return law, true
-		}
-	}
-	return affine{}, false
 }
 
 // countUnknown finds how much of what lives at once has no law.
@@ -271,7 +194,7 @@ func (l *lengths) matching() Matching {
 		kept, s := l.kept(i), l.slot[i]
 		if s != none && l.known[s] {
 			m.Matched++
-			kept = l.law[s].growth == 0
+			kept = l.law[s].Growth == 0 && l.law[s].Square == 0
 		}
 		if at := tl.PeakAllocated.At; kept && b.Start <= at && b.RequestedEnd > at {
 			m.Constant += b.Size
@@ -298,7 +221,7 @@ func (l *lengths) at(x float64) (*Job, error) {
 		case s == none || !l.known[s]:
 			return trace.Bytes(math.Round(max(1, x) * float64(b.Requested)))
 		default:
-			return trace.Bytes(math.Round(max(0, l.law[s].constant+l.law[s].growth*l.longest*x)))
+			return trace.Bytes(math.Round(max(0, l.law[s].At(l.longest*x))))
 		}
 	})
 }

@@ -52,6 +52,7 @@ type CompiledDevice struct {
 
 	Judged *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
 	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
+	Scaled *Scaled      `json:"scaled,omitempty"`       // with --max-scale
 }
 
 // Judged is what the runtime reserved when it served the recording, in bytes:
@@ -132,7 +133,13 @@ func (d *CompiledDevice) write(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  gap to the lower bound: %s\n", Gap(d.PlanBytes, d.LowerBound))
+	if d.Scaled != nil {
+		if err := d.Scaled.write(w, d); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(w, "  gap to the lower bound: %s\n", Gap(d.PlanBytes, d.LowerBound))
+	}
 	err := writeWrapped(w, "  stream-ordered waits: ", d.Waits.Line())
 	if cross := d.Waits.CrossLine(); err == nil && cross != "" {
 		err = writeWrapped(w, "  cross-stream reuses: ", cross)

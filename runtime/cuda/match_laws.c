@@ -410,6 +410,8 @@ static void judge(sp_laws *l, uint64_t said, uint64_t requested) {
 
 int sp_laws_hold(const sp_laws *l) { return l->judged >= SHOWN && l->right >= l->bytes / 100 * HOLD; }
 
+int sp_laws_untried(const sp_laws *l) { return l->judged < SHOWN; }
+
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
   if (requested > SP_LAW_MOST)

@@ -72,6 +72,9 @@ int sp_laws_likely(const sp_laws *l);
 /* sp_laws_hold says whether laws held lately: for nine tenths of the bytes of 128 requests or more. */
 int sp_laws_hold(const sp_laws *l);
 
+/* sp_laws_untried says that a run has shown too little of its laws to say whether they hold. */
+int sp_laws_untried(const sp_laws *l);
+
 /* sp_laws_note is told of a step's request. It returns 1 if what sp_laws_reach says of the
  * segment may be another now. */
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass);

@@ -57,6 +57,7 @@ struct sp_layout {
   spot *anew;    /* of each step, while the run keeps to what was recorded; NULL from then on */
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
+  int roomy;      /* the plan was made for larger sizes than were recorded */
   int64_t credit; /* work that may be done; below 0, what was done ahead */
   place *places; /* by segment, then by the plan's address */
   uint32_t count;
@@ -439,6 +440,12 @@ static void swap(sp_layout *l, sp_sequence *s) {
   }
 }
 
+/* keep_anew has the places found anew served for good. */
+static void keep_anew(sp_layout *l) {
+  free(l->anew);
+  l->anew = NULL;
+}
+
 /* note_own notes the plan's own places. */
 static void note_own(sp_layout *l, const sp_sequence *s) {
   for (uint64_t i = 0; i < s->count; i++)
@@ -465,6 +472,22 @@ static int stretched(const sp_laws *laws) {
   return 0;
 }
 
+/* roomy says whether the plan was made for larger sizes than were recorded (`compile --max-scale`),
+ * for most bytes of what is found anew. A run then is expected to leave what was
+ * recorded. Its places follow its sizes from the first request on, so that nothing has to move
+ * when it does; and shorter batches do not lie scattered over the places of the longest. */
+static int roomy(const sp_layout *l, const sp_sequence *s) {
+  uint64_t all = 0, with_room = 0;
+  for (uint64_t i = 0; i < s->count; i++) {
+    const sp_step *step = &s->steps[i];
+    if (!stretches(&l->laws, step, i))
+      continue;
+    all += step->most;
+    with_room += l->anew[i].size > sp_aligned(step->most) ? step->most : 0;
+  }
+  return with_room > all / 2;
+}
+
 /* Plans of more than SP_LAW_MOST bytes are for no device, and there may be no addresses for their
  * room. */
 int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *plan) {
@@ -489,7 +512,10 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
       note_own(l, s);
     ok = ok && put_all(l, s, plan);
     if (ok && !worse(l, s)) {
-      swap(l, s);
+      if ((l->roomy = roomy(l, s)))
+        keep_anew(l);
+      else
+        swap(l, s);
       l->credit = (int64_t)s->count * WORK;
       *layout = l;
       return 1;
@@ -540,15 +566,18 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     return;
   if (l->anew != NULL && !recorded(s, step, requested)) {
     swap(l, s);
-    free(l->anew);
-    l->anew = NULL;
+    keep_anew(l);
   }
   int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
   if (l->anew == NULL && stale && l->credit >= (int64_t)work(l, segment))
     settle(l, s, segment);
 }
 
-uint64_t sp_layout_forecast(const sp_layout *l) { return l != NULL && sp_laws_hold(&l->laws) ? l->forecast : 0; }
+uint64_t sp_layout_forecast(const sp_layout *l) { 
+  if (l == NULL || !(sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws))))
+    return 0;
+  return l->forecast;
+}
 
 uint64_t sp_layout_bottom(const sp_layout *l) { return l->anew == NULL ? l->base : 0; }
 

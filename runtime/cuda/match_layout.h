@@ -17,7 +17,8 @@
  * asked for that is larger than recorded, or, in the prologue, another one. From then on only
  * what stays and what crosses the seam has them, and all else lies behind them, where it finds
  * addresses and no memory yet. So a pass takes as much of these as it needs, whatever its sizes.
- * The places of a plan whose large sizes do not vary stay as they are. */
+ * A plan that was made for larger sizes than were recorded has room: there they are found anew
+ * from the first request on. The places of a plan whose large sizes do not vary stay as they are. */
 #ifndef STPLAN_MATCH_LAYOUT_H
 #define STPLAN_MATCH_LAYOUT_H
 
@@ -41,7 +42,7 @@ sp_laws *sp_layout_laws(sp_layout *l);
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass);
 
 /* sp_layout_forecast is the most bytes that the plan needs for the quantities that the run has
- * shown; 0 if laws do not hold. */
+ * shown; 0 if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
 /* sp_layout_bottom and sp_layout_top are where places that do not stay begin and end, the highest

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "sizes.h"
 
 /* steps_new makes steps of which each lies in one line of the cache. */
 static sp_step *steps_new(uint64_t count) {
@@ -22,6 +23,7 @@ static sp_step step_of(const sp_slot *s, uint32_t occurrences) {
       .placed = (s->flags & SP_SLOT_STRAY) == 0,
       .optional = s->occurrences < occurrences,
       .varies = s->least < s->requested,
+      .roomy = (s->flags & SP_SLOT_LEAVING) == 0 && s->size > sp_aligned(s->requested),
   };
   return step;
 }
@@ -245,7 +247,9 @@ enum { SCALE_NEAR = SP_SCALE_ONE / 128 };
  * keeps the product with SP_SCALE_ONE far below 2^63. */
 enum { SCALE_MOST = 1 << 20 };
 
-int sp_step_fits(const sp_step *s, uint64_t requested) { return requested >= s->least && requested <= s->most; }
+int sp_step_fits(const sp_step *s, uint64_t requested) {
+  return requested >= s->least && (requested <= s->most || (s->roomy && requested <= s->size));
+}
 
 int sp_step_may_fit(const sp_step *s, uint64_t requested) {
   return s->varies && requested >= s->least / VARIES && requested / VARIES <= s->most;

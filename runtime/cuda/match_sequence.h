@@ -27,6 +27,7 @@ typedef struct {
   uint8_t placed;        /* it has a place; strays have none */
   uint8_t optional;      /* not in every recorded pass */
   uint8_t varies;        /* its size is not always the same */
+  uint8_t roomy;         /* its place was made for larger requests than were recorded */
   uint8_t turns;         /* it varies, in another proportion than the step before it that varies */
 } sp_step;
 
@@ -65,7 +66,7 @@ void sp_sequence_drop(sp_sequence *s);
  * plan. *part is the part of `at`, and becomes that of the answer. */
 uint64_t sp_sequence_next(const sp_sequence *s, uint64_t at, uint64_t *part);
 
-/* sp_step_fits says whether a request is of a recorded size. sp_step_may_fit
+/* sp_step_fits says whether a request is of a recorded size, or of one that the place was made for. sp_step_may_fit
  * says whether it is not far from one; only a size that varies may. */
 int sp_step_fits(const sp_step *s, uint64_t requested);
 int sp_step_may_fit(const sp_step *s, uint64_t requested);

@@ -1,0 +1,248 @@
+package compile
+
+import (
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// A plan for more than was recorded (Options.MaxScale): each slot whose size varies is as
+// large as its law says for MaxScale times the largest recorded value of the quantity that it
+// follows. Requests stay those of the recording, so the certificate does too, and what the plan
+// takes above it is the room that was asked for.
+
+// quantityShare is the share of the bytes that follow the quantity with the most that another
+// one has to have to be one. It bounds how many each slot is compared with, to a hundred.
+const quantityShare = 0.01
+
+// leastVaried is the number of bytes that a size has to vary by. Less is rounding.
+const leastVaried = trace.Granularity
+
+// mostScaled bounds what a law gives for one slot, in bytes: more than any device has.
+const mostScaled = 1 << 44
+
+// scaling finds the laws of a draft's bodies.
+type scaling struct {
+	c      *compiler
+	d      *draft
+	factor float64
+	result report.Scaled
+}
+
+// scale gives the slots of a draft their sizes for Options.MaxScale. It returns nil if that is
+// not asked for.
+func (c *compiler) scale(d *draft) *report.Scaled {
+	if c.MaxScale <= 1 {
+		return nil
+	}
+	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
+	if c.periodic != nil {
+		sizes := s.sizes()
+		for x := range c.periodic.Bodies {
+			s.body(x, sizes[x])
+		}
+		d.fitCells()
+	}
+	return &s.result
+}
+
+// sizes are the requested bytes by body, slot and pass of the body; 0 in a pass that lacks the
+// slot.
+func (s *scaling) sizes() [][][]float64 {
+	per := s.c.periodic
+	out := make([][][]float64, len(per.Bodies))
+	for x := range out {
+		out[x] = make([][]float64, per.Bodies[x].Length)
+		for i := range out[x] {
+			out[x][i] = make([]float64, per.Bodies[x].Occurrences)
+		}
+	}
+	pass := make([]int, len(per.Bodies)) // of each body, so far
+	s.eachPass(func(p *lifespan.Pass, first int) {
+		for k, slot := range slotsOf(p) {
+			out[p.Body][slot][pass[p.Body]] = float64(s.c.timeline.Buffers[first+k].Requested)
+		}
+		pass[p.Body]++
+	})
+	return out
+}
+
+// eachPass calls back with each pass and its first buffer.
+func (s *scaling) eachPass(call func(p *lifespan.Pass, first int)) {
+	for i := range s.c.periodic.Passes {
+		p := &s.c.periodic.Passes[i]
+		call(p, s.c.bufferAt(p.First))
+	}
+}
+
+// bufferAt is the index of the first buffer that is allocated at t or later.
+func (c *compiler) bufferAt(t trace.Time) int {
+	b := c.timeline.Buffers
+	return sort.Search(len(b), func(i int) bool { return !b[i].Initial && b[i].Start >= t })
+}
+
+// slotsOf are the slots of a pass's allocations, in their order.
+func slotsOf(p *lifespan.Pass) []int {
+	var out []int
+	for w, word := range p.Present {
+		for ; word != 0; word &= word - 1 {
+			out = append(out, 64*w+bits.TrailingZeros64(word))
+		}
+	}
+	return out
+}
+
+// law is what a slot's size follows, if that is known.
+type law struct {
+	lifespan.SizeLaw
+	quantity int // index in quantities
+}
+
+// quantities are what the sizes of a body follow.
+type quantities struct {
+	slots  []int       // whose size stands for each
+	values [][]float64 // of each, by pass
+}
+
+// most is the largest recorded value of a quantity.
+func (q *quantities) most(i int) float64 { return slices.Max(q.values[i]) }
+
+// quantitiesOf are those of a body: the ones with many bytes, but for those that follow from
+// others with more.
+func quantitiesOf(sizes [][]float64) *quantities {
+	found, out := lifespan.Quantities(sizes), &quantities{}
+	for _, f := range found {
+		if f.Bytes < quantityShare*found[0].Bytes {
+			break
+		}
+		values := sizes[f.Slot]
+		if lifespan.Distinct(values) > 2 { // two values are on a line with any others
+			if _, _, follows := lifespan.LawOver(values, out.values); follows {
+				continue
+			}
+		}
+		out.slots, out.values = append(out.slots, f.Slot), append(out.values, values)
+	}
+	return out
+}
+
+// body scales the slots of body x, and those of the prologue that are the same.
+func (s *scaling) body(x int, sizes [][]float64) {
+	q := quantitiesOf(sizes)
+	s.result.Quantities += len(q.slots)
+	laws := make([]*law, len(sizes))
+	first := s.d.phases[x+1].first + len(s.c.periodic.Bodies[x].Entering)
+	for i := range sizes {
+		slot := &s.d.slots[first+i]
+		if slot.is(planfile.SlotStray) || slot.requested-slot.least < leastVaried {
+			continue
+		}
+		s.result.Varied++
+		s.result.VariedBytes += int64(slot.size)
+		found, of, ok := lifespan.LawOver(sizes[i], q.values)
+		if !ok {
+			s.result.Lawless++
+			s.result.LawlessBytes += int64(slot.size)
+			continue
+		}
+		laws[i] = &law{found, of}
+		slot.grow(s.at(laws[i], q))
+	}
+	if x == 0 {
+		s.prologue(sizes, laws, q)
+	}
+}
+
+// at is what a law says for the largest quantity that is planned for.
+func (s *scaling) at(l *law, q *quantities) float64 { return l.At(s.factor * q.most(l.quantity)) }
+
+// grow makes a slot large enough for a request of so many bytes.
+func (s *slot) grow(bytes float64) {
+	s.size = max(s.size, packing.Bytes(trace.RoundUp(trace.Bytes(min(bytes, mostScaled)+0.5))))
+}
+
+// prologue scales what the prologue's own iterations have in common with the first body: what
+// they allocated there was recorded at one length each.
+func (s *scaling) prologue(sizes [][]float64, laws []*law, q *quantities) {
+	if len(q.slots) == 0 {
+		return
+	}
+	var base *lifespan.Pass
+	var slots []int
+	from := 0
+	s.eachPass(func(p *lifespan.Pass, first int) {
+		if of := slotsOf(p); p.Body == 0 && (base == nil || len(of) > len(slots)) {
+			base, slots, from = p, of, first
+		}
+	})
+	it := &s.c.iterations
+	for k := 0; k < it.Count && it.Starts[k] < s.c.periodic.Cut; k++ {
+		begin := s.c.bufferAt(it.Starts[k])
+		end := s.c.bufferAt(min(it.Starts[k+1], s.c.periodic.Cut))
+		s.iteration(s.part(from, from+len(slots)), s.part(begin, end), begin, func(at int32) int { return slots[at] }, laws, q)
+	}
+}
+
+// part is a stretch of the recording.
+func (s *scaling) part(begin, end int) *lifespan.Timeline {
+	return &lifespan.Timeline{Events: s.c.timeline.Events, Buffers: s.c.timeline.Buffers[begin:end]}
+}
+
+// iteration scales the buffers of an iteration of the prologue whose size is what the law of
+// their slot says for the quantity that the iteration had.
+func (s *scaling) iteration(base, part *lifespan.Timeline, begin int, slotOf func(int32) int, laws []*law, q *quantities) {
+	match := lifespan.Match(base, part)
+	value := make([]float64, len(q.slots)) // of each quantity, 0 if the iteration does not show it
+	for i, at := range match {
+		if at >= 0 {
+			if k := slices.Index(q.slots, slotOf(at)); k >= 0 {
+				value[k] = float64(part.Buffers[i].Requested)
+			}
+		}
+	}
+	for i, at := range match {
+		if at < 0 || laws[slotOf(at)] == nil {
+			continue
+		}
+		l, b := laws[slotOf(at)], &part.Buffers[i]
+		if x := value[l.quantity]; x > 0 && l.Near(x, float64(b.Requested)) && !s.d.slots[begin+i].is(planfile.SlotResident) {
+			s.d.slots[begin+i].grow(s.at(l, q)) // slot i of a prologue is buffer i
+			s.result.Prologue++
+		}
+	}
+}
+
+// fitCells makes cells as large as the slots in them, and gives these one size.
+func (d *draft) fitCells() {
+	for i := range d.slots {
+		if s := &d.slots[i]; s.cell != noCell {
+			d.cells[s.cell] = max(d.cells[s.cell], s.size)
+		}
+	}
+	for i := range d.slots {
+		if s := &d.slots[i]; s.cell != noCell {
+			s.size = d.cells[s.cell]
+		}
+	}
+}
+
+// recordedBound makes the certificate of a plan for more than was recorded: the load of the
+// recorded requests, as no plan of the recording takes less.
+func recordedBound(dev *planfile.Device) {
+	base := uint64(0)
+	c := planfile.Certificate{Kind: planfile.BoundLoad}
+	for x := range dev.Phases {
+		if p := &dev.Phases[x]; x == 0 || p.LowerBound > c.LowerBound {
+			c.LowerBound, c.At = p.LowerBound, base+p.BoundAt
+		}
+		base += dev.Phases[x].Length
+	}
+	c.Gap = dev.ArenaBytes - c.LowerBound
+	dev.Certificate = c
+}
