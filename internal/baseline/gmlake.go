@@ -42,8 +42,8 @@ var (
 // blocks into one new range of addresses. Of recorded only the limits of the card and the
 // rounding of sizes matter.
 //
-// On equal addresses it reserves what that code does, after each operation of a recording:
-// docs/results/peercode runs both.
+// On equal addresses it reserves what that code does, after each operation of a recording
+// (docs/results/peers.md).
 //
 // Small blocks and private pools are the native allocator's. An event that GMLake would
 // ask for whether the GPU is done with a block counts as finished once the free of the

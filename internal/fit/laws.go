@@ -16,8 +16,8 @@ import (
 // Each allocation of one recording is looked for in the others (lifespan.Match). Its law
 // goes through the sizes that it has in the recordings: a straight line between two
 // neighbours and beyond the last ones, so that it is affine if all of them lie on one line.
-// If it grows faster than in proportion, it is a power between the two, as of attention
-// that keeps a square of the length. An allocation that no other recording has grows in
+// If it grows faster than in proportion, but no faster than the square, it is a power between
+// the two, as of attention that keeps a square of the length. An allocation that no other recording has grows in
 // proportion, which the error bars count as not known.
 type Laws struct {
 	// Jobs are the recordings by size, and Sizes are theirs.
@@ -101,6 +101,11 @@ const (
 	// of the same job has as well, as for compile --merge. Of different jobs among the
 	// examples and the shared recordings it is 0.38 at most.
 	leastCommon = 0.5
+	// mostPower is the largest power that a law has: tensors grow with the square of a length at
+	// most, and 0.05 is for roundings. What grows faster between two recordings is not a tensor of
+	// that shape, but for example a library's workspace for another algorithm; a power through
+	// that gave 81 GiB for a ResNet of 11.
+	mostPower = 2.05
 	// mostBytes bounds what a law gives for one allocation, in bytes: more than any device
 	// has, so that a power far beyond the recordings does not overflow.
 	mostBytes = 1 << 44
@@ -161,8 +166,9 @@ func lawAt(points []point, x float64) float64 {
 		return p.bytes
 	}
 	if p.bytes > 0 && q.bytes*p.x > p.bytes*q.x*sameSize {
-		power := math.Log(q.bytes/p.bytes) / math.Log(q.x/p.x)
-		return p.bytes * math.Pow(x/p.x, power)
+		if power := math.Log(q.bytes/p.bytes) / math.Log(q.x/p.x); power <= mostPower {
+			return p.bytes * math.Pow(x/p.x, power)
+		}
 	}
 	return max(0, p.bytes+(q.bytes-p.bytes)*(x-p.x)/(q.x-p.x))
 }

@@ -23,8 +23,8 @@ func (s *Scaled) write(w io.Writer, d *CompiledDevice) error {
 	if s.Varied == 0 {
 		return writeWrapped(w, "  ", fmt.Sprintf("--max-scale %g changes nothing: no size varied over the recorded iterations of a periodic plan. Record batches of different sizes, or accept the recorded ones.", s.MaxScale))
 	}
-	planned := fmt.Sprintf("planned for %g times the largest of %s that sizes followed in the recording: %s of %s slots that varied, with %s of %s, follow a law, and %s slots of the prologue with them.",
-		s.MaxScale, plural(s.Quantities, "quantity"), Count(s.Varied-s.Lawless), Count(s.Varied), Bytes(s.VariedBytes-s.LawlessBytes), Bytes(s.VariedBytes), Count(s.Prologue))
+	planned := fmt.Sprintf("planned for %g times the largest of the %s that sizes followed in the recording: %s of %s slots that varied, with %s of %s, follow a law, and %s slots of the prologue with them.",
+		s.MaxScale, plural(s.Quantities, "hidden length"), Count(s.Varied-s.Lawless), Count(s.Varied), Bytes(s.VariedBytes-s.LawlessBytes), Bytes(s.VariedBytes), Count(s.Prologue))
 	if s.Lawless > 0 {
 		planned += fmt.Sprintf(" %s with %s follow none, and are planned as recorded.", plural(s.Lawless, "slot"), Bytes(s.LawlessBytes))
 	}

@@ -1,22 +1,80 @@
-package main
+package stalloc
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
+	"testing"
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
-	"github.com/stplan/stplan/internal/stalloc"
 	"github.com/stplan/stplan/internal/trace"
 )
+
+// TestReservesAsItsOwnCode compares the simulator with what STAlloc's own code
+// (github.com/infinigence/STAlloc at 3a9f97f), compiled as it is against a simulated device,
+// reserved for made-up jobs of which three iterations were traced. A line of
+// testdata/own_code.txt is "JOB ENTRY BYTES": reserved bytes after the operation of this entry, if
+// they were others after the one before.
+func TestReservesAsItsOwnCode(t *testing.T) {
+	text, err := os.ReadFile("testdata/own_code.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var got []string
+	for n, job := range madeUpJobs() {
+		last := trace.Bytes(-1)
+		_, err := baseline.Follow(job.program, job.traced(t).Allocator(), nil, func(at trace.Time, reserved trace.Bytes) {
+			if reserved != last {
+				got = append(got, fmt.Sprint(n, at, reserved))
+			}
+			last = reserved
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Fatalf("line %d is missing, expected %q", i+1, want[i])
+		case i >= len(want):
+			t.Fatalf("line %d is %q, expected none", i+1, got[i])
+		case got[i] != want[i]:
+			t.Fatalf("line %d is %q, expected %q", i+1, got[i], want[i])
+		}
+	}
+}
+
+// madeUpJob is a job that was never run.
+type madeUpJob struct {
+	device  *trace.Device
+	program *baseline.Program
+}
+
+// traced is the trace of the job's first three iterations.
+func (j *madeUpJob) traced(t *testing.T) *Trace {
+	tl, err := lifespan.Build(j.device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := lifespan.FindIterations(j.device, tl, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced, why := NewTrace(tl, it, 3)
+	if why != "" {
+		t.Fatalf("not traced: %s", why)
+	}
+	return traced
+}
 
 // madeUp is a job made up of numbers, with so many requests in each step: weights, states that
 // the first optimizer step leaves, requests whose lives cross, some of them into the next step
 // or from before the first, requests of 128 MiB and more, more small ones in the ninth step
 // than before, and after step changed one request more in each.
-func madeUp(seed, requests, changed int) *recording {
+func madeUp(seed, requests, changed int) *madeUpJob {
 	d := &trace.Device{}
 	size := make(map[uint64]trace.Bytes)
 	next := uint64(1) << 40
@@ -78,85 +136,16 @@ func madeUp(seed, requests, changed int) *recording {
 			free(a)
 		}
 	}
-	r := &recording{device: d}
+	j := &madeUpJob{device: d}
 	var err error
-	if r.program, err = baseline.ReadProgram(d, r.recorded); err != nil {
+	if j.program, err = baseline.ReadProgram(d, baseline.Config{}); err != nil {
 		panic(err) // the job is ours
 	}
-	return r
+	return j
 }
 
-// madeUpJobs are the jobs of testdata/stalloc.txt: one that goes on as it was traced, and two
+// madeUpJobs are the jobs of testdata/own_code.txt: one that goes on as it was traced, and two
 // that change.
-func madeUpJobs() []*recording {
-	return []*recording{madeUp(1, 200, 99), madeUp(2, 60, 99), madeUp(2, 90, 5), madeUp(3, 60, 7), madeUp(11, 200, 4)}
-}
-
-// traced is the trace of a job's first three iterations.
-func (r *recording) traced() (*stalloc.Trace, error) {
-	tl, err := lifespan.Build(r.device)
-	if err != nil {
-		return nil, err
-	}
-	it, err := lifespan.FindIterations(r.device, tl, nil)
-	if err != nil {
-		return nil, err
-	}
-	t, why := stalloc.NewTrace(tl, it, 3)
-	if why != "" {
-		return nil, fmt.Errorf("not traced: %s", why)
-	}
-	return t, nil
-}
-
-// writeFixture has STAlloc's own code plan and serve the jobs, and writes what it had
-// reserved: a line for each job and operation, "JOB ENTRY BYTES", if it is not what it was at
-// the one before.
-func writeFixture(folder, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	for job, r := range madeUpJobs() {
-		t, err := r.traced()
-		if err != nil {
-			return err
-		}
-		model, err := os.MkdirTemp("", "peercode-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(model)
-		if err := writeTrace(filepath.Join(model, "trace", "mem_log_dev0.txt"), t); err != nil {
-			return err
-		}
-		if err := plan(folder, model); err != nil {
-			return fmt.Errorf("job %d: %w", job, err)
-		}
-		c, err := r.servedByTheirs(folder, model)
-		if err != nil {
-			return fmt.Errorf("job %d: %w", job, err)
-		}
-		for _, line := range c.lines() {
-			fmt.Fprintln(w, job, line)
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// lines are the operations of a course after which reserved bytes are not what they were:
-// "ENTRY BYTES".
-func (c course) lines() (all []string) {
-	last := trace.Bytes(-1)
-	for i, reserved := range c.reserved {
-		if reserved != last {
-			all = append(all, fmt.Sprintf("%d %d", c.at[i], reserved))
-		}
-		last = reserved
-	}
-	return all
+func madeUpJobs() []*madeUpJob {
+	return []*madeUpJob{madeUp(1, 200, 99), madeUp(2, 60, 99), madeUp(2, 90, 5), madeUp(3, 60, 7), madeUp(11, 200, 4)}
 }
