@@ -30,7 +30,7 @@ type Options struct {
 	// NoCrossStream gives every stream its own part of the arena.
 	NoCrossStream bool
 	// MaxScale is what sizes that vary are planned for, in multiples of the largest recorded
-	// value of the quantity that they follow (docs/packing.md). Up to 1 is as recorded. Not
+	// value of the quantity that they follow (docs/steady-state.md). Up to 1 is as recorded. Not
 	// with NoCrossStream, whose bound is of sizes as they are planned.
 	MaxScale float64
 	// TimeLimit is how long the compilation may take in all; 0 is no limit. What is left of

@@ -573,7 +573,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     settle(l, s, segment);
 }
 
-uint64_t sp_layout_forecast(const sp_layout *l) { 
+uint64_t sp_layout_forecast(const sp_layout *l) {
   if (l == NULL || !(sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws))))
     return 0;
   return l->forecast;
