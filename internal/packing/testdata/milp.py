@@ -6,9 +6,15 @@ other is fixed. Writes the list of the least makespans, null if HiGHS does not p
 one.
 """
 import json
+import os
 import sys
 
 import highspy
+
+# HiGHS prints its banner on standard output, whatever output_flag says (1.16). Its lines go to
+# standard error, so that only the answers are on standard output.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 
 
 def least_makespan(buffers):
@@ -44,4 +50,5 @@ def least_makespan(buffers):
     return round(model.getInfo().objective_function_value)
 
 
-json.dump([least_makespan(p) for p in json.load(sys.stdin)], sys.stdout)
+with answers:
+    json.dump([least_makespan(p) for p in json.load(sys.stdin)], answers)
