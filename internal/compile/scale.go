@@ -162,7 +162,7 @@ func (s *scaling) body(x int, sizes [][]float64) {
 // at is what a law says for the largest quantity that is planned for.
 func (s *scaling) at(l *law, q *quantities) float64 { return l.At(s.factor * q.most(l.quantity)) }
 
-// grow makes a slot large enough for a request of so many bytes.
+// grow makes a slot large enough for a request of this size.
 func (s *slot) grow(bytes float64) {
 	s.size = max(s.size, packing.Bytes(trace.RoundUp(trace.Bytes(min(bytes, mostScaled)+0.5))))
 }

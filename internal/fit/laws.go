@@ -17,8 +17,8 @@ import (
 // goes through the sizes that it has in the recordings: a straight line between two
 // neighbours and beyond the last ones, so that it is affine if all of them lie on one line.
 // If it grows faster than in proportion, but no faster than the square, it is a power between
-// the two, as of attention that keeps a square of the length. An allocation that no other recording has grows in
-// proportion, which the error bars count as not known.
+// the two, as of attention that keeps a square of the length. An allocation that no other
+// recording has grows in proportion, which the error bars count as not known.
 type Laws struct {
 	// Jobs are the recordings by size, and Sizes are theirs.
 	Jobs  []*Job
@@ -107,7 +107,7 @@ const (
 	// that gave 81 GiB for a ResNet of 11.
 	mostPower = 2.05
 	// mostBytes bounds what a law gives for one allocation, in bytes: more than any device
-	// has, so that a power far beyond the recordings does not overflow.
+	// has, so that a law far beyond the recordings does not overflow.
 	mostBytes = 1 << 44
 )
 

@@ -18,7 +18,7 @@ type SizeLaw struct {
 // At is what the law says for a quantity, in bytes.
 func (l SizeLaw) At(x float64) float64 { return l.Constant + (l.Growth+l.Square*x)*x }
 
-// Near says that the law gives about so many bytes for a quantity.
+// Near says whether the law gives these bytes for a quantity, but for roundings.
 func (l SizeLaw) Near(x, bytes float64) bool {
 	return math.Abs(l.At(x)-bytes) <= max(1, nearLaw*bytes)
 }

@@ -70,7 +70,7 @@ func (j *madeUpJob) traced(t *testing.T) *Trace {
 	return traced
 }
 
-// madeUp is a job made up of numbers, with so many requests in each step: weights, states that
+// madeUp is a job drawn from a seed, with this number of requests in each step: weights, states that
 // the first optimizer step leaves, requests whose lives cross, some of them into the next step
 // or from before the first, requests of 128 MiB and more, more small ones in the ninth step
 // than before, and after step changed one request more in each.

@@ -139,12 +139,18 @@ static uint64_t covered(const sp_streams *s, int stream, int on) {
   return latest(s->done, latest(waited[on], waited[SP_WHOLE]));
 }
 
+/* behind is the tick of another stream up to which a stream has to have waited for it. If the
+ * device has no events of the whole device, that includes what other streams freed. */
+static uint64_t behind(const sp_streams *s, const sp_clock *c, uint64_t foreign, int other) {
+  return latest(s->has_whole ? 0 : foreign, sp_clock_used(c, other));
+}
+
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream) {
   uint64_t foreign = sp_clock_foreign(c, stream);
   if (s->has_whole && foreign > covered(s, stream, SP_WHOLE))
     return 1;
   for (int i = 0; i < s->count; i++)
-    if (i != stream && latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i)) > covered(s, stream, i))
+    if (i != stream && behind(s, c, foreign, i) > covered(s, stream, i))
       return 1;
   return 0;
 }
@@ -225,7 +231,7 @@ int sp_streams_can(sp_streams *s, const sp_clock *c, int stream) {
   if (s->has_whole && foreign > covered(s, stream, SP_WHOLE) && !can(s, stream, SP_WHOLE, foreign))
     return 0;
   for (int i = 0; i < s->count; i++) {
-    uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
+    uint64_t tick = behind(s, c, foreign, i);
     if (i != stream && tick > covered(s, stream, i) && !can(s, stream, i, tick) && !(s->has_whole && can(s, stream, SP_WHOLE, tick)))
       return 0;
   }
@@ -247,7 +253,7 @@ int sp_streams_needs(sp_streams *s, const sp_clock *c, int stream, sp_need needs
     whole = needs[count++].tick;
   }
   for (int i = 0; i < s->count; i++) {
-    uint64_t tick = latest(s->has_whole ? 0 : foreign, sp_clock_used(c, i));
+    uint64_t tick = behind(s, c, foreign, i);
     if (i == stream || tick <= latest(whole, covered(s, stream, i)))
       continue;
     /* While an exchange is under way the whole device may have the only mark that will do. */

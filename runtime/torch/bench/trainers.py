@@ -81,6 +81,20 @@ def timed_by(steps: Steps) -> Any:
     return Timed()
 
 
+def common(folder: str, count: int, batch: int) -> Dict[str, Any]:
+    """Arguments of both trainers."""
+    return dict(
+        output_dir=folder,
+        max_steps=count,
+        per_device_train_batch_size=batch,
+        logging_steps=1,
+        bf16=torch.cuda.is_available(),
+        gradient_checkpointing=True,
+        report_to=[],
+        seed=1,
+    )
+
+
 def grpo(steps: Steps, count: int, batch: int) -> None:
     from datasets import Dataset
     from transformers import Qwen2Config
@@ -101,17 +115,7 @@ def grpo(steps: Steps, count: int, batch: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         options = GRPOConfig(
-            output_dir=folder,
-            max_steps=count,
-            per_device_train_batch_size=batch,
-            num_generations=8,
-            max_completion_length=64,
-            logging_steps=1,
-            bf16=torch.cuda.is_available(),
-            gradient_checkpointing=True,
-            report_to=[],
-            save_strategy="no",
-            seed=1,
+            **common(folder, count, batch), num_generations=8, max_completion_length=64, save_strategy="no"
         )
         GRPOTrainer(
             model=causal_model(config),
@@ -144,23 +148,16 @@ def sft(steps: Steps, count: int, batch: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         options = SFTConfig(
-            output_dir=folder,
-            max_steps=count,
-            per_device_train_batch_size=batch,
+            **common(folder, count, batch),
             gradient_accumulation_steps=2,
             max_length=2048,
             packing=False,
-            logging_steps=1,
-            bf16=torch.cuda.is_available(),
-            gradient_checkpointing=True,
-            report_to=[],
             save_steps=20,
             save_total_limit=1,
             eval_strategy="steps",
             eval_steps=10,
             per_device_eval_batch_size=batch,
             learning_rate=1e-4,
-            seed=1,
         )
         SFTTrainer(
             model=causal_model(config),
