@@ -4,13 +4,21 @@
 #include "prim_cuda_driver.h"
 #include "sizes.h"
 
-/* unmap_granules undoes map_granules for the first `bytes` of a range, and
+/* A spot is where memory goes: an address, how large the granules there are, and where the
+ * last of them ends. */
+typedef struct {
+  uint64_t addr, unit, end;
+} spot;
+
+/* unmap_granules undoes map_granules for the first `bytes` of a spot, and
  * returns how many of them the driver has taken back. */
-static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
+static uint64_t unmap_granules(const cuda *c, const spot *s, uint64_t bytes) {
   uint64_t taken = 0;
-  for (uint64_t at = 0; at < bytes; at += unit)
-    if (c->cu.unmap(addr + at, unit) == CU_SUCCESS)
-      taken += unit;
+  for (uint64_t at = s->addr; at < s->addr + bytes; at += s->unit) {
+    uint64_t size = sp_least(s->unit, s->end - at);
+    if (c->cu.unmap(at, size) == CU_SUCCESS)
+      taken += size;
+  }
   return taken;
 }
 
@@ -33,24 +41,26 @@ static cu_result create(cuda *c, cu_handle *handle, uint64_t bytes) {
   return result;
 }
 
-/* map_granules gives [addr, addr+bytes) memory. Nonzero is failure. The handle of
+/* map_granules gives the first `bytes` of a spot memory. Nonzero is failure. The handle of
  * each granule is released at once: its memory then lives until it is unmapped. */
-static int map_granules(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
-  uint64_t at = 0;
-  for (; at < bytes; at += unit) {
+static int map_granules(cuda *c, const spot *s, uint64_t bytes) {
+  uint64_t done = 0;
+  while (done < bytes) {
+    uint64_t at = s->addr + done, size = sp_least(s->unit, s->end - at);
     cu_handle handle;
-    if (create(c, &handle, unit) != CU_SUCCESS)
+    if (create(c, &handle, size) != CU_SUCCESS)
       break;
-    int failed = c->cu.map(addr + at, unit, 0, handle, 0) != CU_SUCCESS;
+    int failed = c->cu.map(at, size, 0, handle, 0) != CU_SUCCESS;
     c->cu.mem_release(handle);
     if (failed)
       break;
+    done += size;
   }
   pthread_mutex_lock(&c->lock); /* no further device is let in meanwhile */
-  int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
+  int failed = done < bytes || c->cu.set_access(s->addr, bytes, c->access, c->accesses) != CU_SUCCESS;
   pthread_mutex_unlock(&c->lock);
   if (failed)
-    unmap_granules(c, addr, at, unit);
+    unmap_granules(c, s, done);
   return failed;
 }
 
@@ -66,46 +76,52 @@ static region *holding(const cuda *c, uint64_t addr) {
 }
 
 /* vacant is a region without memory that was left for this, or NULL. Locked. */
-static region *vacant(const cuda *c, uint64_t span) {
+static region *vacant(const cuda *c, uint64_t span, uint64_t unit) {
   region *r = c->regions;
-  while (r != NULL && (r->mapped > 0 || r->unit != c->granularity || r->end - r->start < span))
+  while (r != NULL && (r->mapped > 0 || r->unit != unit || r->end - r->start < span))
     r = r->next;
   return r;
 }
 
-/* reserve is a region for `bytes`. If memory moves, it has at least twice what the device
- * has, and may have been used before. NULL if there is none. Locked. */
-static region *reserve(cuda *c, uint64_t bytes) {
-  uint64_t least = c->still ? 0 : 2 * c->total, span = granules(c, least > bytes ? least : bytes);
-  region *r = c->still ? NULL : vacant(c, span);
-  if (r != NULL)
+/* reserve is a region for `bytes` in granules of `unit`. If these are the least, and memory
+ * moves, it has at least twice what the device has. If memory moves, it may have been used
+ * before. NULL if there is none. Locked. */
+static region *reserve(cuda *c, uint64_t bytes, uint64_t unit) {
+  uint64_t grows = !c->still && unit == c->granularity ? 2 * c->total : 0, span = granules(c, grows > bytes ? grows : bytes);
+  region *r = c->still ? NULL : vacant(c, span, unit);
+  if (r != NULL) {
+    if (unit > c->granularity)
+      r->end = r->start + span;
     return r;
+  }
   r = calloc(1, sizeof *r);
-  cu_address start;
-  if (r == NULL || c->cu.address_reserve(&start, span + c->granularity, 0, 0, 0) != CU_SUCCESS) {
+  cu_address base;
+  uint64_t all = span + (c->still ? c->granularity : unit);
+  if (r == NULL || c->cu.address_reserve(&base, all, 0, 0, 0) != CU_SUCCESS) {
     free(r);
     return NULL;
   }
-  uint64_t handle = sp_handle_size(bytes, c->granularity), whole = c->still && span % handle == 0;
-  *r = (region){.next = c->regions, .start = start, .end = start + span, .unit = whole ? handle : c->granularity};
+  uint64_t start = base;
+  if (c->still) {
+    uint64_t handle = sp_handle_size(bytes, c->granularity);
+    unit = span % handle == 0 ? handle : c->granularity;
+  } else {
+    start = sp_round_up(base, unit);
+  }
+  *r = (region){.next = c->regions, .base = base, .reserved = all, .start = start, .end = start + span, .unit = unit};
   c->regions = r;
   return r;
 }
 
-/* An address for memory, and how large its granules are. */
-typedef struct {
-  uint64_t addr, unit;
-} spot;
-
 /* place is where `bytes` of memory go, which it counts as mapped: `at`, or, if that is 0,
  * the start of a new region for `room` bytes. The address is 0 if there is none. */
-static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
+static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit) {
   spot found = {0};
   pthread_mutex_lock(&c->lock);
-  region *r = at == 0 ? reserve(c, room) : holding(c, at);
+  region *r = at == 0 ? reserve(c, room, unit) : holding(c, at);
   if (r != NULL && (at == 0 || (r->mapped > 0 && bytes <= r->end - at))) {
     r->mapped += bytes;
-    found = (spot){at == 0 ? r->start : at, r->unit};
+    found = (spot){at == 0 ? r->start : at, r->unit, r->end};
   }
   pthread_mutex_unlock(&c->lock);
   return found;
@@ -113,7 +129,7 @@ static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
 
 /* release gives a region's addresses up. Locked, or nobody else uses it. */
 static void release(const cuda *c, region *r) {
-  c->cu.address_free(r->start, r->end - r->start + c->granularity);
+  c->cu.address_free(r->base, r->reserved);
   free(r);
 }
 
@@ -141,17 +157,17 @@ static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr
   return 0;
 }
 
-static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   /* Granules are taken one by one. What the device cannot give as a whole is
    * not begun: meanwhile other programs would find it without memory. */
   size_t available, total;
   bytes = granules(c, bytes);
   if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
     return 1;
-  spot start = place(c, at, bytes, room);
+  spot start = place(c, at, bytes, room, unit);
   if (start.addr == 0)
     return 1;
-  if (map_granules(c, start.addr, bytes, start.unit)) {
+  if (map_granules(c, &start, bytes)) {
     vacate(c, start.addr, bytes);
     return 1;
   }
@@ -159,12 +175,12 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uin
   return 0;
 }
 
-int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   cuda *c = self;
   int mode;
   if (!sp_cuda_begin(c, &mode))
     return 1;
-  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, addr) : take_plain(c, at, bytes, addr));
+  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, unit, addr) : take_plain(c, at, bytes, addr));
 }
 
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
@@ -175,9 +191,9 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   if (c->is_virtual) {
     pthread_mutex_lock(&c->lock);
     const region *r = holding(c, addr);
-    uint64_t unit = r == NULL ? c->granularity : r->unit;
+    spot start = {addr, r == NULL ? c->granularity : r->unit, r == NULL ? UINT64_MAX : r->end};
     pthread_mutex_unlock(&c->lock);
-    uint64_t taken = unmap_granules(c, addr, granules(c, bytes), unit);
+    uint64_t taken = unmap_granules(c, &start, granules(c, bytes));
     failed = taken == 0;
     vacate(c, addr, taken);
   } else {
@@ -199,7 +215,7 @@ int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size
   const region *r = holding(c, addr);
   if (r != NULL) {
     *base = r->start + sp_round_down(addr - r->start, r->unit);
-    *size = r->unit;
+    *size = sp_least(r->unit, r->end - *base);
   }
   pthread_mutex_unlock(&c->lock);
   return r == NULL;
@@ -235,9 +251,11 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
  * more are tried. Locked. */
 static void let_in(const cuda *c, const region *r) {
   uint64_t found = 0;
-  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += r->unit)
-    if (c->cu.set_access(at, r->unit, c->access, c->accesses) == CU_SUCCESS)
-      found += r->unit;
+  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += r->unit) {
+    uint64_t size = sp_least(r->unit, r->end - at);
+    if (c->cu.set_access(at, size, c->access, c->accesses) == CU_SUCCESS)
+      found += size;
+  }
 }
 
 /* Plain memory is open to every device that the program has let in by itself. */

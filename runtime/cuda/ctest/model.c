@@ -73,9 +73,9 @@ static unit *units_at(model *m, uint64_t address, uint64_t size) {
   return m->units + (address - m->options.base) / MODEL_UNIT;
 }
 
-static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t granule, uint64_t *addr) {
   model *m = self;
-  if (may_fail(m) || m->host.extend(m->host.self, at, bytes, room, addr) != 0)
+  if (may_fail(m) || m->host.extend(m->host.self, at, bytes, room, granule, addr) != 0)
     return 1;
   unit *u = units_at(m, *addr, bytes);
   for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {

@@ -51,9 +51,9 @@ static void mark(uint8_t *granules, uint64_t address, uint64_t size, uint8_t the
   }
 }
 
-static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   world *w = self;
-  int failed = w->host.extend(w->host.self, at, bytes, room, addr);
+  int failed = w->host.extend(w->host.self, at, bytes, room, unit, addr);
   if (!failed)
     mark(w->there, *addr, bytes, 1);
   return failed;
