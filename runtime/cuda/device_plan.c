@@ -64,7 +64,7 @@ enum { LOOKS = 8192 };
 /* A plan's memory comes in granules of at most 1/UNIT_SHARE of it, and at most UNIT_MOST bytes.
  * The driver takes about as long for a granule of 2 MiB as for one of 64 MiB: on an H100 45 us
  * to map it, 40 to give it back. */
-enum { UNIT_SHARE = 512 };
+enum { UNIT_SHARE = 1024 };
 #define UNIT_MOST (UINT64_C(64) << 20)
 
 /* set_state changes the state, and tells it. */

@@ -16,7 +16,7 @@ typedef struct {
   uint64_t next;        /* address of the next separate extent */
   int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
-  uint64_t start[SP_HOST_REGIONS], end[SP_HOST_REGIONS]; /* of the room in each of these */
+  uint64_t start[SP_HOST_REGIONS], end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
   uint64_t given;
   uint64_t occupied; /* by another process */
   uint64_t events;
@@ -29,6 +29,13 @@ typedef struct {
 
 /* region is the index of the region that an address lies in. */
 static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
+
+/* whole says whether the bytes are whole granules of the room in region i; the last one ends
+ * with the room. */
+static int whole(const host *h, uint64_t i, uint64_t at, uint64_t bytes) {
+  uint64_t end = sp_round_up(at + bytes, h->options.granularity);
+  return (at - h->start[i]) % h->unit[i] == 0 && ((end - h->start[i]) % h->unit[i] == 0 || end == h->end[i]);
+}
 
 /* place is the address for memory: `at`, if its region has memory and room, the
  * first region that has none, or the next separate extent if memory is not
@@ -43,7 +50,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
   }
   if (at != 0) {
     i = region(h, at);
-    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at < h->start[i] || at > h->end[i] || bytes > h->end[i] - at)
+    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at < h->start[i] || at > h->end[i] || bytes > h->end[i] - at || !whole(h, i, at, bytes))
       return 0;
   } else {
     while (i < SP_HOST_REGIONS && h->mapped[i] != 0)
@@ -54,6 +61,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
       return 0;
     h->start[i] = at;
     h->end[i] = unit > least ? at + sp_round_up(room, least) : end;
+    h->unit[i] = unit;
   }
   h->mapped[i] += bytes;
   return at;
@@ -74,10 +82,11 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int ours = addr >= h->options.base && bytes <= h->given;
+  int ours = addr >= h->options.base && bytes <= h->given, grown = ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS;
+  ours = ours && (!grown || whole(h, region(h, addr), addr, bytes));
   if (ours)
     h->given -= bytes;
-  if (ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS)
+  if (ours && grown)
     h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
   return !ours;

@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
   stplan_counters c;
   DEMAND(argc == 3 && stplan_plan_open(argv[2], &plan, error, sizeof error) == STPLAN_OK);
   owned = calloc(SPAN / UNIT, 1);
-  sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = 2 << 20, .partial = 1};
+  sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = FINE, .partial = 1};
   sp_prim prim;
   DEMAND(owned != NULL && sp_host_open(&options, &prim));
   DEMAND(stplan_open(&prim, NULL, 0, &device) == STPLAN_OK);

@@ -103,7 +103,8 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   }
   m->memory -= bytes;
   pthread_mutex_unlock(&m->lock);
-  return m->host.give_back(m->host.self, addr, bytes);
+  DEMAND(m->host.give_back(m->host.self, addr, bytes) == 0);
+  return 0;
 }
 
 static int synchronize(void *self) {
@@ -222,7 +223,7 @@ static void ignore(void *self) { (void)self; }
 
 model *model_open(const model_options *options, sp_prim *prim) {
   model *m = calloc(1, sizeof *m);
-  const sp_host_options host = {.base = options->base, .capacity = options->capacity, .granularity = MODEL_GRANULE, .partial = 1};
+  const sp_host_options host = {.base = options->base, .capacity = options->capacity, .granularity = options->granularity, .partial = 1};
   DEMAND(m != NULL && sp_host_open(&host, &m->host));
   m->options = *options;
   m->seed = options->base;
@@ -231,7 +232,7 @@ model *model_open(const model_options *options, sp_prim *prim) {
   pthread_mutex_init(&m->lock, NULL);
   *prim = (sp_prim){
       .self = m,
-      .granularity = MODEL_GRANULE,
+      .granularity = options->granularity,
       .partial = 1,
       .extend = extend,
       .give_back = give_back,
