@@ -167,7 +167,7 @@ void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, uint64_t unit, sp_z
   r->size = size;
   r->zone = (uint8_t)zone;
   r->absent = presence == SP_ABSENT;
-  r->unit_bits = (uint8_t)__builtin_ctzll(unit);
+  r->unit = (uint16_t)(unit / a->granularity);
   link_before(a, r, next);
   r->first = !(grows && r->prev != NULL && r->prev->zone == zone && r->prev->addr + r->prev->size == addr);
   a->extents += r->first;
@@ -246,7 +246,7 @@ static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
   low->zone = r->zone;
   low->absent = r->absent;
   low->lent = r->lent;
-  low->unit_bits = r->unit_bits;
+  low->unit = r->unit;
   low->first = r->first;
   low->uses = r->uses;
   move(r, r->addr + size);

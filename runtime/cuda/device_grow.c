@@ -85,9 +85,9 @@ static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, wind
 }
 
 /* within is the whole granules of an absent range that [addr, end) needs of it. */
-static void within(const sp_range *r, uint64_t addr, uint64_t end, uint64_t *low, uint64_t *high) {
-  *low = addr > r->addr ? sp_round_down(addr, sp_arena_unit(r)) : r->addr;
-  *high = sp_least(r->addr + r->size, sp_round_up(end, sp_arena_unit(r)));
+static void within(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end, uint64_t *low, uint64_t *high) {
+  *low = addr > r->addr ? sp_round_down(addr, sp_arena_unit(&d->arena, r)) : r->addr;
+  *high = sp_least(r->addr + r->size, sp_round_up(end, sp_arena_unit(&d->arena, r)));
 }
 
 int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
@@ -96,7 +96,7 @@ int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
   while (r != NULL && r->addr < end) {
     uint64_t low = r->addr, high = r->addr + r->size;
     if (r->absent) {
-      within(r, addr, end, &low, &high);
+      within(d, r, addr, end, &low, &high);
       if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, 0, &got))
         return 0;
       sp_arena_commit(&d->arena, r, low, high - low);
@@ -111,7 +111,7 @@ int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
 /* in_handles is how many bytes are taken for `bytes`: whole handles, if memory is virtual
  * and does not move. */
 static uint64_t in_handles(const stplan_device *d, uint64_t bytes) {
-  return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, d->prim.granularity)) : bytes;
+  return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, SP_HANDLE_MOST, d->prim.granularity)) : bytes;
 }
 
 /* Memory that is virtual and does not move comes in pieces of at least 1/PIECE_SHARE of what
@@ -252,6 +252,8 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
     if (bytes > 0 && bytes <= SP_LARGEST)
       bytes = in_handles(d, bytes);
     uint64_t unit = sp_device_plan_unit(d);
+    if (unit > d->prim.granularity)
+      bytes = sp_round_up(bytes, unit);
     uint64_t first = sp_device_moves(d) ? sp_least(bytes, unit) : bytes;
     if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, unit, &base)) {
       sp_arena_add(&d->arena, base, first, unit, SP_ZONE_PLAN, 0, SP_FREE);
@@ -260,7 +262,7 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
     } else {
       base = 0;
     }
-    sp_device_plan_begin(d, base);
+    sp_device_plan_begin(d, base, bytes);
   }
   place->address += sp_device_plan_base(d);
   place->planned = sp_device_plan_base(d) != 0;
@@ -268,12 +270,12 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
 }
 
 /* missing is how many bytes sp_device_map would take for [addr, end), from range r on. */
-static uint64_t missing(const sp_range *r, uint64_t addr, uint64_t end) {
+static uint64_t missing(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end) {
   uint64_t bytes = 0, low, high;
   for (; r != NULL && r->addr < end; r = r->next) {
     if (!r->absent)
       continue;
-    within(r, addr, end, &low, &high);
+    within(d, r, addr, end, &low, &high);
     bytes += high - low;
   }
   return bytes;
@@ -286,7 +288,7 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   sp_device_lock_growth(d);
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
-    uint64_t bytes = missing(r, addr, addr + size);
+    uint64_t bytes = missing(d, r, addr, addr + size);
     int served = 1;
     done = 0;
     for (int refused = 0; refused < 2 && served && !done; refused++) {
@@ -309,7 +311,7 @@ static void complete_plan(stplan_device *d) {
   if (base == 0 || !sp_device_plan_served(d))
     return;
   uint64_t first = base + sp_device_plan_bottom(d), end = base + sp_device_plan_bytes(d);
-  uint64_t lacks = missing(sp_arena_holding(&d->arena, first), first, end);
+  uint64_t lacks = missing(d, sp_arena_holding(&d->arena, first), first, end);
   if (!sp_device_plan_costs(d, lacks, lacks, SP_EXCESS_ENDS))
     sp_device_map(d, first, end);
 }

@@ -29,7 +29,7 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
     if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside) || (outside < r->size && end - addr < REST_LEAST))
       continue;
     if (d->prim.partial && end - addr > bytes - *found)
-      addr = sp_round_down(end - (bytes - *found), sp_arena_unit(r));
+      addr = sp_round_down(end - (bytes - *found), sp_arena_unit(&d->arena, r));
     *found += end - addr;
     sp_device_chain(d, r, addr, end, list);
   }

@@ -141,17 +141,16 @@ uint64_t sp_device_plan_bytes(const stplan_device *d) {
 
 uint64_t sp_device_plan_unit(const stplan_device *d) {
   const sp_device_plan *p = d->plan;
-  uint64_t unit = d->prim.granularity;
-  if (!sp_device_moves(d) || sp_matcher_room(p->matcher) > 0)
-    return unit;
-  while (2 * unit <= p->room / UNIT_SHARE && 2 * unit <= UNIT_MOST)
-    unit *= 2;
-  return unit;
+  uint64_t least = d->prim.granularity, most = sp_round_down(sp_least(p->room / UNIT_SHARE, UNIT_MOST), least);
+  if (!sp_device_moves(d) || sp_matcher_room(p->matcher) > 0 || most < least)
+    return least;
+  return sp_handle_size(p->room, sp_least(most, SP_UNIT_MOST * least), least);
 }
 
-void sp_device_plan_begin(stplan_device *d, uint64_t base) {
+void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room) {
   sp_device_plan *p = d->plan;
   p->begun = 1;
+  p->room = room;
   p->base = base;
   if (base == 0 && p->room > 0)
     set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */

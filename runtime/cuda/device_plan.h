@@ -66,7 +66,7 @@ int sp_device_plan_needs_memory(const stplan_device *d);
 uint64_t sp_device_plan_bottom(const stplan_device *d);
 uint64_t sp_device_plan_bytes(const stplan_device *d);
 uint64_t sp_device_plan_unit(const stplan_device *d);
-void sp_device_plan_begin(stplan_device *d, uint64_t base);
+void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room);
 
 /* What the plan says of a request. All zero: nothing. */
 typedef struct {

@@ -23,10 +23,10 @@ int sp_device_whole(const stplan_device *d, const sp_range *r, uint64_t *addr, u
     return whole_piece(d, r, *addr, *end);
   int last = *end == r->addr + r->size && (r->next == NULL || r->next->first);
   if (sp_device_plan_holds(d, r->addr) && *addr == sp_device_plan_base(d))
-    *addr += sp_arena_unit(r);
-  *addr = sp_round_up(*addr, sp_arena_unit(r));
+    *addr += sp_arena_unit(&d->arena, r);
+  *addr = sp_round_up(*addr, sp_arena_unit(&d->arena, r));
   if (!last)
-    *end = sp_round_down(*end, sp_arena_unit(r));
+    *end = sp_round_down(*end, sp_arena_unit(&d->arena, r));
   return *addr < *end;
 }
 
@@ -85,7 +85,7 @@ static uint64_t give_piece(const stplan_device *d, uint64_t addr, uint64_t bytes
  * What was not is free again. Locked; lets go of the lock. */
 static uint64_t give(stplan_device *d, sp_range *r, sp_reason reason) {
   int moves = sp_device_moves(d);
-  uint64_t unit = sp_arena_unit(r);
+  uint64_t unit = sp_arena_unit(&d->arena, r);
   sp_device_unlock(d);
   uint64_t given = moves ? give_granules(d, r->addr, r->size, unit) : give_piece(d, r->addr, r->size);
   sp_device_lock(d);

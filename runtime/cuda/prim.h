@@ -21,7 +21,7 @@ enum { SP_HANDLE_BYTES = 64 };
 typedef struct sp_prim {
   void *self;
 
-  /* Bytes of the smallest granule, the unit that memory grows in: a power of two, at least 512. */
+  /* Bytes of the smallest granules, the unit that memory grows in: a power of two, at least 512. */
   uint64_t granularity;
 
   /* Whether memory is virtual: give_back takes any granules of what extend gave, not only
@@ -33,14 +33,13 @@ typedef struct sp_prim {
    * rest of the last one comes and goes with the bytes.
    *
    * If `at` is 0, they lie at the start of a new room: a range of addresses whose granules
-   * have `unit` bytes, a power of two and at least `granularity`, and begin at multiples of
-   * that. If that is `granularity`, there is room for all the memory that the device has, and
-   * for at least `room` bytes. Otherwise there is room for `room` bytes, rounded up to
-   * `granularity`, and the last granule ends there. If `at` is not 0, the bytes begin at `at`,
-   * the start of a granule without memory in a room that has memory in some other granule;
-   * anything else is refused, and so is memory beyond the end of a room. No two rooms touch.
-   * `room` and `unit` count only if `at` is 0 and `partial` is set. Fails if the device has no
-   * memory left.
+   * have `unit` bytes, a multiple of `granularity`, and begin at multiples of that. If `unit`
+   * is `granularity`, there is room for all the memory that the device has, and for at least
+   * `room` bytes. Otherwise there is room for `room` bytes, a multiple of `unit`. If `at` is
+   * not 0, the bytes begin at `at`, the start of a granule without memory in a room that has
+   * memory in some other granule; anything else is refused, and so is memory beyond the end of
+   * a room. No two rooms touch. `room` and `unit` count only if `at` is 0 and `partial` is
+   * set. Fails if the device has no memory left.
    *
    * After stop_moving a new room has `room` bytes, and all of them get memory at once, in
    * granules of any size. */

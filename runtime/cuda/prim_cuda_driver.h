@@ -82,10 +82,10 @@ typedef struct {
 } driver;
 
 /* A region is a range of addresses that memory is mapped into. Each granule, of `unit`
- * bytes, is memory of its own, a handle, so that any can be given back; the last one ends
- * where the region does. Of the addresses that are reserved, `reserved` from `base` on, at
- * least the last granule of the least size is never used: so no region begins at the address
- * where another ends, and an address tells which region is meant. */
+ * bytes, is memory of its own, a handle, so that any can be given back. Of the addresses that
+ * are reserved, `reserved` from `base` on, at least the last granule of the least size is never
+ * used: so no region begins at the address where another ends, and an address tells which
+ * region is meant. */
 typedef struct region {
   struct region *next;
   uint64_t base, reserved;

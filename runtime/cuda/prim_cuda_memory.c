@@ -4,21 +4,13 @@
 #include "prim_cuda_driver.h"
 #include "sizes.h"
 
-/* A spot is where memory goes: an address, how large the granules there are, and where the
- * last of them ends. */
-typedef struct {
-  uint64_t addr, unit, end;
-} spot;
-
-/* unmap_granules undoes map_granules for the first `bytes` of a spot, and
+/* unmap_granules undoes map_granules for the first `bytes` of a range, and
  * returns how many of them the driver has taken back. */
-static uint64_t unmap_granules(const cuda *c, const spot *s, uint64_t bytes) {
+static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
   uint64_t taken = 0;
-  for (uint64_t at = s->addr; at < s->addr + bytes; at += s->unit) {
-    uint64_t size = sp_least(s->unit, s->end - at);
-    if (c->cu.unmap(at, size) == CU_SUCCESS)
-      taken += size;
-  }
+  for (uint64_t at = 0; at < bytes; at += unit)
+    if (c->cu.unmap(addr + at, unit) == CU_SUCCESS)
+      taken += unit;
   return taken;
 }
 
@@ -41,26 +33,24 @@ static cu_result create(cuda *c, cu_handle *handle, uint64_t bytes) {
   return result;
 }
 
-/* map_granules gives the first `bytes` of a spot memory. Nonzero is failure. The handle of
+/* map_granules gives [addr, addr+bytes) memory. Nonzero is failure. The handle of
  * each granule is released at once: its memory then lives until it is unmapped. */
-static int map_granules(cuda *c, const spot *s, uint64_t bytes) {
-  uint64_t done = 0;
-  while (done < bytes) {
-    uint64_t at = s->addr + done, size = sp_least(s->unit, s->end - at);
+static int map_granules(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
+  uint64_t at = 0;
+  for (; at < bytes; at += unit) {
     cu_handle handle;
-    if (create(c, &handle, size) != CU_SUCCESS)
+    if (create(c, &handle, unit) != CU_SUCCESS)
       break;
-    int failed = c->cu.map(at, size, 0, handle, 0) != CU_SUCCESS;
+    int failed = c->cu.map(addr + at, unit, 0, handle, 0) != CU_SUCCESS;
     c->cu.mem_release(handle);
     if (failed)
       break;
-    done += size;
   }
   pthread_mutex_lock(&c->lock); /* no further device is let in meanwhile */
-  int failed = done < bytes || c->cu.set_access(s->addr, bytes, c->access, c->accesses) != CU_SUCCESS;
+  int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
   pthread_mutex_unlock(&c->lock);
   if (failed)
-    unmap_granules(c, s, done);
+    unmap_granules(c, addr, at, unit);
   return failed;
 }
 
@@ -103,7 +93,7 @@ static region *reserve(cuda *c, uint64_t bytes, uint64_t unit) {
   }
   uint64_t start = base;
   if (c->still) {
-    uint64_t handle = sp_handle_size(bytes, c->granularity);
+    uint64_t handle = sp_handle_size(bytes, SP_HANDLE_MOST, c->granularity);
     unit = span % handle == 0 ? handle : c->granularity;
   } else {
     start = sp_round_up(base, unit);
@@ -113,6 +103,11 @@ static region *reserve(cuda *c, uint64_t bytes, uint64_t unit) {
   return r;
 }
 
+/* An address for memory, and how large its granules are. */
+typedef struct {
+  uint64_t addr, unit;
+} spot;
+
 /* place is where `bytes` of memory go, which it counts as mapped: `at`, or, if that is 0,
  * the start of a new region for `room` bytes. The address is 0 if there is none. */
 static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit) {
@@ -121,7 +116,7 @@ static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t 
   region *r = at == 0 ? reserve(c, room, unit) : holding(c, at);
   if (r != NULL && (at == 0 || (r->mapped > 0 && bytes <= r->end - at))) {
     r->mapped += bytes;
-    found = (spot){at == 0 ? r->start : at, r->unit, r->end};
+    found = (spot){at == 0 ? r->start : at, r->unit};
   }
   pthread_mutex_unlock(&c->lock);
   return found;
@@ -167,7 +162,7 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uin
   spot start = place(c, at, bytes, room, unit);
   if (start.addr == 0)
     return 1;
-  if (map_granules(c, &start, bytes)) {
+  if (map_granules(c, start.addr, bytes, start.unit)) {
     vacate(c, start.addr, bytes);
     return 1;
   }
@@ -191,9 +186,9 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   if (c->is_virtual) {
     pthread_mutex_lock(&c->lock);
     const region *r = holding(c, addr);
-    spot start = {addr, r == NULL ? c->granularity : r->unit, r == NULL ? UINT64_MAX : r->end};
+    uint64_t unit = r == NULL ? c->granularity : r->unit;
     pthread_mutex_unlock(&c->lock);
-    uint64_t taken = unmap_granules(c, &start, granules(c, bytes));
+    uint64_t taken = unmap_granules(c, addr, granules(c, bytes), unit);
     failed = taken == 0;
     vacate(c, addr, taken);
   } else {
@@ -215,7 +210,7 @@ int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size
   const region *r = holding(c, addr);
   if (r != NULL) {
     *base = r->start + sp_round_down(addr - r->start, r->unit);
-    *size = sp_least(r->unit, r->end - *base);
+    *size = r->unit;
   }
   pthread_mutex_unlock(&c->lock);
   return r == NULL;
@@ -251,11 +246,9 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
  * more are tried. Locked. */
 static void let_in(const cuda *c, const region *r) {
   uint64_t found = 0;
-  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += r->unit) {
-    uint64_t size = sp_least(r->unit, r->end - at);
-    if (c->cu.set_access(at, size, c->access, c->accesses) == CU_SUCCESS)
-      found += size;
-  }
+  for (uint64_t at = r->start; at < r->end && found < r->mapped; at += r->unit)
+    if (c->cu.set_access(at, r->unit, c->access, c->accesses) == CU_SUCCESS)
+      found += r->unit;
 }
 
 /* Plain memory is open to every device that the program has let in by itself. */

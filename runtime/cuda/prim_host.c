@@ -16,7 +16,7 @@ typedef struct {
   uint64_t next;        /* address of the next separate extent */
   int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
-  uint64_t start[SP_HOST_REGIONS], end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
+  uint64_t end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
   uint64_t given;
   uint64_t occupied; /* by another process */
   uint64_t events;
@@ -30,11 +30,9 @@ typedef struct {
 /* region is the index of the region that an address lies in. */
 static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
 
-/* whole says whether the bytes are whole granules of the room in region i; the last one ends
- * with the room. */
+/* whole says whether the bytes are whole granules of the room in region i. */
 static int whole(const host *h, uint64_t i, uint64_t at, uint64_t bytes) {
-  uint64_t end = sp_round_up(at + bytes, h->options.granularity);
-  return (at - h->start[i]) % h->unit[i] == 0 && ((end - h->start[i]) % h->unit[i] == 0 || end == h->end[i]);
+  return at % h->unit[i] == 0 && sp_round_up(at + bytes, h->options.granularity) % h->unit[i] == 0;
 }
 
 /* place is the address for memory: `at`, if its region has memory and room, the
@@ -50,7 +48,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
   }
   if (at != 0) {
     i = region(h, at);
-    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at < h->start[i] || at > h->end[i] || bytes > h->end[i] - at || !whole(h, i, at, bytes))
+    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at > h->end[i] || bytes > h->end[i] - at || !whole(h, i, at, bytes))
       return 0;
   } else {
     while (i < SP_HOST_REGIONS && h->mapped[i] != 0)
@@ -59,8 +57,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
     at = sp_round_up(from, unit);
     if (i == SP_HOST_REGIONS || at > end || room > end - at)
       return 0;
-    h->start[i] = at;
-    h->end[i] = unit > least ? at + sp_round_up(room, least) : end;
+    h->end[i] = unit > least ? at + room : end;
     h->unit[i] = unit;
   }
   h->mapped[i] += bytes;

@@ -475,7 +475,7 @@ static void threads_go_on(void) {
 /* Handles of a piece have one size of 512 MiB at most, and exceed it by next to nothing. */
 static void handles_fit(void) {
   for (uint64_t whole = GRANULE; whole <= UINT64_C(40) << 30; whole += GRANULE) {
-    uint64_t size = sp_handle_size(whole - 1, GRANULE);
+    uint64_t size = sp_handle_size(whole - 1, SP_HANDLE_MOST, GRANULE);
     DEMAND(size % GRANULE == 0 && size <= SP_HANDLE_MOST && (whole <= SP_HANDLE_MOST ? size == whole : size > SP_HANDLE_MOST / 2));
     DEMAND(sp_round_up(whole, size) - whole <= whole / 256);
   }
