@@ -58,8 +58,9 @@ Written by `runtime/torch/bench/first_runs.py`:
 
     {command}
 
-Each job ran alone for {steps} steps: natively, again, with expandable segments, under
-`stplan run` with no plan at hand, and under the same command again. *of native* divides the sum
+Each job ran alone for {steps} steps: natively, again (*native again*), with expandable segments,
+under `stplan run` with no plan at hand (*first run*), and under the same command again (*second
+run*). *of native* divides the sum
 of the first 20 steps' times by native's, and the median of the later ones. The first step is
 left out of both: it loads kernels.
 """
@@ -135,12 +136,12 @@ def problems_of(configuration: str, figures: Mapping[str, Any], native: Mapping[
     return found
 
 
-def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dict[str, Any], List[str]]:
-    """Runs a job under every configuration. Returns the figures, and the problems."""
+def run_job(job: str, command: List[str], stplan: str, out: Output, configurations: List[str]) -> Tuple[Dict[str, Any], List[str]]:
+    """Runs a job under these configurations. Returns the figures, and the problems."""
     measured: Dict[str, Any] = {}
     problems: List[str] = []
     with tempfile.TemporaryDirectory() as cache:
-        for configuration in CONFIGURATIONS:
+        for configuration in configurations:
             figures, wrong = measure(configuration, command, stplan, os.path.join(cache, "plans"))
             if figures is None:
                 problems.append(f"{job}, {configuration}: {wrong}")
@@ -158,6 +159,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("stplan", help="the stplan binary")
     parser.add_argument("--out", help="folder for first_runs.md and first_runs.json")
     parser.add_argument("--steps", type=int, default=60, help="steps of the jobs of jobs.py")
+    parser.add_argument("--runs", nargs="+", default=list(CONFIGURATIONS[1:]), choices=CONFIGURATIONS[1:], metavar="RUN",
+                        help="runs to make beside the native one: %(choices)s")
     parser.add_argument("--jobs", nargs="+", default=["gpt2-xl-naive", "llama-7b-lora-varlen", "llama-3b-fsdp2-world8"], metavar="NAME[=COMMAND]")
     return parser.parse_args()
 
@@ -171,7 +174,7 @@ def main() -> int:
     figures: Dict[str, Any] = {}
     problems: List[str] = []
     for job, run in commands(options.jobs, options.steps).items():
-        figures[job], found = run_job(job, run, os.path.abspath(options.stplan), out)
+        figures[job], found = run_job(job, run, os.path.abspath(options.stplan), out, [NATIVE, *options.runs])
         problems += found
         out.keep(figures)
     out.lines(["", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)])
