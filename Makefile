@@ -47,8 +47,9 @@ release:
 ZIG_CC = $(foreach arch,amd64=x86_64 arm64=aarch64,STPLAN_CC_$(firstword $(subst =, ,$(arch)))="$(PYTHON) -m ziglang cc -target $(lastword $(subst =, ,$(arch)))-linux-gnu.2.17")
 GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.13.3
 
-# What runs in parallel, under the race detector (needs cgo). Packing is parallel
-# in one place, which these tests drive; its exact search would take minutes.
+# What runs in parallel, under the race detector (needs cgo), with few inputs (-short): it
+# makes everything ten times slower. Packing is parallel in one place, which these tests
+# drive; its exact search would take minutes.
 race:
 	go test -race -short ./internal/trace/ ./internal/trace/parquet/ ./internal/compile/ ./cmd/stplan/
 	go test -race -run 'TimeLimit|Progress' ./internal/packing/

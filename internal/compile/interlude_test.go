@@ -139,6 +139,9 @@ func TestEvaluations(t *testing.T) {
 		if !large() {
 			seeds = 5
 		}
+		if testing.Short() {
+			seeds = 2
+		}
 		for seed := range seeds {
 			name := fmt.Sprintf("%s, %d/8 cut off, seed %d", c.program, c.cut, seed)
 			j := newEvaluatedJob(seed)
