@@ -39,6 +39,9 @@ SERVED = (FIRST, SECOND)
 # Steps whose time is compared as a whole: those in which memory moves without a plan.
 EARLY = 20
 
+# Steps after which a run of varying sizes should reserve no more.
+DOZEN = 12
+
 COLUMNS = (
     ("job", "---"),
     ("run", "---"),
@@ -49,6 +52,7 @@ COLUMNS = (
     ("GiB moved", "---:"),
     ("on plan", "---:"),
     ("plan in place in step", "---:"),
+    ("GiB grown after step 12", "---:"),
     ("equal losses", "---:"),
 )
 
@@ -61,7 +65,9 @@ Written by `runtime/torch/bench/first_runs.py`:
 Each job ran alone for {steps} steps: natively, again, with expandable segments, under
 `stplan run` with no plan at hand, and under the same command again. *of native* divides the sum
 of the first 20 steps' times by native's, and the median of the later ones. The first step is
-left out of both: it loads kernels.
+left out of both: it loads kernels. *grown after step 12* is by how much the peak of reserved memory
+at the end is above that of the first 12 steps, and in brackets that of allocated memory, if it has
+grown.
 """
 
 
@@ -109,6 +115,16 @@ def shares(figures: Mapping[str, Any], native: Mapping[str, Any]) -> List[str]:
     return [f"{100 * early:.1f} %", f"{100 * later[0] / later[1]:.1f} %" if len(later) == 2 else ""]
 
 
+def grown(figures: Mapping[str, Any]) -> str:
+    """By how much the peaks grow after the first dozen of steps, in GiB: of reserved memory,
+    and in brackets of allocated memory."""
+    peaks = figures["peaks"]
+    if len(peaks) <= DOZEN:
+        return ""
+    reserved, allocated = (peaks[-1][kind] - peaks[DOZEN - 1][kind] for kind in ("reserved", "allocated"))
+    return gib(reserved) + (f" ({gib(allocated)})" if allocated else "")
+
+
 def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mapping[str, Any]) -> str:
     reserved, served = figures["peak_reserved_bytes"], figures["stplan"]
     return line(
@@ -121,6 +137,7 @@ def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mappin
             f"{served['moved_bytes'] / GIB:.2f}" if served else "",
             on_plan(served) if served else "",
             in_place(figures) if served else "",
+            grown(figures),
             f"{equal(figures['losses'], native['losses'])} of {len(native['losses'])}",
         ]
     )
