@@ -152,9 +152,11 @@ def problems_of(configuration: str, figures: Mapping[str, Any], native: Mapping[
     return found
 
 
-def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dict[str, Any], List[str]]:
-    """Runs a job under every configuration. Returns the figures, and the problems."""
+def run_job(job: str, command: List[str], stplan: str, out: Output, kept: Dict[str, Any]) -> List[str]:
+    """Runs a job under every configuration, and adds the figures to those that are kept.
+    Returns the problems."""
     measured: Dict[str, Any] = {}
+    kept[job] = measured
     problems: List[str] = []
     with tempfile.TemporaryDirectory() as cache:
         for configuration in CONFIGURATIONS:
@@ -165,9 +167,10 @@ def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dic
                     break
                 continue
             measured[configuration] = figures
+            out.keep(kept)
             out.lines([row(job, configuration, figures, measured[NATIVE])])
             problems += [f"{job}, {configuration}: {text}" for text in problems_of(configuration, figures, measured[NATIVE])]
-    return measured, problems
+    return problems
 
 
 def arguments() -> argparse.Namespace:
@@ -188,9 +191,7 @@ def main() -> int:
     figures: Dict[str, Any] = {}
     problems: List[str] = []
     for job, run in commands(options.jobs, options.steps).items():
-        figures[job], found = run_job(job, run, os.path.abspath(options.stplan), out)
-        problems += found
-        out.keep(figures)
+        problems += run_job(job, run, os.path.abspath(options.stplan), out, figures)
     out.lines(["", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)])
     return 1 if problems else 0
 

@@ -134,8 +134,9 @@ class Bench:
         figures = {name: value for name, value in json.loads(found[-1]).items() if name != "stplan_steps"}
         if options is None:
             return Result(figures)
-        process = json.loads(summary.read_text())["processes"][0]
-        return Result(figures, (process["devices"] or [{}])[0], process["plan"], said, notes)
+        processes = json.loads(summary.read_text())["processes"]
+        device, plan = ((processes[0]["devices"] or [{}])[0], processes[0]["plan"]) if processes else ({}, None)
+        return Result(figures, device, plan, said, notes)
 
 
 def row(way: str, configuration: str, result: Result, native: Result) -> str:

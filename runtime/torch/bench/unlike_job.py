@@ -70,7 +70,7 @@ def main() -> None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-        steps.witness(loss)
+        steps.witness(loss.detach())
         del loss
         if evaluated:
             with torch.no_grad():
