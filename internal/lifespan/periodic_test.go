@@ -99,6 +99,22 @@ func largest(peaks []PhasePeak) trace.Bytes {
 	return slices.MaxFunc(peaks, func(x, y PhasePeak) int { return int(x.Bytes - y.Bytes) }).Bytes
 }
 
+// TestCutKeepsPasses makes inputs one step ahead, so that only in the middle of an iteration
+// nothing crosses. For a small input no pass is given up.
+func TestCutKeepsPasses(t *testing.T) {
+	for size, passes := range map[trace.Bytes]int{4 << 10: 4, 64 << 20: 3} {
+		d := job{layers: 8, micro: 2, steps: 5, keepGradients: true, prefetched: 1, inputSize: size}.record(0).d
+		tl := build(t, d)
+		p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+		if p == nil {
+			t.Fatal(why)
+		}
+		if len(p.Passes) != passes {
+			t.Errorf("inputs of %d bytes: %d passes, expected %d", size, len(p.Passes), passes)
+		}
+	}
+}
+
 // TestPeriodicTooFew wants a reason.
 func TestPeriodicTooFew(t *testing.T) {
 	d := job{layers: 8, micro: 1, steps: 2}.record(0).d
