@@ -61,13 +61,14 @@ enum { SOON = 2048 };
  * Most searches need a handful, as most blocks live for a few steps. */
 enum { LOOKS = 8192 };
 
-/* A plan's memory comes in granules of at most 1/UNIT_SHARE of it, and at most UNIT_MOST bytes.
- * The driver takes about as long for a granule of 2 MiB as for one of 64 MiB: on an H100 45 us
- * to map it, 40 to give it back. In a run that does not go on as the plan does, large granules
- * are left with little in them: with 1/1024, 72 of 5,502 runs by plans of other jobs reserved
- * more than 1 % beyond what they do without one. So it is 1/PROVEN_SHARE only if the run has
- * followed the plan for a pass. */
-enum { UNIT_SHARE = 4096, PROVEN_SHARE = 512 };
+/* The memory of a plan that the run has followed for a pass comes in granules of at most
+ * 1/UNIT_SHARE of it, and at most UNIT_MOST bytes. The driver takes about as long for a granule
+ * of 2 MiB as for one of 64 MiB: on an H100 45 us to map it, 40 to give it back. In a run that
+ * does not go on as the plan does, large granules are left with little in them: with 1/1024 for
+ * all plans, 72 of 5,502 runs by plans of other jobs reserved more than 1 % beyond what they do
+ * without one; with 1/4096 a run of the plan's job lost it in which one request in a hundred was
+ * another. With 1/1024 for plans that are put in place, blocks that are live then cost 0.3 %. */
+enum { UNIT_SHARE = 2048 };
 #define UNIT_MOST (UINT64_C(64) << 20)
 
 /* set_state changes the state, and tells it. */
@@ -144,9 +145,8 @@ uint64_t sp_device_plan_bytes(const stplan_device *d) {
 
 uint64_t sp_device_plan_unit(const stplan_device *d) {
   const sp_device_plan *p = d->plan;
-  uint64_t least = d->prim.granularity, share = p->proven ? PROVEN_SHARE : UNIT_SHARE;
-  uint64_t most = sp_round_down(sp_least(p->room / share, UNIT_MOST), least);
-  if (!sp_device_moves(d) || sp_matcher_room(p->matcher) > 0 || most < least)
+  uint64_t least = d->prim.granularity, most = sp_round_down(sp_least(p->room / UNIT_SHARE, UNIT_MOST), least);
+  if (!p->proven || !sp_device_moves(d) || sp_matcher_room(p->matcher) > 0 || most < least)
     return least;
   return sp_handle_size(p->room, sp_least(most, SP_UNIT_MOST * least), least);
 }

@@ -16,10 +16,6 @@
     }                                                                     \
   } while (0)
 
-/* Bytes. With granules as small as this the plans of these tests have memory in larger ones, as
- * plans of real jobs have (device_plan.c). */
-enum { FINE = 16 << 10 };
-
 /* What the suite runs on. open makes primitives with at least this capacity in bytes. */
 typedef struct {
   sp_prim (*open)(uint64_t capacity);

@@ -67,6 +67,9 @@ static int may_fail(model *m) {
   return failed;
 }
 
+/* Bytes of addresses that are cleared together. */
+enum { CHUNK = 2 << 20 };
+
 /* The units of models that are closed, for the next ones: those of a device take half a
  * gigabyte, and fresh pages for them took most of a test's time. */
 static struct {
@@ -96,11 +99,11 @@ static unit *take_units(uint64_t span) {
 
 /* leave_units keeps a model's units for another, as if they had never been there. */
 static void leave_units(model *m) {
-  const size_t granule = MODEL_GRANULE / MODEL_UNIT;
+  const size_t chunk = CHUNK / MODEL_UNIT;
   uint64_t span = span_of(&m->options);
-  for (uint64_t g = 0; g < span / MODEL_GRANULE; g++)
+  for (uint64_t g = 0; g < span / CHUNK; g++)
     if (m->touched[g])
-      memset(m->units + g * granule, 0, granule * sizeof *m->units);
+      memset(m->units + g * chunk, 0, chunk * sizeof *m->units);
   for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
     if (spare[i].units == NULL) {
       spare[i].units = m->units;
@@ -127,8 +130,8 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
     u[i] = (unit){.there = 1, .stream = -1};
   }
   pthread_mutex_lock(&m->lock);
-  for (uint64_t at = *addr; at < *addr + bytes; at += MODEL_GRANULE)
-    m->touched[(at - m->options.base) / MODEL_GRANULE] = 1;
+  for (uint64_t g = (*addr - m->options.base) / CHUNK; g * CHUNK < *addr - m->options.base + bytes; g++)
+    m->touched[g] = 1;
   m->memory += bytes;
   pthread_mutex_unlock(&m->lock);
   return 0;
@@ -277,7 +280,7 @@ model *model_open(const model_options *options, sp_prim *prim) {
   m->options = *options;
   m->seed = options->base;
   m->units = take_units(span_of(options));
-  m->touched = calloc(span_of(options) / MODEL_GRANULE, 1);
+  m->touched = calloc(span_of(options) / CHUNK, 1);
   DEMAND(m->units != NULL && m->touched != NULL);
   pthread_mutex_init(&m->lock, NULL);
   *prim = (sp_prim){

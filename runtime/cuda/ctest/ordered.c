@@ -201,7 +201,7 @@ static uint64_t failures, allocations, on_plan, waits, moved;
 
 static void open_devices(void) {
   for (int i = 0; i < DEVICES; i++) {
-    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .granularity = plan == NULL || i > 0 ? 2 * MIB : FINE, .failures = failures, .known_only = known_only};
+    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .granularity = 2 * MIB, .failures = failures, .known_only = known_only};
     sp_prim prim;
     on[i].model = model_open(&options, &prim);
     DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);

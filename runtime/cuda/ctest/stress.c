@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
   sizes = planned;
   size_count = plan == NULL ? 0 : sizeof planned / sizeof *planned;
   owned = calloc(SPAN / UNIT, 1);
-  sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = plan == NULL ? 2 << 20 : FINE, .partial = 1};
+  sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = 2 << 20, .partial = 1};
   sp_prim prim;
   DEMAND(owned != NULL && sp_host_open(&options, &prim));
   DEMAND(stplan_open(&prim, plan, 0, &device) == STPLAN_OK);
