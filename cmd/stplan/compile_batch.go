@@ -253,7 +253,8 @@ func (b *batch) printNotes() {
 	}
 }
 
-// report prints the table of the batch. If anything failed, the answer is no.
+// report prints the table of the batch. If anything failed, the answer is no; if everything did, it
+// is an error.
 func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	b.printNotes()
 	var plans []report.Compiled
@@ -281,6 +282,9 @@ func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	err := fmt.Errorf("%d of %d recordings failed", len(failed), len(failed)+len(plans))
 	if b.bug {
 		return &bug{err}
+	}
+	if len(plans) == 0 { // nothing was done, as with a disk that is full
+		return err
 	}
 	return &negative{err.Error()}
 }
