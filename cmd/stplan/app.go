@@ -37,6 +37,8 @@ type app struct {
 	// jobOwnsSignals is set while record or run runs a job. Signals are for the job
 	// then, and stplan ends when the job has ended.
 	jobOwnsSignals atomic.Bool
+	// resumes is set while several recordings are compiled: what is done is not done again.
+	resumes atomic.Bool
 }
 
 // exactArgs demands these arguments and says which are missing.

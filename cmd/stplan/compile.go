@@ -232,7 +232,9 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 
 // hasRecords says whether a folder is one that several recordings were compiled into: another one
 // that is added belongs into their table.
-func hasRecords(folder string) bool { return isDir(folder) && isDir(filepath.Join(folder, recordsFolder)) }
+func hasRecords(folder string) bool {
+	return isDir(folder) && isDir(filepath.Join(folder, recordsFolder))
+}
 
 // mostScale is the largest --max-scale. Laws through recorded sizes say nothing of a hundred
 // times these.

@@ -69,7 +69,9 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
+	a.resumes.Store(true)
 	b.run(ctx, paths, outputs)
+	a.resumes.Store(false)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -147,3 +147,20 @@ func TestPanicIsABug(t *testing.T) {
 		t.Errorf("stderr %q, want %q", stderr.String(), want)
 	}
 }
+
+// TestInterruptedBatch names the plans that are done, not what compile notes of them, and says
+// how to go on.
+func TestInterruptedBatch(t *testing.T) {
+	files := []string{"o/" + recordsFolder + "/expected-1.json", "o/a.bin", "o/" + recordsFolder + "/rank-a.json"}
+	if got, want := whatWasWritten(files), "written before that: o/a.bin"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := whatWasWritten(files[:1]), "no output file was changed"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var a app
+	a.resumes.Store(true)
+	if got, want := a.goingOn(), "; the same command does the rest"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
