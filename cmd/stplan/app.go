@@ -30,7 +30,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	quiet          bool
-	outputs        outputs
+	outputs        *outputs // of the whole command, also of what works beside it
 	// subject is the file that is worked on, one of subjectOf, for progress.
 	subject   string
 	subjectOf int

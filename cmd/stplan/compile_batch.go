@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -84,25 +83,11 @@ func (b *batch) run(ctx context.Context, paths, outputs []string) {
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
 	defer b.bar.done()
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(paths)) {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			for i := range next {
-				b.one(ctx, i, paths[i], outputs[i])
-			}
-		}()
-	}
-	for i := range paths {
-		if ctx.Err() != nil {
-			break
+	inParallel(len(paths), func(i int) {
+		if ctx.Err() == nil {
+			b.one(ctx, i, paths[i], outputs[i])
 		}
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	})
 }
 
 // one does recording i, or leaves it with those that wait for its program.

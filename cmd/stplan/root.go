@@ -28,7 +28,7 @@ import (
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: outputs{stdout: stdout, remote: remote{ctx: ctx, store: store.New()}}}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: &outputs{stdout: stdout, remote: remote{ctx: ctx, store: store.New()}}}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
