@@ -40,7 +40,6 @@ func askEach[T any](s *several, what string, paths []string, question func(a *ap
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory.total))
 		s.app.subject = fmt.Sprintf("%d files", len(paths))
 		bar := s.app.progress(what)
-		defer bar.done()
 		var done atomic.Int64
 		inParallel(len(paths), func(i int) {
 			r := &replies[i]
@@ -57,6 +56,7 @@ func askEach[T any](s *several, what string, paths []string, question func(a *ap
 			defer memory.acquire(estimate(paths[i], size))()
 			r.answer, r.err = question(s.app.beside(&r.said, len(paths)), i)
 		})
+		bar.done()
 	}
 	for i := range replies {
 		r := &replies[i]
