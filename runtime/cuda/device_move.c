@@ -35,10 +35,10 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
   }
 }
 
-/* chain_plan chains what moves from the plan's memory to make room for `bytes`, `more` of which
- * are about to be allocated: idle parts, which come back when their places are asked for. If they do not
- * suffice and the plan costs more than it is worth, it ends here, and any part
- * moves. Then the answer is 0. Locked. */
+/* chain_plan chains what moves from the plan's memory to make room for `bytes`, `more` of
+ * which are about to be allocated: idle parts, which come back when their places are asked
+ * for. If they do not suffice and the plan costs more than it is worth, it ends here, and any
+ * part moves. Then the answer is 0. Locked. */
 static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t more, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
   if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, more, SP_EXCESS_ENDS))
