@@ -3,6 +3,7 @@ memory, under PyTorch's allocators and under stplan, and how fast each is, as Ma
 
     python runtime/torch/bench/largest.py bin/stplan --job grpo --out docs/results
     python runtime/torch/bench/largest.py bin/stplan --job sft --reference 4 --grain 1
+    python runtime/torch/bench/largest.py bin/stplan --job sft --reference 4 --grain 1 --earlier largest-sft.json
 
 The jobs are those of trainers.py. First the job runs natively with the reference batch, alone.
 Then a ballast process takes the device's memory, except what that run had used: so the card is
@@ -11,8 +12,11 @@ largest batch: from the best one so far it goes up in steps that double, or down
 what is between. Settings that are recommended against fragmentation are tried above what the
 same allocator reached without them. Every trial is a new process, and trains --steps steps.
 
-At the end the best of each kind runs once more, when nothing else runs, and is timed. What does
-not begin within --time-limit seconds is left out, and said; largest.json has each trial.
+At the end the best of each kind runs once more, when nothing else runs, and is timed. Then the
+ballast ends, and the job runs natively with the first batch that trained under no allocator: what
+it allocates at its peak says whether any allocator could have trained it. What does not begin
+within --time-limit seconds is left out, and said. largest-JOB.json has each trial; with --earlier
+its search goes on, beside a ballast that leaves as much.
 
 Needs torch, transformers, trl, datasets, peft and one CUDA device that nothing else uses. The
 exit code is 1 if a trial fails other than by running out of memory, or if time was short.
@@ -70,13 +74,16 @@ VARIANTS = (
     Variant(SECOND),
 )
 
-# Of a trial: before there is a ballast, in the search, and at the end.
-ALONE, SEARCH, TIMED = "alone", "search", "timed"
+# Of a trial: before there is a ballast, in the search, at the end, and when the ballast has ended.
+ALONE, SEARCH, TIMED, NEEDED = "alone", "search", "timed", "needed"
 
 OURS = (POOL, FIRST, SECOND)
 
-# Seconds that are kept for the timed runs at the end: five of about 12 s.
-FOR_TIMING = 70
+# The caches of found plans: while it is searched, and for timed runs.
+SEARCHED, FRESH = "search", "fresh"
+
+# Seconds that are kept for the timed runs at the end: eight of about 14 s.
+FOR_TIMING = 115
 
 # How long a first run waits for its plan when it has ended. The plans of these jobs take a few
 # seconds.
@@ -141,16 +148,17 @@ def largest(trains: Callable[[int], bool], start: int, grain: int) -> Tuple[int,
 class Bench:
     """The trials. variants that stplan serves find plans in a cache of the search."""
 
-    def __init__(self, stplan: str, job: List[str], folder: Path, deadline: float, keep: Callable[[List[Dict[str, Any]]], None]) -> None:
-        """job: arguments of trainers.py. deadline: of time.monotonic. keep: is called with all
-        trials after each."""
+    def __init__(self, stplan: str, job: List[str], folder: Path, deadline: float, keep: Callable[[Any], None]) -> None:
+        """job: arguments of trainers.py. deadline: of time.monotonic. keep: is called with what
+        --earlier takes after each trial."""
         self.stplan, self.job, self.folder, self.deadline, self.keep = stplan, job, folder, deadline, keep
-        self.fraction = 1.0
+        # Of what the ballast leaves: its bytes, and torch's share of the device's memory.
+        self.left, self.fraction = 0, 1.0
         self.trials: List[Dict[str, Any]] = []
         self.problems: List[str] = []
         self.waiting: Dict[Tuple[str, str], List[Waiting]] = {}
 
-    def prepare(self, variant: Variant, count: int, cache: str = "search") -> None:
+    def prepare(self, variant: Variant, count: int, cache: str = SEARCHED) -> None:
         """Starts processes until count of them wait."""
         waiting = self.waiting.setdefault((variant.name, cache), [])
         while len(waiting) < count:
@@ -173,8 +181,11 @@ class Bench:
             for process in waiting:
                 process.ready()
 
-    def go(self, variant: Variant, batch: int, cache: str = "search", phase: str = SEARCH) -> Optional[Dict[str, Any]]:
-        """The figures of a run, or None if it does not train."""
+    def go(self, variant: Variant, batch: int, cache: str = SEARCHED, phase: str = SEARCH) -> Optional[Dict[str, Any]]:
+        """The figures of a run, or None if it does not train. What was searched is not run again."""
+        for trial in self.trials if phase == SEARCH else []:
+            if (trial["variant"], trial["batch"], trial["phase"]) == (variant.name, batch, SEARCH) and not trial["wrong"]:
+                return trial["figures"]
         if monotonic() > self.deadline:
             raise OutOfTime
         self.prepare(variant, 1, cache)
@@ -195,7 +206,7 @@ class Bench:
             "figures": figures and {name: value for name, value in figures.items() if name != "stplan_steps"},
         }
         self.trials.append(trial)
-        self.keep(self.trials)
+        self.keep({"job": self.job, "left": self.left, "fraction": self.fraction, "trials": self.trials})
         print(f"{variant.name}: batch {batch} {'trains' if figures else 'does not train'}, {trial['took_s']:.1f} s", file=sys.stderr, flush=True)
         return figures
 
@@ -216,12 +227,15 @@ def named(name: str) -> Variant:
 
 
 def search(bench: Bench, reference: int, grain: int, found: Dict[str, Tuple[int, int]]) -> None:
-    """Fills found: the largest batch of each variant and the smallest that failed. Variants
-    with settings have the largest of their base if they do not get beyond it."""
-    for number, variant in enumerate(VARIANTS):
-        following = VARIANTS[number + 1 : number + 2]
-        for other in following:
-            bench.prepare(other, 1)
+    """Fills found: the largest batch of each variant and the smallest that failed. Settings
+    come last, as they are what may be left out if time is short, and have the largest of
+    their base if they do not get beyond it."""
+    order = sorted(VARIANTS, key=lambda variant: bool(variant.base))
+    earlier = tried_in_search(bench.trials)
+    for number, variant in enumerate(order):
+        for other in order[number + 1 : number + 2]:
+            if other.name not in earlier:
+                bench.prepare(other, 1)
         best = max((low for low, _ in found.values()), default=reference) or reference
         if not variant.base:
             found[variant.name] = largest(bench.trains(variant), best, grain)
@@ -247,22 +261,40 @@ def so_far(trials: List[Dict[str, Any]], found: Dict[str, Tuple[int, int]]) -> N
             found[name] = low, min((batch for batch, trained in tried if not trained and batch > low), default=0)
 
 
-def timed(bench: Bench, found: Dict[str, Tuple[int, int]]) -> Dict[str, Dict[str, Any]]:
-    """The figures of a run of each variant that got beyond its base, at its largest batch,
-    with nothing else on the machine. First runs get an empty cache."""
-    figures: Dict[str, Dict[str, Any]] = {}
-    bench.drop()
+def timed(bench: Bench, found: Dict[str, Tuple[int, int]], figures: Dict[str, Dict[str, Any]]) -> None:
+    """Fills figures: those of a run of each variant that got beyond its base, at its largest batch,
+    with nothing else on the machine. The first run gets an empty cache, and leaves its plan
+    there for the second."""
     chosen = [(named(name), batch) for name, (batch, _) in found.items() if batch]
+    keep = {variant.name for variant, _ in chosen}
+    bench.drop(*(variant.name for variant in VARIANTS if variant.name not in keep))
     for variant, _ in chosen:
-        bench.prepare(variant, 1, "fresh" if variant.name == FIRST else "search")
+        bench.prepare(variant, 1, FRESH)
     bench.settle()
     for variant, batch in chosen:
-        run = bench.go(variant, batch, "fresh" if variant.name == FIRST else "search", phase=TIMED)
+        if variant.name == SECOND and batch != found[FIRST][0]:
+            bench.go(named(FIRST), batch, FRESH, phase=TIMED)  # leaves the plan, even if it does not train
+        run = bench.go(variant, batch, FRESH, phase=TIMED)
         if run is None:
             bench.problems.append(f"{variant.name}: batch {batch} has trained in the search, and does not when it is timed")
         else:
             figures[variant.name] = run
-    return figures
+
+
+def needed(bench: Bench, found: Dict[str, Tuple[int, int]]) -> List[str]:
+    """What the first batch needs that trained under no allocator, natively without a ballast."""
+    batch = min((high for low, high in found.values() if high and low == max(best for best, _ in found.values())), default=0)
+    # Memory that torch does not manage is the same in each process. The slack may hold tensors.
+    outside = next((t["outside"] for t in bench.trials if t["phase"] == ALONE), 0)
+    if not batch or not outside:
+        return []
+    run = bench.go(named(NATIVE), batch, FRESH, phase=NEEDED)
+    if run is None:
+        return []
+    usable = bench.left - outside
+    allocated = run["peak_allocated_bytes"]
+    verdict = "no allocator trains it" if allocated > usable else f"{gib(usable - allocated)} GiB would have been left"
+    return [f"Batch {batch} allocates {gib(allocated)} GiB at its peak, of {gib(usable)} GiB that are left for tensors: {verdict}."]
 
 
 def speed(figures: Dict[str, Any], sequences: int) -> float:
@@ -309,9 +341,8 @@ def gains(found: Dict[str, Tuple[int, int]], figures: Dict[str, Dict[str, Any]],
     return result
 
 
-def small_card(bench: Bench, ballast: Ballast, reference: int) -> int:
-    """Makes the ballast leave what a native run with the reference batch uses. Returns the
-    bytes that are left."""
+def small_card(bench: Bench, ballast: Ballast, reference: int) -> None:
+    """Makes the ballast leave what a native run with the reference batch uses."""
     card = ballast.free
     alone = bench.go(named(NATIVE), reference, phase=ALONE)
     if alone is None:
@@ -319,8 +350,17 @@ def small_card(bench: Bench, ballast: Ballast, reference: int) -> int:
     used = card - alone["free_bytes"] + SLACK
     left = ballast.ask(card - used)
     outside = used - alone["peak_reserved_bytes"]  # the context and kernels, not torch's memory
-    bench.fraction = (left - outside) / ballast.total
-    return left
+    bench.trials[-1]["outside"] = outside - SLACK
+    bench.left, bench.fraction = left, (left - outside) / ballast.total
+
+
+def same_card(bench: Bench, ballast: Ballast, earlier: Dict[str, Any]) -> None:
+    """Goes on with the trials of an earlier search: the ballast leaves as much."""
+    if earlier["job"] != bench.job:
+        raise SystemExit(f"--earlier: is of another job: {shlex.join(earlier['job'])}, expected {shlex.join(bench.job)}")
+    bench.left = ballast.ask(ballast.free - earlier["left"])
+    bench.fraction = earlier["fraction"]
+    bench.trials = [trial for trial in earlier["trials"] if trial["phase"] in (ALONE, SEARCH)]
 
 
 def arguments() -> argparse.Namespace:
@@ -333,6 +373,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=12, help="optimizer steps of a trial")
     parser.add_argument("--layers", type=int, default=0, help="layers of the model, the job's own if not given")
     parser.add_argument("--completion", type=int, default=0, help="grpo: tokens of a completion at most")
+    parser.add_argument("--earlier", help="largest-JOB.json of a search that is to go on, with the same options")
     parser.add_argument("--time-limit", type=float, default=280, help="seconds after which no run begins")
     return parser.parse_args()
 
@@ -346,16 +387,20 @@ def main() -> int:
         job += ["--generations", str(options.grain), "--completion", str(options.completion)]
     found: Dict[str, Tuple[int, int]] = {}
     figures: Dict[str, Dict[str, Any]] = {}
+    limit: List[str] = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(os.path.abspath(options.stplan), job, Path(folder), begin + options.time_limit - FOR_TIMING, out.keep)
         ballast = Ballast()
         try:
             card = ballast.free
-            bench.prepare(named(NATIVE), 3)
-            left = small_card(bench, ballast, options.reference)
+            if options.earlier:
+                same_card(bench, ballast, json.loads(Path(options.earlier).read_text()))
+            else:
+                bench.prepare(named(NATIVE), 3)
+                small_card(bench, ballast, options.reference)
             command = shlex.join(["python", "runtime/torch/bench/largest.py", *sys.argv[1:]])
             about = dict(job=options.job, command=command, reference=options.reference, steps=options.steps, grain=options.grain)
-            out.lines([*INTRODUCTION.format(left=gib(left), card=gib(card), **about).splitlines(), ""])
+            out.lines([*INTRODUCTION.format(left=gib(bench.left), card=gib(card), **about).splitlines(), ""])
             try:
                 search(bench, options.reference, options.grain, found)
             except OutOfTime:
@@ -364,15 +409,20 @@ def main() -> int:
                 so_far(bench.trials, found)
             bench.deadline += FOR_TIMING
             try:
-                figures = timed(bench, found)
+                timed(bench, found, figures)
             except OutOfTime:
                 bench.problems.append("time was short: not every largest batch was timed")
+            ballast.end()
+            try:
+                limit = needed(bench, found)
+            except OutOfTime:
+                bench.problems.append("time was short: not known whether more could have trained")
         finally:
             bench.drop()
             ballast.end()
     accumulated = ACCUMULATED[options.job]
     out.lines([line(name for name, _ in COLUMNS), line(rule for _, rule in COLUMNS), *rows(found, tried_in_search(bench.trials), figures, accumulated)])
-    out.lines(["", *gains(found, figures, accumulated)])
+    out.lines(["", *gains(found, figures, accumulated), *limit])
     out.lines(["", "Problems:" + ("" if bench.problems else " none."), *(f"- {text}" for text in bench.problems)])
     return 1 if bench.problems else 0
 

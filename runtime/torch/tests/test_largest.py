@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
@@ -39,6 +40,7 @@ def test_a_search_from_just_below_takes_two_trials() -> None:
 JOB = """
 import json, os, sys
 limits = json.loads(os.environ["LIMITS"])
+if os.path.exists(os.environ.get("ENDED", "")): limits[""] = 40 # the ballast has ended
 settings = os.environ["PYTORCH_CUDA_ALLOC_CONF"]
 assert "{" not in settings
 mode = os.environ.get("FAKE", settings)
@@ -85,13 +87,15 @@ class Ballast:
         return self.free - size
 
     def end(self) -> None:
-        pass
+        if "ENDED" in os.environ:
+            Path(os.environ["ENDED"]).touch()
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **limits: object) -> Tuple[int, List[str]]:
     monkeypatch.setenv("LIMITS", json.dumps({**LIMITS, **limits}))
     monkeypatch.setattr(largest, "HERE", folder)
     monkeypatch.setattr(largest, "Ballast", Ballast)
+    folder.mkdir(exist_ok=True)
     world = benches.World(folder, monkeypatch, STPLAN.format(python=sys.executable), JOB)
     (folder / "job.py").rename(folder / "trainers.py")
     monkeypatch.setattr(sys, "argv", ["largest.py", str(world.stplan), "--out", str(folder / "out"), *options])
@@ -115,6 +119,41 @@ def test_the_largest_batch_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows["stplan, second run"][:4] == ["20", "24", "10.0", "166.7 %"]
     assert "Largest batch under stplan against the best of the others: +66.7 %." in lines
     assert "Throughput under stplan against the best of the others: +66.7 %." in lines
+
+
+def test_a_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off, then with --earlier: the same table as in one call, and nothing is tried twice."""
+    whole, wanted = run(tmp_path / "whole", monkeypatch)
+    assert whole == 0
+    monkeypatch.setattr(largest, "FOR_TIMING", 60)
+    clock = iter(range(0, 10_000, 10))
+    with monkeypatch.context() as slow:
+        slow.setattr(largest, "monotonic", lambda: float(next(clock)))
+        assert run(tmp_path / "first", monkeypatch, "--time-limit", "240")[0] == 1
+    cut = tmp_path / "first" / "out" / "largest-grpo.json"
+    Ballast.left.clear()
+    code, lines = run(tmp_path / "second", monkeypatch, "--earlier", str(cut))
+    assert code == 0 and Ballast.left == [19 * GIB + largest.SLACK]
+    assert [text for text in lines if text.startswith("| ")] == [text for text in wanted if text.startswith("| ")]
+    searched = [(t["variant"], t["batch"]) for t in json.loads((tmp_path / "second" / "out" / "largest-grpo.json").read_text())["trials"] if t["phase"] == largest.SEARCH]
+    before = [t for t in json.loads(cut.read_text())["trials"] if t["phase"] == largest.SEARCH]
+    assert 3 < len(before) < len(searched) == len(set(searched))
+
+
+def test_earlier_trials_are_of_the_same_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "first", monkeypatch)
+    with pytest.raises(SystemExit, match="another job"):
+        run(tmp_path / "second", monkeypatch, "--steps", "7", "--earlier", str(tmp_path / "first" / "out" / "largest-grpo.json"))
+
+
+def test_what_the_next_batch_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next batch trains natively without the ballast, or not even then."""
+    _, lines = run(tmp_path / "small", monkeypatch)
+    assert not any(text.startswith("Batch ") for text in lines)
+    # The fake job allocates 4 GiB and reserves 5. The ballast leaves 19, with 14 for a context.
+    monkeypatch.setenv("ENDED", str(tmp_path / "ended"))
+    _, lines = run(tmp_path / "large", monkeypatch)
+    assert "Batch 24 allocates 4.000 GiB at its peak, of 5.047 GiB that are left for tensors: 1.047 GiB would have been left." in lines
 
 
 def test_a_run_that_fails_otherwise_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
