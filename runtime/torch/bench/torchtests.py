@@ -108,6 +108,8 @@ class Bench:
             tests = [(name, lines) for name, lines in ended.listed if re.search(self.options.only, f"{file.path}::{name}")]
             serial = {name: is_serial(name, lines, self.options.serial) for name, lines in tests}
             self.files.append({"file": file.path, "tests": len(tests), "serial": sum(serial.values())})
+            if self.options.chunk:
+                file = file._replace(chunk=self.options.chunk)
             result += chunks_of(file, list(serial), serial.__getitem__)
         return result
 
@@ -242,6 +244,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--memory", default="auto", help="the option of stplan run")
     parser.add_argument("--runs", type=int, default=3, help="runs in each mode (3)")
     parser.add_argument("--jobs", type=int, default=8, help="processes at the same time, on all devices together (8)")
+    parser.add_argument("--chunk", type=int, default=0, help="tests of a process; 0, the default, is what FILES says")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs (1)")
     parser.add_argument("--only", default="", help="regular expression: run the tests whose FILE::CLASS.TEST it matches")
     parser.add_argument("--serial", default="", help="regular expression for the CLASS.TEST that need a device for themselves, besides those found by decorator or name")

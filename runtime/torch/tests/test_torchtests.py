@@ -518,6 +518,8 @@ def test_lists_and_chooses(checkout: Checkout, capfd: pytest.CaptureFixture[str]
     checkout.write(SAME)
     assert checkout.call("--list", "--only", "Same.*(passes|skipped)") == 0
     assert capfd.readouterr().out.splitlines() == [f"{ROOT}::TestSame.test_is_skipped (chunk 1)", f"{ROOT}::TestSame.test_passes (chunk 1)"]
+    assert checkout.call("--list", "--only", "Same.*(passes|skipped)", "--chunk", "1") == 0
+    assert capfd.readouterr().out.splitlines() == [f"{ROOT}::TestSame.test_is_skipped (chunk 1)", f"{ROOT}::TestSame.test_passes (chunk 2)"]
     assert checkout.call("--runs", "1", "--modes", "native,plan", "--only", "passes$") == 0
     assert [(o["test"], o["mode"]) for o in checkout.kept["outcomes"] if o["class"] == "TestSame"] == [("test_passes", "native"), ("test_passes", "plan")]
     assert checkout.call("--runs", "1", served=False) == 0
