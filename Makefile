@@ -20,9 +20,9 @@ python:
 	$(PYTHON) -m mypy && $(PYTHON) -m pytest -q
 
 # One wheel for machines without Go and compilers, into dist; needs packaging/requirements.txt.
-# MACHINE=aarch64 makes that of the other kind. The first run downloads each release of torch
-# for its headers, 11 GB in all, and keeps 0.5 GB of them in build/headers. SHIMS=--no-shims
-# leaves the shims out, and SHIMS="--torch 2.11.0" makes them for one release.
+# MACHINE=aarch64 makes that of the other kind. The first run fetches the headers of each release
+# of torch, 0.3 GB in all, and keeps them in build/headers. SHIMS=--no-shims leaves the shims
+# out, and SHIMS="--torch 2.11.0" makes them for one release.
 MACHINE ?= x86_64
 SHIMS ?=
 wheel:

@@ -1,9 +1,9 @@
 """Compiles the shim for every release of torch that it serves, against the headers of the
 releases on PyPI. Neither torch nor CUDA has to be installed, and nothing of them is linked.
 
-Headers are kept in a folder between runs (20 MB for each release); the wheels of torch that
-they are taken from (up to 1 GB each) are deleted one by one. Whatever is the same for
-several releases is compiled for each and kept once."""
+Headers are kept in a folder between runs (60 MB for each release). Of the wheels of torch that
+they are in (up to 1 GB each) nothing else is read. Whatever is the same for several releases is
+compiled for each and kept once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,9 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
+import fsspec
 from elftools.elf.elffile import ELFFile
 
 import zig
@@ -40,26 +42,92 @@ _OLD_ABI = ("2.6.0",)
 # CUDA's headers, by major release. The shim uses nothing that differs between minor ones.
 _CUDA = {12: "nvidia-cuda-runtime-cu12==12.8.90", 13: "nvidia-cuda-runtime==13.0.96"}
 
-# What libstdc++ and libgcc of manylinux_2_28 have (PEP 600): those of GCC 8.
-_NEWEST = {"GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
+# What is kept of the libraries of a package, beside its headers: see Libraries.
+_LIBRARIES = "libraries.json"
+
+# Wheels that are looked up and read at a time: pip takes half a minute to look one up.
+_FETCHED = 4
+
+# Bytes that are read of a wheel at a time. Its headers lie together, in some 15 MB.
+_BLOCK = 4 << 20
+
+# Names in torch's namespace c10.
+_TORCHS = re.compile(r"_Z(T[ISV])?N?K?3c10")
+
+# The parts of a symbol's version, such as GLIBCXX_3.4.18, that say how new the C++ library has to
+# be.
+_CXX = ("GLIBCXX", "CXXABI", "GCC")
 
 
-def headers_of(requirement: str, inside: str, folder: Path) -> Path:
-    """The headers of a package, downloaded into folder unless they are there: its wheel's
-    files with `inside` in their names."""
-    if not folder.exists():
+# What every C++ library has that a Linux with glibc 2.17 came with, that of GCC 4.8, and what
+# every one has that programs with the new ABI run with, GCC 5.1's.
+_OLDEST = {False: {"GLIBCXX": (3, 4, 19), "CXXABI": (1, 3, 7), "GCC": (4, 8, 0)}, True: {"GLIBCXX": (3, 4, 21), "CXXABI": (1, 3, 9), "GCC": (4, 8, 0)}}
+
+
+class Libraries(NamedTuple):
+    """What is known of libraries of a package. symbols: that they have. needs: the newest
+    version of each part of _CXX that they ask for, such as (3, 4, 22) of GLIBCXX."""
+
+    symbols: Set[str]
+    needs: Dict[str, Tuple[int, ...]]
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> "Libraries":
+        symbols: Set[str] = set()
+        needs: Dict[str, Tuple[int, ...]] = {}
+        for path in paths:
+            with path.open("rb") as file:
+                elf = ELFFile(file)
+                symbols.update(s.name for s in elf.get_section_by_name(".dynsym").iter_symbols() if s["st_shndx"] != "SHN_UNDEF")
+                wanted = elf.get_section_by_name(".gnu.version_r")
+                for _, versions in wanted.iter_versions() if wanted else ():
+                    for version in versions:
+                        family, number = parted(version.name)
+                        if family in _CXX:
+                            needs[family] = max(needs.get(family, ()), number)
+        return cls(symbols, needs)
+
+    @classmethod
+    def kept_in(cls, folder: Path) -> "Libraries":
+        read = json.loads((folder / _LIBRARIES).read_text())
+        return cls(set(read["symbols"]), {family: tuple(number) for family, number in read["needs"].items()})
+
+    def keep_in(self, folder: Path) -> None:
+        (folder / _LIBRARIES).write_text(json.dumps({"symbols": sorted(self.symbols), "needs": self.needs}))
+
+
+def parted(version: str) -> Tuple[str, Tuple[int, ...]]:
+    """The family and the number of a symbol's version; no number if it is not of that form."""
+    family, _, number = version.partition("_")
+    parts = number.split(".")
+    return family, tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
+
+
+def headers_of(requirement: str, inside: str, libraries: str, folder: Path) -> Path:
+    """The headers of a package, fetched into folder unless they are there: its wheel's files with
+    `inside` in their names. Beside them is what is known of its libraries whose names match the
+    regular expression. Of a wheel on an index that can be read in parts, only these are."""
+    if not (folder / _LIBRARIES).exists():
+        shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            # Headers are the same for every Python and machine; torch has CUDA's on x86-64.
-            kind = ["--python-version", "3.12", "--only-binary", ":all:"]
+            # Headers, and the names in libraries, are the same for every Python and machine;
+            # torch has CUDA's on x86-64.
+            kind = ["--python-version", "3.12", "--only-binary", ":all:", "--target", work]
             kind += [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)]
             kind += ["--platform=manylinux2014_x86_64", "--platform=manylinux1_x86_64"]
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", *kind, "-d", work]
-            subprocess.run([*pip, requirement], check=True)
-            (wheel,) = Path(work).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(Path(work) / "kept", [n for n in archive.namelist() if inside in n and n.endswith(".h")])
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--ignore-installed", "--no-deps", *kind, "--report", "-"]
+            report = subprocess.run([*pip, requirement], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+            url = json.loads(report)["install"][0]["download_info"]["url"]
+            with fsspec.open(url, block_size=_BLOCK) as file, zipfile.ZipFile(file) as archive:
+                names = archive.namelist()
+                archive.extractall(Path(work) / "kept", [n for n in names if inside in n and n.endswith(".h")])
+                found = [Path(archive.extract(n, Path(work) / "libraries")) for n in names if re.fullmatch(libraries, n)]
+            if not found:
+                raise SystemExit(f"{url}: has no library {libraries}")
+            Libraries.of(found).keep_in(Path(work) / "kept")
             (Path(work) / "kept").rename(folder)
+        print(f"{requirement}: {len(names):,} files in its wheel, its headers are in {folder}", flush=True)
     return folder
 
 
@@ -72,8 +140,10 @@ def main() -> None:
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     sources = [*_library.sources(), *_shim.sources()]
-    for version in asked.torch:
-        torch_headers(version, asked.headers)
+    for major in _CUDA:
+        cuda_headers(major, asked.headers)
+    with ThreadPoolExecutor(_FETCHED) as pool:
+        list(pool.map(lambda version: Release.of(version, asked.headers), asked.torch))
     wanted = [(version, abi) for version in asked.torch for abi in ([False, True] if version in _OLD_ABI else [True])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         shims = list(pool.map(lambda want: compiled(*want, asked.machine, asked.headers, asked.output), wanted))
@@ -83,18 +153,32 @@ def main() -> None:
     print(f"{len(files)} shims for {len(asked.torch)} releases of torch, {asked.machine}: {sum((asked.output / f).stat().st_size for f in files):,} B")
 
 
-def torch_headers(version: str, kept: Path) -> "tuple[Path, Path]":
-    """The folders of a release's headers, and of those of CUDA."""
-    # The CUDA that this release's wheel on PyPI was built with.
-    major = 13 if int(version.split(".")[1]) >= 11 else 12
-    torch = headers_of(f"torch=={version}", "torch/include/", kept / f"torch-{version}")
-    (cuda,) = headers_of(_CUDA[major], "/include/", kept / f"cuda-{major}").glob("nvidia/*/include")
-    return torch / "torch" / "include", cuda
+def cuda_headers(major: int, kept: Path) -> Path:
+    """The folder of the headers of a major release of CUDA."""
+    return headers_of(_CUDA[major], "/include/", r"nvidia/.*/lib/libcudart\.so\.[0-9]+", kept / f"cuda-{major}")
+
+
+class Release(NamedTuple):
+    """A release of torch: the folders of its headers and of CUDA's, and what its libraries have."""
+
+    include: Path
+    cuda: Path
+    torch: Libraries
+    runtime: Libraries
+
+    @classmethod
+    def of(cls, version: str, kept: Path) -> "Release":
+        # The CUDA that this release's wheel on PyPI was built with.
+        major = 13 if int(version.split(".")[1]) >= 11 else 12
+        torch = headers_of(f"torch=={version}", "torch/include/", r"torch/lib/libc10(_cuda)?\.so", kept / f"torch-{version}")
+        runtime = cuda_headers(major, kept)
+        (cuda,) = runtime.glob("nvidia/*/include")
+        return cls(torch / "torch" / "include", cuda, Libraries.kept_in(torch), Libraries.kept_in(runtime))
 
 
 def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) -> Dict[str, Any]:
     """Compile the shim for a release of torch; returns its entry in the index."""
-    include, cuda = torch_headers(version, kept)
+    release = Release.of(version, kept)
     c, cxx = zig.cc(machine), zig.cxx(machine)
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
@@ -104,15 +188,17 @@ def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) ->
         (work / "empty.c").write_text("")
         for name in ("libc10.so", "libc10_cuda.so"):
             _build.execute([*c, "-shared", f"-Wl,-soname,{name}", str(work / "empty.c"), "-o", str(work / "lib" / name)], name)
-        (work / "include").symlink_to(include.resolve())
+        (work / "include").symlink_to(release.include.resolve())
         torch = SimpleNamespace(__version__=version, compiled_with_cxx11_abi=lambda: abi)
-        headers = [str(work / "include"), str(cuda)]
+        headers = [str(work / "include"), str(release.cuda)]
         # Checks of CUDA's calls have the names of their files. The same input gives the
         # same bytes in any folder.
         cxx += [f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map={ROOT}=."]
         shim = work / "shim.so"
         _shim.compile_for(torch, [[*c, "-Wl,--no-as-needed", "-Wl,-s"], cxx], headers, str(shim))
-        demand_old_symbols(shim)
+        # The release on PyPI shows the names of one ABI.
+        shown = abi != (version in _OLD_ABI)
+        demand_symbols(shim, release, abi, shown, zig.cxx_libraries(machine))
         names = included([*cxx, *_shim.cxx_flags(torch, *headers)], work / "include")
         # Its version is compared by name, and changes nothing else.
         names = [name for name in names if not name.endswith("torch/version.h")]
@@ -139,21 +225,38 @@ def included(compiler: List[str], folder: Path) -> List[str]:
     return sorted({str(path.relative_to(folder)) for path in paths if folder in path.parents})
 
 
-def demand_old_symbols(path: Path) -> None:
-    """Raise SystemExit if the shim asks libstdc++ for more than manylinux_2_28 has. The
-    shim is not linked to it, so auditwheel does not see this. This system's own libstdc++
-    says which version of it each symbol came with."""
+def demand_symbols(path: Path, release: Release, abi: bool, shown: bool, cxx: Iterable[Path]) -> None:
+    """Raise SystemExit if there is no place that a symbol which the shim asks for comes from, or if
+    it is of a newer C++ library than the release of torch itself needs. The shim is linked to
+    nothing but the C library, so auditwheel does not see the others. abi: whether it has the new
+    ABI. shown: whether the libraries of the release that are known have the same; if they have
+    not, any name of torch's own is taken to be there. cxx: the C++ library and GCC's for the
+    shim's machine, which say which version each of their symbols came with."""
     versions: Dict[str, str] = {}
-    for library in ("libstdc++.so.6", "libgcc_s.so.1"):
-        found = subprocess.run(["gcc", f"-print-file-name={library}"], check=True, stdout=subprocess.PIPE, encoding="utf-8")
-        with open(found.stdout.strip(), "rb") as file:
+    for library in cxx:
+        with library.open("rb") as file:
             versions.update(_versions(ELFFile(file)))
     with path.open("rb") as file:
-        undefined = [s.name for s in ELFFile(file).get_section_by_name(".dynsym").iter_symbols() if s["st_shndx"] == "SHN_UNDEF"]
-    for name in undefined:
-        family, _, number = versions.get(name, "").partition("_")
-        if family in _NEWEST and tuple(map(int, number.split("."))) > _NEWEST[family]:
-            raise SystemExit(f"{path}: {name} is of {versions[name]}: make it in packaging/include/older_libstdcxx.h")
+        asked = list(_asked(ELFFile(file)))
+    for name in asked:
+        if name in versions:
+            family, number = parted(versions[name])
+            newest = max(release.torch.needs.get(family, ()) if shown else (), _OLDEST[abi].get(family, ()))
+            if number > newest:
+                least = ".".join(map(str, newest))
+                raise SystemExit(f"{path}: {name} is of {versions[name]}, and torch may have {family}_{least} only: make it in packaging/include/older_libstdcxx.h")
+        elif name not in release.torch.symbols and name not in release.runtime.symbols and not (not shown and _TORCHS.match(name)):
+            raise SystemExit(f"{path}: {name} is in no library that torch loads: {', '.join(map(str, cxx))}, libc10, libc10_cuda, libcudart")
+
+
+def _asked(shim: Any) -> Iterator[str]:
+    """The symbols that a shim asks other libraries than the C library for, which has versions, and
+    cannot do without."""
+    wanted = shim.get_section_by_name(".gnu.version")
+    for i, symbol in enumerate(shim.get_section_by_name(".dynsym").iter_symbols()):
+        versioned = wanted is not None and isinstance(wanted.get_symbol(i)["ndx"], int)
+        if symbol.name and symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_WEAK" and not versioned:
+            yield symbol.name
 
 
 def _versions(library: Any) -> Dict[str, str]:

@@ -3,6 +3,7 @@ PyPI, which has clang and the symbols of every glibc."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -31,9 +32,25 @@ def cxx(machine: str) -> List[str]:
             special = root / "include" / own / "c++" / generic.name if own else generic / f"{machine}-linux-gnu"
             if (special / "bits/c++config.h").exists():
                 folders = [HERE / "include", generic, special]
-                # -I and not -isystem: zig's own C headers have to come behind these.
-                return [*cc(machine), *(f"-I{folder}" for folder in folders), "-include", "older_libstdcxx.h"]
+                # -I and not -isystem: zig's own C headers have to come behind these. operator
+                # delete with a size is newer than GCC 4.8's library.
+                return [*cc(machine), *(f"-I{folder}" for folder in folders), "-include", "older_libstdcxx.h", "-fno-sized-deallocation"]
     raise SystemExit(f"no headers of libstdc++ for {machine}: install libstdc++-dev, or its -{machine}-cross package")
+
+
+def cxx_libraries(machine: str) -> List[Path]:
+    """GCC's C++ library and libgcc for a machine, as this system has them. Raises SystemExit if
+    it has none."""
+    folders = [Path(f"/usr/{machine}-linux-gnu/lib"), Path(f"/usr/lib/{machine}-linux-gnu"), Path(f"/lib/{machine}-linux-gnu")]
+    if machine == os.uname().machine:
+        folders.append(Path("/usr/lib64"))
+    found = []
+    for name in ("libstdc++.so.6", "libgcc_s.so.1"):
+        paths = [folder / name for folder in folders if (folder / name).exists()]
+        if not paths:
+            raise SystemExit(f"no {name} for {machine}: install libstdc++, or its -{machine}-cross package")
+        found.append(paths[0])
+    return found
 
 
 def command(parts: List[str]) -> str:

@@ -1,7 +1,7 @@
-/* Included before the shim, so that it runs with the libstdc++ of GCC 8 (manylinux_2_28)
- * although it is compiled with the headers of a newer one. Those call functions that an
- * older library lacks: here are the ones that the shim needs, hidden, made of functions
- * that every library has. packaging/shims.py looks for others. */
+/* Included before the shim, so that it runs with the libstdc++ that its release of torch asks for,
+ * of GCC 4.8 or newer, although it is compiled with the headers of a newer one. Those call
+ * functions that an older library lacks: here are the ones that the shim needs, hidden, made of
+ * functions that every library has. packaging/shims.py looks for others. */
 #pragma once
 
 /* Templates that newer libraries have compiled are compiled into the shim. */
@@ -9,6 +9,7 @@
 #undef _GLIBCXX_EXTERN_TEMPLATE
 #define _GLIBCXX_EXTERN_TEMPLATE 0
 
+#include <bits/functexcept.h>
 #include <exception>
 #include <new>
 
@@ -16,9 +17,14 @@ extern "C" {
 void stplan_copy_exception(void *to, const void *from) asm("_ZNSt15__exception_ptr13exception_ptrC1ERKS0_");
 void stplan_drop_exception(void *pointer) asm("_ZNSt15__exception_ptr13exception_ptrD1Ev");
 
-/* GLIBCXX_3.4.29 */
+/* GLIBCXX_3.4.29. It throws the base of what it should, bad_array_new_length, which is of
+ * CXXABI_1.3.8. */
 __attribute__((visibility("hidden"), used)) [[noreturn]] void stplan_throw_bad_length() asm("_ZSt28__throw_bad_array_new_lengthv");
-void stplan_throw_bad_length() { throw std::bad_array_new_length(); }
+void stplan_throw_bad_length() { throw std::bad_alloc(); }
+
+/* GLIBCXX_3.4.20. What it says is the format, without the numbers. */
+__attribute__((visibility("hidden"), used)) [[noreturn]] void stplan_throw_out_of_range(const char *format, ...) asm("_ZSt24__throw_out_of_range_fmtPKcz");
+void stplan_throw_out_of_range(const char *format, ...) { std::__throw_out_of_range(format); }
 
 /* CXXABI_1.3.13: inline members of exception_ptr call these two, where older headers call
  * the copy constructor and the destructor. A copy that is never dropped holds a reference. */
