@@ -24,6 +24,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
 import fsspec
 from elftools.elf.elffile import ELFFile
+from pypi_simple import PYPI_SIMPLE_ENDPOINT, PyPISimple
 
 import zig
 
@@ -45,7 +46,7 @@ _CUDA = {12: "nvidia-cuda-runtime-cu12==12.8.90", 13: "nvidia-cuda-runtime==13.0
 # What is kept of the libraries of a package, beside its headers: see Libraries.
 _LIBRARIES = "libraries.json"
 
-# Wheels that are looked up and read at a time: pip takes half a minute to look one up.
+# Wheels that are read at a time.
 _FETCHED = 4
 
 # Bytes that are read of a wheel at a time. Its headers lie together, in some 15 MB.
@@ -103,6 +104,18 @@ def parted(version: str) -> Tuple[str, Tuple[int, ...]]:
     return family, tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
 
 
+def wheel_of(requirement: str) -> str:
+    """The URL of a wheel of NAME==VERSION, on PyPI or the index of PIP_INDEX_URL. Headers, and the
+    names in libraries, are the same for every Python and machine; torch has CUDA's on x86-64."""
+    name, _, version = requirement.partition("==")
+    with PyPISimple(os.environ.get("PIP_INDEX_URL", PYPI_SIMPLE_ENDPOINT)) as index:
+        packages = index.get_project_page(name).packages
+    for package in packages:
+        if package.package_type == "wheel" and package.version == version and re.search(r"-(cp312-cp312|py3-none)-.*linux.*_x86_64", package.filename):
+            return package.url
+    raise SystemExit(f"{requirement}: the index has no wheel of it for Linux on x86-64")
+
+
 def headers_of(requirement: str, inside: str, libraries: str, folder: Path) -> Path:
     """The headers of a package, fetched into folder unless they are there: its wheel's files with
     `inside` in their names. Beside them is what is known of its libraries whose names match the
@@ -111,14 +124,7 @@ def headers_of(requirement: str, inside: str, libraries: str, folder: Path) -> P
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            # Headers, and the names in libraries, are the same for every Python and machine;
-            # torch has CUDA's on x86-64.
-            kind = ["--python-version", "3.12", "--only-binary", ":all:", "--target", work]
-            kind += [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)]
-            kind += ["--platform=manylinux2014_x86_64", "--platform=manylinux1_x86_64"]
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--ignore-installed", "--no-deps", *kind, "--report", "-"]
-            report = subprocess.run([*pip, requirement], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
-            url = json.loads(report)["install"][0]["download_info"]["url"]
+            url = wheel_of(requirement)
             with fsspec.open(url, block_size=_BLOCK) as file, zipfile.ZipFile(file) as archive:
                 names = archive.namelist()
                 archive.extractall(Path(work) / "kept", [n for n in names if inside in n and n.endswith(".h")])

@@ -11,8 +11,8 @@ from typing import Any, Dict, Set, Tuple
 
 import pytest
 
-pytest.importorskip("elftools", reason="packaging/requirements.txt is not installed")
-pytest.importorskip("fsspec", reason="packaging/requirements.txt is not installed")
+for name in ("elftools", "fsspec", "pypi_simple"):
+    pytest.importorskip(name, reason="packaging/requirements.txt is not installed")
 if shutil.which("g++") is None:
     pytest.skip("no C++ compiler", allow_module_level=True)
 
