@@ -104,7 +104,7 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit
 		out.Largest = append(out.Largest, largestSize(&one))
 	}
 	for _, x := range f.at {
-		predicted, err := a.predictedSize(ctx, l, allocators, x, b)
+		predicted, err := a.predictedSize(ctx, l, checks, allocators, x, b)
 		if err != nil {
 			return nil, err
 		}
@@ -114,15 +114,32 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit
 	return out, nil
 }
 
-// predictedSize tries the job at a size.
-func (a *app) predictedSize(ctx context.Context, l *fit.Laws, allocators []fit.Allocator, x float64, b fit.Budget) (*report.PredictedSize, error) {
+// predictedSize tries the job at a size. What it says of each allocator is an estimate.
+func (a *app) predictedSize(ctx context.Context, l *fit.Laws, checks []fit.Check, allocators []fit.Allocator, x float64, b fit.Budget) (*report.PredictedSize, error) {
 	j, err := l.At(x)
 	if err != nil {
 		return nil, err
 	}
 	out := &report.PredictedSize{Size: x, PeakAllocated: int64(j.Allocated())}
-	out.Allocators, err = a.tryAll(ctx, allocators, j, b)
-	return out, err
+	share, err := l.ErrorBar(checks, "", x)
+	if err != nil {
+		return nil, err
+	}
+	out.Low, out.High = report.Bar(out.PeakAllocated, share)
+	if out.Allocators, err = a.tryAll(ctx, allocators, j, b); err != nil {
+		return nil, err
+	}
+	for i := range out.Allocators {
+		row := &out.Allocators[i]
+		if row.Unfit != "" {
+			continue
+		}
+		if share, err = l.ErrorBar(checks, row.Key, x); err != nil {
+			return nil, err
+		}
+		row.Estimated(share, int64(b.Usable()))
+	}
+	return out, nil
 }
 
 func lawCheck(c *fit.Check) report.LawCheck {

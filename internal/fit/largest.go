@@ -59,7 +59,9 @@ func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Che
 		if err != nil {
 			return nil, false, err
 		}
-		s.describe(&one, n)
+		if err := s.describe(&one, n); err != nil {
+			return nil, false, err
+		}
 		out = append(out, one)
 	}
 	for _, a := range allocators {
@@ -157,14 +159,19 @@ func (s *searcher) answer(one *Largest) error {
 }
 
 // describe says where the error bar of n steps ends.
-func (s *searcher) describe(one *Largest, n int) {
+func (s *searcher) describe(one *Largest, n int) error {
 	one.Size = float64(n) * s.step
 	if n == 0 || s.perStep <= 0 {
 		one.Low, one.High = one.Size, one.Size
-		return
+		return nil
 	}
-	around := math.Ceil(s.laws.errorBar(s.checks, one.Allocator.Key, one.Size) * float64(s.budget.Usable()) / s.perStep)
+	share, err := s.laws.ErrorBar(s.checks, one.Allocator.Key, one.Size)
+	if err != nil {
+		return err
+	}
+	around := math.Ceil(share * float64(s.budget.Usable()) / s.perStep)
 	one.Low, one.High = s.step*max(0, float64(n)-around), s.step*(float64(n)+around)
+	return nil
 }
 
 // Growth is by how many bytes the job grows for each unit of size, near the largest

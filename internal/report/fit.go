@@ -87,10 +87,14 @@ func (r *FittedRow) Surely() bool { return r.Fits && !r.WithinError }
 // Estimated says that what is taken may be off by a share, of usable bytes that there are. It
 // is for a row that serves the program.
 func (r *FittedRow) Estimated(share float64, usable int64) {
-	low := int64(math.Round(float64(r.PeakReserved) * (1 - share)))
-	high := int64(math.Round(float64(r.PeakReserved) * (1 + share)))
+	low, high := Bar(r.PeakReserved, share)
 	r.Low, r.High, r.WithinError = &low, &high, low <= usable && usable < high
-	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, 100*share)
+	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, math.Ceil(1000*share-1e-9)/10)
+}
+
+// Bar is the error bar of a number of bytes that may be off by a share.
+func Bar(bytes int64, share float64) (low, high int64) {
+	return int64(math.Round(float64(bytes) * max(0, 1-share))), int64(math.Round(float64(bytes) * (1 + share)))
 }
 
 // FitFailure is a request that does not fit.
