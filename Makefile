@@ -6,7 +6,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python wheel sdist wheel-test release-snapshot release race stress foreign report-test store-test \
+.PHONY: build test python wheel sdist wheel-test release-snapshot release race large stress foreign report-test store-test \
   fleet-test lint bench fuzz golden clean
 
 build:
@@ -47,11 +47,16 @@ release:
 ZIG_CC = $(foreach arch,amd64=x86_64 arm64=aarch64,STPLAN_CC_$(firstword $(subst =, ,$(arch)))="$(PYTHON) -m ziglang cc -target $(lastword $(subst =, ,$(arch)))-linux-gnu.2.17")
 GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.13.3
 
-# What runs in parallel, under the race detector (needs cgo). Packing is parallel
-# in one place, which these tests drive; its exact search would take minutes.
+# What runs in parallel, under the race detector (needs cgo), with few inputs (-short): it
+# makes everything ten times slower. Packing is parallel in one place, which these tests
+# drive; its exact search would take minutes.
 race:
 	go test -race -short ./internal/trace/ ./internal/trace/parquet/ ./internal/compile/ ./cmd/stplan/
 	go test -race -run 'TimeLimit|Progress' ./internal/packing/
+
+# The tests that go test ./... runs on smaller or fewer inputs, on all of theirs.
+large:
+	STPLAN_LARGE=1 go test -count=1 -timeout 1h ./internal/packing/ ./internal/compile/
 
 # The C runtime under many threads, under each sanitizer: STRESS operations of each thread.
 # -stress is a flag of the test's own, so it has to come behind the package. -v prints how

@@ -30,13 +30,15 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	quiet          bool
-	outputs        outputs
+	outputs        *outputs // of the whole command, also of what works beside it
 	// subject is the file that is worked on, one of subjectOf, for progress.
 	subject   string
 	subjectOf int
 	// jobOwnsSignals is set while record or run runs a job. Signals are for the job
 	// then, and stplan ends when the job has ended.
 	jobOwnsSignals atomic.Bool
+	// resumes is set while several recordings are compiled: what is done is not done again.
+	resumes atomic.Bool
 }
 
 // exactArgs demands these arguments and says which are missing.

@@ -94,8 +94,9 @@ is made if it is missing: a plan each, on all cores, as many at once as fit into
 half of the memory that is free. Recordings that do the same, whatever their
 addresses, are compiled once and share a plan. A recording that is no good does
 not stop the others: the table at the end names it, and the exit code is 1. The
-same command again does only what is missing or has changed. docs/fleet.md has
-the rest, for jobs on many machines too:
+same command again does only what is missing or has changed, and one recording
+that is compiled into that folder later joins the table. docs/fleet.md has the
+rest, for jobs on many machines too:
 
 --shard 2/8 compiles every eighth recording only, counted from 0. In a Slurm
 array --shard auto takes the part of the task, and in a Kubernetes Indexed Job
@@ -155,7 +156,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	if f.merge && len(in.failed) > 0 {
 		return errors.New(in.failed[0].Error)
 	}
-	many := in.many && !f.merge
+	many := (in.many || hasRecords(f.output)) && !f.merge
 	if many && f.output != "" && f.output != "-" {
 		f.output = cleanPath(f.output)
 	}
@@ -227,6 +228,12 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	}
 	a.noteReport(outputs[0], paths[0])
 	return nil
+}
+
+// hasRecords says whether a folder is one that several recordings were compiled into: another one
+// that is added belongs into their table.
+func hasRecords(folder string) bool {
+	return isDir(folder) && isDir(filepath.Join(folder, recordsFolder))
 }
 
 // mostScale is the largest --max-scale. Laws through recorded sizes say nothing of a hundred

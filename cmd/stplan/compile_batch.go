@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -69,7 +68,9 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
+	a.resumes.Store(true)
 	b.run(ctx, paths, outputs)
+	a.resumes.Store(false)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -82,25 +83,11 @@ func (b *batch) run(ctx context.Context, paths, outputs []string) {
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
 	defer b.bar.done()
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(paths)) {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			for i := range next {
-				b.one(ctx, i, paths[i], outputs[i])
-			}
-		}()
-	}
-	for i := range paths {
-		if ctx.Err() != nil {
-			break
+	inParallel(len(paths), func(i int) {
+		if ctx.Err() == nil {
+			b.one(ctx, i, paths[i], outputs[i])
 		}
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	})
 }
 
 // one does recording i, or leaves it with those that wait for its program.
@@ -253,7 +240,8 @@ func (b *batch) printNotes() {
 	}
 }
 
-// report prints the table of the batch. If anything failed, the answer is no.
+// report prints the table of the batch. If anything failed, the answer is no; if everything did, it
+// is an error.
 func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	b.printNotes()
 	var plans []report.Compiled
@@ -281,6 +269,9 @@ func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	err := fmt.Errorf("%d of %d recordings failed", len(failed), len(failed)+len(plans))
 	if b.bug {
 		return &bug{err}
+	}
+	if len(plans) == 0 { // nothing was done, as with a disk that is full
+		return err
 	}
 	return &negative{err.Error()}
 }

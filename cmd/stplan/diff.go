@@ -202,13 +202,9 @@ func (a *app) runDiffMany(ctx context.Context, plans, traces inputs, f diffFlags
 	all := report.ComparedAll{Plans: []report.Compared{}}
 	s := several{app: a}
 	s.lacks(failed)
-	for i, p := range pairs {
-		s.ask(p.trace, i+1, len(pairs), func() error {
-			compared, err := a.comparePair(ctx, p.plan, p.trace, f, peers, budget)
-			all.Plans = append(all.Plans, compared...)
-			return err
-		})
-	}
+	askEach(&s, "comparing", recordingsOf(pairs), func(a *app, i int) ([]report.Compared, error) {
+		return a.comparePair(ctx, pairs[i].plan, pairs[i].trace, f, peers, budget)
+	}, func(compared []report.Compared) { all.Plans = append(all.Plans, compared...) })
 	all.Failed = notNilFailed(s.failed)
 	var err error
 	if f.json {

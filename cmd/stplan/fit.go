@@ -129,31 +129,38 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	var all [][]*fit.Job
 	var largest *fit.Job
 	s := several{app: a}
-	for i, path := range paths {
-		var failed error
-		s.ask(path, i+1, len(paths), func() error {
-			t, err := a.readTrace(path, trace.Options{})
-			if err != nil {
-				failed = err
-				return err
+	type fitted struct {
+		jobs []*fit.Job
+		rows []report.FittedJob
+	}
+	failed := make([]error, len(paths))
+	askEach(&s, "fitting", paths, func(a *app, i int) (one *fitted, err error) {
+		defer func() { failed[i] = err }()
+		t, err := a.readTrace(paths[i], trace.Options{})
+		if err != nil {
+			return nil, err
+		}
+		jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
+		if err != nil {
+			return nil, err
+		}
+		return &fitted{jobs, rows}, nil
+	}, func(one *fitted) {
+		if one == nil {
+			return
+		}
+		result.Jobs = append(result.Jobs, one.rows...)
+		for _, j := range one.jobs {
+			if largest == nil || j.Allocated() > largest.Allocated() {
+				largest = j
 			}
-			jobs, rows, err := a.fitTrace(ctx, t, f, oneDevice, *budget)
-			if err != nil {
-				failed = err
-				return err
-			}
-			result.Jobs = append(result.Jobs, rows...)
-			for _, j := range jobs {
-				if largest == nil || j.Allocated() > largest.Allocated() {
-					largest = j
-				}
-			}
-			all = append(all, jobs)
-			return nil
-		})
-		// A rank that cannot be read does not stop the others; laws need every size.
-		if failed != nil && !ranks {
-			return failed
+		}
+		all = append(all, one.jobs)
+	})
+	// A rank that cannot be read does not stop the others; laws need every size.
+	for _, err := range failed {
+		if err != nil && !ranks {
+			return err
 		}
 	}
 	if len(result.Jobs) == 0 {

@@ -11,7 +11,7 @@ import (
 // and a command to paste stay whole.
 func TestHelpFits(t *testing.T) {
 	const columns = 80
-	var a app
+	a := app{outputs: &outputs{}}
 	names := []string{""}
 	for _, c := range a.rootCommand().Commands() {
 		names = append(names, c.Name())

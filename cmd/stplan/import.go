@@ -97,25 +97,33 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	s := several{app: a}
 	s.lacks(in.failed)
 	from := map[string]string{}
+	targets := make([]string, len(in.paths))
 	for i, path := range in.paths {
-		s.ask(path, i+1, len(in.paths), func() error {
-			output := inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
-			if other, ok := from[output]; ok {
-				return fmt.Errorf("%s: was imported to %s from %s", path, output, other)
-			}
-			from[output] = path
-			t, err := a.readTrace(path, trace.Options{})
-			if err != nil {
-				return err
-			}
-			written, err := a.writeTrace(output, t)
-			if err != nil {
-				return err
-			}
-			all.Recordings = append(all.Recordings, summarise(output, t, written))
-			return nil
-		})
+		targets[i] = inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
+		if _, ok := from[targets[i]]; !ok {
+			from[targets[i]] = path
+		}
 	}
+	askEach(&s, "importing", in.paths, func(a *app, i int) (*report.Imported, error) {
+		path, output := in.paths[i], targets[i]
+		if other := from[output]; other != path {
+			return nil, fmt.Errorf("%s: was imported to %s from %s", path, output, other)
+		}
+		t, err := a.readTrace(path, trace.Options{})
+		if err != nil {
+			return nil, err
+		}
+		written, err := a.writeTrace(output, t)
+		if err != nil {
+			return nil, err
+		}
+		one := summarise(output, t, written)
+		return &one, nil
+	}, func(one *report.Imported) {
+		if one != nil {
+			all.Recordings = append(all.Recordings, *one)
+		}
+	})
 	all.Failed = notNilFailed(s.failed)
 	if f.json {
 		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("snapshots"))

@@ -69,7 +69,7 @@ func TestAbandonedOutput(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	var a app
+	a := app{outputs: &outputs{}}
 	err := a.outputs.write(path, func(w io.Writer) error {
 		if _, err := w.Write([]byte("half")); err != nil {
 			return err
@@ -122,7 +122,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 
 func TestOutputMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.bin")
-	var a app
+	a := app{outputs: &outputs{}}
 	if err := a.outputs.write(path, func(io.Writer) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +138,29 @@ func TestOutputMode(t *testing.T) {
 // A panic is a bug of ours and has an exit code of its own.
 func TestPanicIsABug(t *testing.T) {
 	var stderr bytes.Buffer
-	a := &app{stderr: &stderr}
+	a := &app{stderr: &stderr, outputs: &outputs{}}
 	if got := a.finish(&bug{errors.New("panic: x")}); got != exitBug {
 		t.Errorf("exit code %d, want %d", got, exitBug)
 	}
 	want := "stplan: internal error: panic: x\nhint: this is a bug in stplan; please report it with the command and, if you can, its input\n"
 	if stderr.String() != want {
 		t.Errorf("stderr %q, want %q", stderr.String(), want)
+	}
+}
+
+// TestInterruptedBatch names the plans that are done, not what compile notes of them, and says
+// how to go on.
+func TestInterruptedBatch(t *testing.T) {
+	files := []string{"o/" + recordsFolder + "/expected-1.json", "o/a.bin", "o/" + recordsFolder + "/rank-a.json"}
+	if got, want := whatWasWritten(files), "written before that: o/a.bin"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := whatWasWritten(files[:1]), "no output file was changed"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a := app{outputs: &outputs{}}
+	a.resumes.Store(true)
+	if got, want := a.goingOn(), "; the same command does the rest"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

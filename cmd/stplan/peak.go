@@ -109,8 +109,8 @@ func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 		return errors.New("--folded: expected one recording, found a folder, a pattern or several")
 	}
 	if in.many {
-		return a.runPeakMany(in, f, func(path string) (*report.Peaked, error) {
-			result, _, err := a.lookAt(path, f, marker, when, oneDevice)
+		return a.runPeakMany(in, f, func(a *app, i int) (*report.Peaked, error) {
+			result, _, err := a.lookAt(in.paths[i], f, marker, when, oneDevice)
 			return result, err
 		})
 	}
@@ -137,19 +137,15 @@ func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 }
 
 // runPeakMany shows the peaks of several recordings in one table.
-func (a *app) runPeakMany(in inputs, f peakFlags, look func(path string) (*report.Peaked, error)) error {
+func (a *app) runPeakMany(in inputs, f peakFlags, look func(a *app, i int) (*report.Peaked, error)) error {
 	all := report.PeakedAll{Recordings: []report.Peaked{}}
 	s := several{app: a}
 	s.lacks(in.failed)
-	for i, path := range in.paths {
-		s.ask(path, i+1, len(in.paths), func() error {
-			one, err := look(path)
-			if err == nil {
-				all.Recordings = append(all.Recordings, *one)
-			}
-			return err
-		})
-	}
+	askEach(&s, "looking for peaks", in.paths, look, func(one *report.Peaked) {
+		if one != nil {
+			all.Recordings = append(all.Recordings, *one)
+		}
+	})
 	all.Failed = notNilFailed(s.failed)
 	if f.json {
 		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("recordings"))

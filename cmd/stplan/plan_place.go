@@ -45,9 +45,9 @@ type planPlace interface {
 // planPlace is the place of a folder's path.
 func (a *app) planPlace(folder string) planPlace {
 	if store.Is(folder) {
-		return &bucketPlace{folder: folder, outputs: &a.outputs, sums: map[store.Info]string{}}
+		return &bucketPlace{folder: folder, outputs: a.outputs, sums: map[store.Info]string{}}
 	}
-	return &localPlace{folder, &a.outputs}
+	return &localPlace{folder, a.outputs}
 }
 
 // localPlace is a folder of this machine.

@@ -7,7 +7,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,7 +28,7 @@ import (
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: outputs{stdout: stdout, remote: remote{ctx: ctx, store: store.New()}}}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, outputs: &outputs{stdout: stdout, remote: remote{ctx: ctx, store: store.New()}}}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -45,12 +48,22 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if s == syscall.SIGTERM {
 			how, code = "terminated", exitTerminated
 		}
-		fmt.Fprintln(stderr, "stplan: "+how+"; "+whatWasWritten(a.outputs.finished()))
+		fmt.Fprintln(stderr, "stplan: "+how+"; "+whatWasWritten(a.outputs.finished())+a.goingOn())
 		return code
 	}
 }
 
+// goingOn says how to do what is left.
+func (a *app) goingOn() string {
+	if a.resumes.Load() {
+		return "; the same command does the rest"
+	}
+	return ""
+}
+
+// whatWasWritten names the files that are finished, without what commands note for themselves.
 func whatWasWritten(files []string) string {
+	files = slices.DeleteFunc(slices.Clone(files), func(file string) bool { return path.Base(path.Dir(filepath.ToSlash(file))) == recordsFolder })
 	if len(files) == 0 {
 		return "no output file was changed"
 	}

@@ -157,11 +157,14 @@ func (l *learner) learn(ctx context.Context, file string) {
 	answer(numbered+".plan", plan, err)
 }
 
-// ready is called when the plan of a process lies in the cache.
+// ready is called when the plan of a process lies in the cache. That it replaces one of this run
+// need not be told again.
 func (l *learner) ready(name, plan string) {
+	if l.plans[name] == "" {
+		l.fresh = append(l.fresh, name)
+	}
 	l.plans[name] = plan
 	delete(l.failed, name)
-	l.fresh = append(l.fresh, name)
 }
 
 // answer tells a process of the plan that was made of its history, or that there is none. If

@@ -108,23 +108,28 @@ func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
 	all := report.VerifiedAll{Plans: []report.Verified{}}
 	s := several{app: a}
 	s.lacks(failed)
+	plansOf := make([]string, len(pairs))
 	for i, p := range pairs {
-		s.ask(p.plan, i+1, len(pairs), func() error {
-			var recording []string
-			if p.trace != "" {
-				recording = []string{p.trace}
-			}
-			res, err := a.proved(p.plan, recording)
-			if err != nil {
-				return err
-			}
-			all.Plans = append(all.Plans, res)
-			if !res.Verified {
-				return fmt.Errorf("does not verify: %s", res.Violations[0].Message)
-			}
-			return nil
-		})
+		plansOf[i] = p.plan
 	}
+	askEach(&s, "verifying", plansOf, func(a *app, i int) (*report.Verified, error) {
+		var recording []string
+		if pairs[i].trace != "" {
+			recording = []string{pairs[i].trace}
+		}
+		res, err := a.proved(pairs[i].plan, recording)
+		if err != nil {
+			return nil, err
+		}
+		if !res.Verified {
+			err = fmt.Errorf("does not verify: %s", res.Violations[0].Message)
+		}
+		return &res, err
+	}, func(res *report.Verified) {
+		if res != nil {
+			all.Plans = append(all.Plans, *res)
+		}
+	})
 	all.Failed = notNilFailed(s.failed)
 	if f.json {
 		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("plans"))

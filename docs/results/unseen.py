@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Serve runs by plans that have not seen them; print Markdown tables.
 
-    unseen.py STPLAN RECORDING.pickle.gz ... [--pair PLANNED.pickle.gz SERVED.pickle.gz] ...
+    unseen.py STPLAN RECORDING.pickle.gz ... [--steps N] [--pair PLANNED.pickle.gz SERVED.pickle.gz] ...
 
-Each recording is cut after half of its optimizer steps. A plan is compiled of what comes
+Each recording is cut after half of its optimizer steps, or after N. A plan is compiled of what comes
 before, and serves the whole recording: the steps after the cut are ones that the plan has
 not seen. Beside it stand the recording served without a plan, and by its own plan. With
 --pair the plan of one recording serves another one of the same program. The exit code is 1
@@ -26,14 +26,15 @@ class Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"found {module}.{name}, expected plain data")
 
 
-def cut(source, target):
-    """Write the first half of a recording; return the number of steps kept and in all."""
+def cut(source, target, keep):
+    """Write the first steps of a recording, half of them if keep is 0; return the number of
+    steps kept and in all."""
     with gzip.open(source) as f:
         snapshot = Plain(f).load()
     steps = [a for a in snapshot["external_annotations"] if a["name"].startswith("Optimizer.step#")]
     ends = sorted(a["time_us"] for a in steps if a["stage"] == "END")
     count = sum(a["stage"] == "START" for a in steps)  # the end of the last may be missing
-    keep = count // 2
+    keep = keep or count // 2
     limit = ends[keep - 1]
     snapshot["device_traces"] = [[e for e in t if e["time_us"] <= limit] for t in snapshot["device_traces"]]
     snapshot["external_annotations"] = [a for a in snapshot["external_annotations"] if a["time_us"] <= limit]
@@ -63,9 +64,10 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("stplan")
     p.add_argument("recordings", type=pathlib.Path, nargs="*")
+    p.add_argument("--steps", type=int, default=0, metavar="N", help="cut after N steps instead of half")
     p.add_argument("--pair", type=pathlib.Path, nargs=2, action="append", default=[])
     args = p.parse_args()
-    overlaps = halves(args.stplan, args.recordings) + pairs(args.stplan, args.pair)
+    overlaps = firsts(args.stplan, args.recordings, args.steps) + pairs(args.stplan, args.pair)
     return 1 if overlaps else 0
 
 
@@ -88,23 +90,23 @@ def name(recording):
     return recording.name.removesuffix(".pickle.gz")
 
 
-def halves(binary, recordings):
-    """Print the table of the halves; return the number of overlaps."""
+def firsts(binary, recordings, steps):
+    """Print the table of plans of the first steps; return the number of overlaps."""
     if not recordings:
         return 0
-    print("| recording | steps planned | no plan | plan of the first half | own plan |\n|---|---|---|---|---|", flush=True)
+    print("| recording | steps planned | no plan | plan of the first steps | own plan |\n|---|---|---|---|---|", flush=True)
     overlaps = 0
     for whole in recordings:
         with tempfile.TemporaryDirectory() as folder:
             half = pathlib.Path(folder, "half.pickle.gz")
-            kept, steps = cut(whole, half)
+            kept, count = cut(whole, half, steps)
             cells = [serve(binary, "--no-plan", whole)]
             for trace in [half, whole]:
                 plan = pathlib.Path(folder, "plan.bin")
                 run(binary, "compile", trace, "-o", plan, "--json")
                 cells.append(serve(binary, plan, whole))
             overlaps += sum(bad for _, bad in cells)
-            print(f"| {name(whole)} | {kept} of {steps} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
+            print(f"| {name(whole)} | {kept} of {count} | " + " | ".join(c for c, _ in cells) + " |", flush=True)
     return overlaps
 
 

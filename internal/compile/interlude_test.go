@@ -135,7 +135,14 @@ func TestEvaluations(t *testing.T) {
 		{"ttetetetete", 0, 0},
 		{"ttetetetete", 4, 0},
 	} {
-		for seed := range uint64(12) {
+		seeds := uint64(12)
+		if !large() {
+			seeds = 5
+		}
+		if testing.Short() {
+			seeds = 2
+		}
+		for seed := range seeds {
 			name := fmt.Sprintf("%s, %d/8 cut off, seed %d", c.program, c.cut, seed)
 			j := newEvaluatedJob(seed)
 			rec := j.record(c.program, c.cut)

@@ -14,13 +14,16 @@ import (
 // reports by how many per cent the compilation, reading included, exceeds it. It fails from
 // half as much again on: a tenth is what is wanted, and the rest is for busy machines.
 func BenchmarkTimeLimit(b *testing.B) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		recording string
 		limit     time.Duration
 	}{
 		{"gpt345-pp2-VR", 4 * time.Second}, {"gpt345-pp2-VR", 8 * time.Second}, {"gpt345-eval", 6 * time.Second},
 		{"llama7b-pp4last-VR", 6 * time.Second},
 	} {
+		if testing.Short() && i > 0 {
+			break
+		}
 		b.Run("trace="+c.recording+"/limit="+c.limit.String(), func(b *testing.B) {
 			file := filepath.Join("..", "..", "..", "shared", "traces", c.recording+".pickle.gz")
 			for b.Loop() {

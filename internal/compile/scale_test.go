@@ -198,3 +198,34 @@ func TestMaxScaleWithoutALaw(t *testing.T) {
 		}
 	}
 }
+
+// TestShorterBatches: a run whose batches have half or a quarter of the recorded lengths may find
+// the plan of the longer one. It must not reserve for lengths that never come: at most 3 % more
+// than without a plan, as a plan may cost that most requests fit, and 20 MiB, below which nothing
+// moves. At least half of the bytes are served by the plan.
+func TestShorterBatches(t *testing.T) {
+	const moves = 20 << 20
+	recorded := []trace.Bytes{7000, 4000, 10000, 6500, 8000, 7000, 4000, 10000, 6500, 8000}
+	var worst float64
+	for seed := range uint64(12) {
+		p, _ := compiledAt(t, newLengthJob(seed).record("recorded", recorded), 0)
+		for _, part := range []trace.Bytes{2, 4} {
+			lengths := make([]trace.Bytes, len(recorded))
+			for i, length := range recorded {
+				lengths[i] = length / part
+			}
+			run := newLengthJob(seed).record(fmt.Sprintf("seed %d, 1/%d of the lengths", seed, part), lengths)
+			tl, err := lifespan.Build(&run.Devices[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, by := servePool(t, replay.NewProgram(tl)), drive(t, run, p, true)
+			worst = max(worst, float64(by.PeakReserved)/float64(pool.Reserved))
+			if by.PeakReserved > uint64(pool.Reserved)/33*34+moves || by.PlannedBytes < by.AllocationBytes/2 {
+				t.Errorf("%s: %d MiB reserved, without a plan %d; %d allocated; %d of %d MiB on plan", run.Name, by.PeakReserved>>20, pool.Reserved>>20,
+					by.PeakAllocated>>20, by.PlannedBytes>>20, by.AllocationBytes>>20)
+			}
+		}
+	}
+	t.Logf("at most %.4f of what no plan reserves", worst)
+}

@@ -35,9 +35,18 @@ func (r *rotation) passes() int { return len(r.first) - 1 }
 // at is the rank of a buffer that a pass allocates.
 func (r *rotation) at(buffer int32) int32 { return r.rank[buffer-r.first[0]] }
 
+// lawPasses is the number of passes that show how sizes vary: a law of the runtime goes through
+// three points (match_laws.c).
+const lawPasses = 3
+
+// passShare is the share of the peak that has to stop crossing for a cut to be worth a pass, if
+// fewer than lawPasses are left. In grpo's first four steps 8 KiB would do it, of 7.8 GiB.
+const passShare = 1. / 1024
+
 // chooseCut cuts the iterations at the element at which the fewest bytes cross from one
 // pass to the next. Only elements that all iterations have are considered, so that the
-// cut is the same place in each of them. Buffers that live beyond the last iteration do
+// cut is the same place in each of them. A cut in the middle of an iteration makes a pass
+// fewer. If that leaves fewer than lawPasses, it has to save passShare of the peak. Buffers that live beyond the last iteration do
 // not count. If the cut lies in the middle of an iteration, the interlude that follows
 // the last iteration may not follow a whole pass; then the first of the elements is the
 // cut. If r is nil, why says what is missing.
@@ -47,14 +56,19 @@ func chooseCut(tl *Timeline, m *merged, end End) (r *rotation, why string) {
 		return nil, fmt.Sprintf("the %d steady iterations have no allocation in common", m.iterations())
 	}
 	load := crossing(tl, end, tl.eventOf(m.starts[m.iterations()]))
+	worth := trace.Bytes(passShare * float64(tl.PeakAllocated.Bytes))
 	best, least := -1, trace.Bytes(math.MaxInt64)
 	for q := range c.at[0] {
-		if c.passes(q) < leastPasses {
+		n := c.passes(q)
+		if n < leastPasses {
 			continue
 		}
 		var most trace.Bytes
 		for _, at := range c.at {
 			most = max(most, load[tl.Buffers[at[q]].Start])
+		}
+		if n < min(lawPasses, m.iterations()) {
+			most += worth
 		}
 		if most < least {
 			best, least = q, most

@@ -99,6 +99,25 @@ func largest(peaks []PhasePeak) trace.Bytes {
 	return slices.MaxFunc(peaks, func(x, y PhasePeak) int { return int(x.Bytes - y.Bytes) }).Bytes
 }
 
+// TestCutKeepsPasses makes inputs one step ahead, so that only in the middle of an iteration
+// nothing crosses. For a small input the third pass is not given up, but one of more is.
+func TestCutKeepsPasses(t *testing.T) {
+	for _, c := range []struct {
+		steps, passes int
+		input         trace.Bytes
+	}{{4, 3, 4 << 10}, {4, 2, 64 << 20}, {5, 3, 4 << 10}, {3, 2, 64 << 20}} {
+		d := job{layers: 8, micro: 2, steps: c.steps, keepGradients: true, prefetched: 1, inputSize: c.input}.record(0).d
+		tl := build(t, d)
+		p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+		if p == nil {
+			t.Fatal(why)
+		}
+		if len(p.Passes) != c.passes {
+			t.Errorf("%d steps, inputs of %d bytes: %d passes, expected %d", c.steps, c.input, len(p.Passes), c.passes)
+		}
+	}
+}
+
 // TestPeriodicTooFew wants a reason.
 func TestPeriodicTooFew(t *testing.T) {
 	d := job{layers: 8, micro: 1, steps: 2}.record(0).d

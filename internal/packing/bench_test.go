@@ -7,8 +7,16 @@ import (
 	"testing"
 )
 
-// benchInstances is an instance of testdata and two generated pipelines.
+// benchInstances is an instance of testdata and two generated pipelines. With -short the
+// pipelines have one iteration of a few micro-batches.
 func benchInstances(b *testing.B) []benchInstance {
+	if testing.Short() {
+		return []benchInstance{
+			{"minimalloc-A", readInstance(b, "minimalloc-A.csv")},
+			{"1f1b-1k", generate(pipeline{Layers: 8, Chunks: 1, Stages: 4, MicroBatches: 4, Iterations: 1, PerLayer: 22}, 1)},
+			{"interleaved-2k", generate(pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 4, Iterations: 1, PerLayer: 22, Jitter: 0.1}, 1)},
+		}
+	}
 	return []benchInstance{
 		{"minimalloc-A", readInstance(b, "minimalloc-A.csv")},
 		{"1f1b-25k", generate(pipeline{Layers: 8, Chunks: 1, Stages: 4, MicroBatches: 16, Iterations: 4, PerLayer: 22}, 1)},
@@ -65,6 +73,14 @@ func BenchmarkFirstPlan(b *testing.B) {
 	b.ReportMetric(float64(len(p.Buffers)*b.N)/b.Elapsed().Seconds(), "buffers/s")
 }
 
+// inShort is the first file alone with -short: it shows that a benchmark still runs.
+func inShort(files []string) []string {
+	if testing.Short() {
+		return files[:1]
+	}
+	return files
+}
+
 // BenchmarkShared packs the public instances of minimalloc and idealloc that lie beside
 // the repository.
 func BenchmarkShared(b *testing.B) {
@@ -75,7 +91,7 @@ func BenchmarkShared(b *testing.B) {
 	if len(files) == 0 {
 		b.Skip("no ../shared/instances beside the repository")
 	}
-	for _, file := range files {
+	for _, file := range inShort(files) {
 		p := readInstance(b, filepath.Join("..", file))
 		bound := loadOf(p).Load
 		b.Run("instance="+filepath.Base(file)+"/heuristic=all", func(b *testing.B) {
@@ -118,7 +134,11 @@ func BenchmarkExact(b *testing.B) {
 // BenchmarkFewerWaits searches a jittered pipeline on two streams, in which buffers
 // settle up to 200 instants after their end.
 func BenchmarkFewerWaits(b *testing.B) {
-	p := generate(pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 64, Iterations: 4, PerLayer: 22, Jitter: 0.1}, 1)
+	spec := pipeline{Layers: 8, Chunks: 2, Stages: 4, MicroBatches: 64, Iterations: 4, PerLayer: 22, Jitter: 0.1}
+	if testing.Short() {
+		spec.MicroBatches, spec.Iterations = 8, 1
+	}
+	p := generate(spec, 1)
 	rng := rand.New(rand.NewPCG(31, 1))
 	uses := make([]Use, len(p.Buffers))
 	for i, buf := range p.Buffers {

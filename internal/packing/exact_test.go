@@ -60,7 +60,7 @@ func TestExactAgainstExhaustiveSearch(t *testing.T) {
 // new one, so it puts everything back that it changes.
 func TestExactLeavesNoTrace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
-	for range 300 {
+	for range 100 {
 		p := fullProblem(rng, 40, 12, 9)
 		in, err := newInstance(p)
 		if err != nil {

@@ -66,6 +66,9 @@ func TestTextsTooLargeToWrite(t *testing.T) {
 
 // TestLongTextsEndRowGroups: texts of megabytes each do not meet in one page.
 func TestLongTextsEndRowGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds under the race detector")
+	}
 	tr := &Trace{Name: "t", Devices: []Device{{}}}
 	for i := range 40 {
 		tr.Strings = append(tr.Strings, noise(1<<20)+fmt.Sprint(i))

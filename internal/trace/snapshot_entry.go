@@ -184,7 +184,7 @@ func (b *builder) add(e Event) int {
 	const (
 		// least is a number of events for which there is always room: few events give
 		// no good estimate.
-		least = 1024
+		least = 4096
 		// most is the largest factor by which the list grows at a time. It bounds the
 		// memory for a file with all its entries at the beginning.
 		most = 16

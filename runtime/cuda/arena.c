@@ -160,13 +160,14 @@ void sp_arena_give(sp_arena *a, sp_range *r) {
   a->nearby[1] = a->hints[hint(addr)] = settle(a, r);
 }
 
-void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows, sp_presence presence) {
+void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, uint64_t unit, sp_zone zone, int grows, sp_presence presence) {
   sp_range *next = of_addr(sp_tree_at_least(&a->all, addr, 0));
   sp_range *r = draw(a);
   r->addr = addr;
   r->size = size;
   r->zone = (uint8_t)zone;
   r->absent = presence == SP_ABSENT;
+  r->unit = (uint16_t)(unit / a->granularity);
   link_before(a, r, next);
   r->first = !(grows && r->prev != NULL && r->prev->zone == zone && r->prev->addr + r->prev->size == addr);
   a->extents += r->first;
@@ -245,6 +246,7 @@ static sp_range *split(sp_arena *a, sp_range *r, uint64_t size) {
   low->zone = r->zone;
   low->absent = r->absent;
   low->lent = r->lent;
+  low->unit = r->unit;
   low->first = r->first;
   low->uses = r->uses;
   move(r, r->addr + size);

@@ -19,6 +19,9 @@
  * off plan are not served there by accident. */
 typedef enum { SP_ZONE_OPEN, SP_ZONE_SMALL, SP_ZONE_PLAN, SP_ZONES } sp_zone;
 
+/* How many of the least granules a granule of an extent may have. */
+enum { SP_UNIT_MOST = UINT16_MAX };
+
 /* No step of a plan: the block is not at a step's own place. */
 #define SP_NO_STEP UINT64_MAX
 
@@ -40,6 +43,7 @@ typedef struct sp_range {
   uint8_t leaving; /* taken, but not a live block: its free is under way, or it is being given back to the device */
   uint8_t absent;
   uint8_t lent;        /* absent: its memory was given away, to be taken back (device_pause.c) */
+  uint16_t unit;       /* of the least granules, how many make one of its extent's */
   uint32_t number;     /* taken: of its allocation in the history, or 0 */
 
   sp_node by_size; /* free and absent ranges only */
@@ -59,6 +63,7 @@ typedef struct {
   sp_range *pool; /* unused nodes, linked by next */
   size_t pooled;
   uint64_t extents;
+  uint64_t granularity; /* of the device (prim.h) */
   sp_range *nearby[2]; /* the range behind the last one taken, and the last one given: the next request is often there */
   sp_range *hints[SP_HINTS]; /* by a hash of the address: the range that held it last */
 } sp_arena;
@@ -74,9 +79,14 @@ void sp_arena_pool(sp_arena *a, sp_range *chunk, size_t nodes);
 
 /* sp_arena_add adds device memory, free and never used, or addresses that are
  * absent. If they directly follow a range of the same zone and `grows` is set,
- * they belong to its extent. */
+ * they belong to its extent. `unit` is the bytes of its granules, at most SP_UNIT_MOST times the
+ * arena's granularity. */
 typedef enum { SP_FREE, SP_ABSENT } sp_presence;
-void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, sp_zone zone, int grows, sp_presence presence);
+void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, uint64_t unit, sp_zone zone, int grows, sp_presence presence);
+
+/* sp_arena_unit is how many bytes a granule of a range's extent has. Granules begin at
+ * multiples of it. */
+static inline uint64_t sp_arena_unit(const sp_arena *a, const sp_range *r) { return r->unit * a->granularity; }
 
 /* sp_arena_fit is the best free range for `size` bytes, or NULL: the smallest that fits,
  * or one up to an eighth larger than the request that `stream` need not wait for. */

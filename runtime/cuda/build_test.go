@@ -104,8 +104,8 @@ func execute(t *testing.T, program string, args ...string) {
 	t.Logf("%s", out)
 }
 
-// stress is for the searches of "make stress"; the default takes a second.
-var stress = flag.Int("stress", 10_000, "operations of each of the 8 threads of TestStress")
+// stress is for the searches of "make stress"; the default takes some seconds.
+var stress = flag.Int("stress", 5_000, "operations of each of the 8 threads of TestStress")
 
 const memorySanitizers = "address,undefined"
 

@@ -4,13 +4,13 @@
 #include "device_trim.h"
 
 /* extend asks the device for memory, without the lock: at address `at`, or, if
- * that is 0, at new addresses with room for `room` bytes. 0 if the limit or the
- * device has none. Locked. Growth lock held. */
-static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+ * that is 0, at new addresses with room for `room` bytes in granules of `unit`. 0 if the
+ * limit or the device has none. Locked. Growth lock held. */
+static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   if (!sp_device_may_take(d, bytes))
     return 0;
   sp_device_unlock(d);
-  int failed = d->prim.extend(d->prim.self, at, bytes, room, addr);
+  int failed = d->prim.extend(d->prim.self, at, bytes, room, unit, addr);
   if (!failed)
     sp_device_notify(d, sp_device_moves(d) ? STPLAN_MAPPED : STPLAN_PIECE_TAKEN, *addr, bytes);
   sp_device_lock(d);
@@ -84,15 +84,20 @@ static int find_window(const stplan_device *d, sp_zone zone, uint64_t need, wind
   return best->missing != UINT64_MAX;
 }
 
+/* within is the whole granules of an absent range that [addr, end) needs of it. */
+static void within(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end, uint64_t *low, uint64_t *high) {
+  *low = addr > r->addr ? sp_round_down(addr, sp_arena_unit(&d->arena, r)) : r->addr;
+  *high = sp_least(r->addr + r->size, sp_round_up(end, sp_arena_unit(&d->arena, r)));
+}
+
 int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
   uint64_t got;
   sp_range *r = sp_arena_holding(&d->arena, addr);
   while (r != NULL && r->addr < end) {
     uint64_t low = r->addr, high = r->addr + r->size;
     if (r->absent) {
-      low = addr > low ? sp_round_down(addr, d->prim.granularity) : low;
-      high = sp_least(high, sp_round_up(end, d->prim.granularity));
-      if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, &got))
+      within(d, r, addr, end, &low, &high);
+      if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, 0, &got))
         return 0;
       sp_arena_commit(&d->arena, r, low, high - low);
     }
@@ -106,7 +111,7 @@ int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
 /* in_handles is how many bytes are taken for `bytes`: whole handles, if memory is virtual
  * and does not move. */
 static uint64_t in_handles(const stplan_device *d, uint64_t bytes) {
-  return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, d->prim.granularity)) : bytes;
+  return d->prim.partial && d->still ? sp_round_up(bytes, sp_handle_size(bytes, SP_HANDLE_MOST, d->prim.granularity)) : bytes;
 }
 
 /* Memory that is virtual and does not move comes in pieces of at least 1/PIECE_SHARE of what
@@ -127,12 +132,13 @@ static uint64_t least_piece(const stplan_device *d) {
 /* grow_fresh takes an extent of its own. Locked; lets go of the lock. Growth lock held. */
 static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t *addr) {
   uint64_t bytes = in_handles(d, sp_round_up(need, d->prim.granularity)), taken = least_piece(d);
-  if (taken <= bytes || !extend(d, 0, taken, taken, addr)) {
+  uint64_t unit = d->prim.granularity;
+  if (taken <= bytes || !extend(d, 0, taken, taken, unit, addr)) {
     taken = bytes;
-    if (!extend(d, 0, bytes, bytes, addr))
+    if (!extend(d, 0, bytes, bytes, unit, addr))
       return 0;
   }
-  sp_arena_add(&d->arena, *addr, taken, zone, 0, SP_FREE);
+  sp_arena_add(&d->arena, *addr, taken, unit, zone, 0, SP_FREE);
   return 1;
 }
 
@@ -143,9 +149,9 @@ static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
   if (end <= from)
     return 1;
   uint64_t bytes = sp_round_up(end - from, d->prim.granularity);
-  if (!extend(d, from, bytes, 0, &addr))
+  if (!extend(d, from, bytes, 0, 0, &addr))
     return 0;
-  sp_arena_add(&d->arena, from, bytes, zone, 1, SP_FREE);
+  sp_arena_add(&d->arena, from, bytes, d->prim.granularity, zone, 1, SP_FREE);
   d->end[zone] = from + bytes;
   return 1;
 }
@@ -245,28 +251,32 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
     uint64_t bytes = sp_device_plan_bytes(d), base = 0;
     if (bytes > 0 && bytes <= SP_LARGEST)
       bytes = in_handles(d, bytes);
-    uint64_t first = sp_device_moves(d) ? sp_least(bytes, d->prim.granularity) : bytes;
-    if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, &base)) {
-      sp_arena_add(&d->arena, base, first, SP_ZONE_PLAN, 0, SP_FREE);
+    uint64_t unit = sp_device_plan_unit(d);
+    if (unit > d->prim.granularity)
+      bytes = sp_round_up(bytes, unit);
+    uint64_t first = sp_device_moves(d) ? sp_least(bytes, unit) : bytes;
+    if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, unit, &base)) {
+      sp_arena_add(&d->arena, base, first, unit, SP_ZONE_PLAN, 0, SP_FREE);
       if (first < bytes)
-        sp_arena_add(&d->arena, base + first, bytes - first, SP_ZONE_PLAN, 1, SP_ABSENT);
+        sp_arena_add(&d->arena, base + first, bytes - first, unit, SP_ZONE_PLAN, 1, SP_ABSENT);
     } else {
       base = 0;
     }
-    sp_device_plan_begin(d, base);
+    sp_device_plan_begin(d, base, bytes);
   }
   place->address += sp_device_plan_base(d);
   place->planned = sp_device_plan_base(d) != 0;
   sp_device_unlock_growth(d);
 }
 
-/* missing is how many bytes of [addr, end) are absent. */
-static uint64_t missing(const sp_range *r, uint64_t addr, uint64_t end) {
-  uint64_t bytes = 0;
+/* missing is how many bytes sp_device_map would take for [addr, end), from range r on. */
+static uint64_t missing(const stplan_device *d, const sp_range *r, uint64_t addr, uint64_t end) {
+  uint64_t bytes = 0, low, high;
   for (; r != NULL && r->addr < end; r = r->next) {
-    uint64_t low = r->addr > addr ? r->addr : addr;
-    if (r->absent)
-      bytes += sp_least(r->addr + r->size, end) - low;
+    if (!r->absent)
+      continue;
+    within(d, r, addr, end, &low, &high);
+    bytes += high - low;
   }
   return bytes;
 }
@@ -278,7 +288,7 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
   sp_device_lock_growth(d);
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
-    uint64_t bytes = sp_round_up(missing(r, addr, addr + size), d->prim.granularity);
+    uint64_t bytes = missing(d, r, addr, addr + size);
     int served = 1;
     done = 0;
     for (int refused = 0; refused < 2 && served && !done; refused++) {
@@ -301,7 +311,7 @@ static void complete_plan(stplan_device *d) {
   if (base == 0 || !sp_device_plan_served(d))
     return;
   uint64_t first = base + sp_device_plan_bottom(d), end = base + sp_device_plan_bytes(d);
-  uint64_t lacks = missing(sp_arena_holding(&d->arena, first), first, end);
+  uint64_t lacks = missing(d, sp_arena_holding(&d->arena, first), first, end);
   if (!sp_device_plan_costs(d, lacks, lacks, SP_EXCESS_ENDS))
     sp_device_map(d, first, end);
 }

@@ -61,6 +61,7 @@ static void watch(const stplan_device *d, sp_device_plan *next, uint64_t need, i
 static sp_device_plan *replace(stplan_device *d) {
   sp_device_plan *p = d->next;
   p->watched = 0;
+  p->proven = 1;
   d->next = NULL;
   SP_COUNT(d, installs, 1);
   sp_learn_changed(&d->learn);

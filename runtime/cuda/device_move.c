@@ -29,19 +29,19 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
     if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside) || (outside < r->size && end - addr < REST_LEAST))
       continue;
     if (d->prim.partial && end - addr > bytes - *found)
-      addr = sp_round_down(end - (bytes - *found), d->prim.granularity);
+      addr = sp_round_down(end - (bytes - *found), sp_arena_unit(&d->arena, r));
     *found += end - addr;
     sp_device_chain(d, r, addr, end, list);
   }
 }
 
-/* chain_plan chains what moves from the plan's memory to make room for `bytes`:
- * idle parts, which come back when their places are asked for. If they do not
- * suffice and the plan costs more than it is worth, it ends here, and any part
- * moves. Then the answer is 0. Locked. */
-static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
+/* chain_plan chains what moves from the plan's memory to make room for `bytes`, `more` of
+ * which are about to be allocated: idle parts, which come back when their places are asked
+ * for. If they do not suffice and the plan costs more than it is worth, it ends here, and any
+ * part moves. Then the answer is 0. Locked. */
+static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t more, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
-  if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, bytes, SP_EXCESS_ENDS))
+  if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, more, SP_EXCESS_ENDS))
     return 1;
   sp_device_plan_give_up(d);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, list, found);
@@ -55,12 +55,13 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   uint64_t first, end;
   if (sp_device_plan_leaves(d, &first, &end))
     sp_device_gather(d, first, end);
+  uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
   int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
   int may_take = !d->refused && sp_device_may_take(d, bytes);
-  if (fits && may_take && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_LENDS))
+  if (fits && may_take && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS))
     return 1;
   int spent = may_take && !sp_debt_allows(&d->debt, c, bytes, !sp_device_plan_served(d));
-  if (spent && !sp_device_plan_costs(d, bytes, bytes, SP_EXCESS_ENDS))
+  if (spent && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_ENDS))
     return 1;
   if (spent)
     sp_device_plan_give_up(d); /* what moves for that moves once */
@@ -70,8 +71,8 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
     chain_zone(d, SP_ZONE_PLAN, bytes, low, high, &list, &found); /* what a plan on trial has left */
   chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
-  int may_add = may_take && !sp_device_plan_costs(d, bytes - found, bytes, SP_EXCESS_LENDS);
-  int served = !spent && (may_add || chain_plan(d, bytes, low, high, &list, &found));
+  int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
+  int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
   uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
   sp_debt_add(&d->debt, moved);

@@ -36,6 +36,7 @@ stplan_status stplan_open(const sp_prim *prim, const stplan_plan *plan, int ordi
   d->shared = &d->counters;
   SP_SET(d, fields, sizeof d->counters / sizeof(uint64_t));
   d->prim = *prim; /* the caller's still, if this fails */
+  d->arena.granularity = prim->granularity;
   if (!sp_device_plan_open(d, of)) {
     drop(d);
     return STPLAN_FAILED;

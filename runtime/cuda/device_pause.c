@@ -45,11 +45,11 @@ static uint64_t take_lent(stplan_device *d, int plan, uint64_t most, int *refuse
     if (r == NULL)
       break;
     below = r->addr;
-    uint64_t end = r->addr + r->size;
+    uint64_t end = r->addr + r->size, unit = sp_arena_unit(&d->arena, r);
     if (sp_device_plan_holds(d, r->addr) != plan)
       continue;
     for (uint64_t at = below; at < end && taken < most && !*refused;) {
-      uint64_t bytes = sp_least(end - at, sp_round_up(sp_least(LOT, most - taken), d->prim.granularity));
+      uint64_t bytes = sp_least(end - at, sp_round_up(sp_least(LOT, most - taken), unit));
       *refused = !sp_device_map(d, at, at + bytes);
       taken += *refused ? 0 : bytes;
       at += bytes;
@@ -101,7 +101,7 @@ static uint64_t kept(const stplan_device *d, const sp_range *r) {
     return 0;
   if (!sp_device_moves(d))
     return r->size;
-  return r->addr == sp_device_plan_base(d) ? sp_least(r->size, d->prim.granularity) : 0;
+  return r->addr == sp_device_plan_base(d) ? sp_least(r->size, sp_arena_unit(&d->arena, r)) : 0;
 }
 
 /* count adds the bytes of a free range. */

@@ -62,7 +62,7 @@ stplan_status stplan_pin(stplan_device *d, uint64_t address, uint64_t size) {
   const sp_range *r = sp_arena_holding(&d->arena, address);
   int ours = r != NULL && r->taken && !r->leaving && size > 0 && size <= r->size - (address - r->addr);
   if (ours) {
-    uint64_t unit = d->prim.granularity;
+    uint64_t unit = sp_arena_unit(&d->arena, r);
     *p = (sp_pin){d->pins, address, size, sp_round_down(address, unit), sp_round_up(address + size, unit)};
     d->pins = p;
   }

@@ -59,12 +59,15 @@ int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high);
  *
  * needs_memory says whether the plan's memory has not been asked for, and bytes
  * how many bytes of addresses that takes; afterwards, how many its places have taken at most,
- * from `bottom` on. begin is told where it lies; 0 if the device has none for it. It is asked for
+ * from `bottom` on. `unit` is the bytes of its granules: large ones if the run has followed the
+ * plan and its places stay where they are, else the least. begin is told where the memory lies,
+ * or 0 if the device has none for it, and how many bytes of addresses it got. It is asked for
  * when the first place is needed: a plan without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
 uint64_t sp_device_plan_bottom(const stplan_device *d);
 uint64_t sp_device_plan_bytes(const stplan_device *d);
-void sp_device_plan_begin(stplan_device *d, uint64_t base);
+uint64_t sp_device_plan_unit(const stplan_device *d);
+void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room);
 
 /* What the plan says of a request. All zero: nothing. */
 typedef struct {

@@ -9,6 +9,7 @@ struct sp_device_plan {
   uint64_t number;            /* of the device's plans, from 1 */
   sp_matcher *matcher;
   stplan_state state;         /* as at the last request */
+  int proven;                 /* the run had followed it for a pass when it came (device_install.c) */
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */

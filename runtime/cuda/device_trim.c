@@ -23,10 +23,10 @@ int sp_device_whole(const stplan_device *d, const sp_range *r, uint64_t *addr, u
     return whole_piece(d, r, *addr, *end);
   int last = *end == r->addr + r->size && (r->next == NULL || r->next->first);
   if (sp_device_plan_holds(d, r->addr) && *addr == sp_device_plan_base(d))
-    *addr += d->prim.granularity;
-  *addr = sp_round_up(*addr, d->prim.granularity);
+    *addr += sp_arena_unit(&d->arena, r);
+  *addr = sp_round_up(*addr, sp_arena_unit(&d->arena, r));
   if (!last)
-    *end = sp_round_down(*end, d->prim.granularity);
+    *end = sp_round_down(*end, sp_arena_unit(&d->arena, r));
   return *addr < *end;
 }
 
@@ -56,10 +56,10 @@ static void forget_ends(stplan_device *d) {
 /* give_granules gives bytes back granule by granule, up to the first that the device does
  * not take, and returns how many it has taken. They are told of when they are gone: their
  * addresses stay ours meanwhile. Called without the lock. */
-static uint64_t give_granules(const stplan_device *d, uint64_t addr, uint64_t bytes) {
+static uint64_t give_granules(const stplan_device *d, uint64_t addr, uint64_t bytes, uint64_t unit) {
   uint64_t given = 0;
   while (given < bytes) {
-    uint64_t next = sp_least(bytes - given, d->prim.granularity);
+    uint64_t next = sp_least(bytes - given, unit);
     if (d->prim.give_back(d->prim.self, addr + given, next) != 0)
       break;
     given += next;
@@ -85,8 +85,9 @@ static uint64_t give_piece(const stplan_device *d, uint64_t addr, uint64_t bytes
  * What was not is free again. Locked; lets go of the lock. */
 static uint64_t give(stplan_device *d, sp_range *r, sp_reason reason) {
   int moves = sp_device_moves(d);
+  uint64_t unit = sp_arena_unit(&d->arena, r);
   sp_device_unlock(d);
-  uint64_t given = moves ? give_granules(d, r->addr, r->size) : give_piece(d, r->addr, r->size);
+  uint64_t given = moves ? give_granules(d, r->addr, r->size, unit) : give_piece(d, r->addr, r->size);
   sp_device_lock(d);
   sp_range *gone = given > 0 && given < r->size ? sp_arena_cut(&d->arena, r, given) : r;
   if (gone != r || given == 0)

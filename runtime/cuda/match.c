@@ -88,6 +88,8 @@ uint64_t sp_matcher_room(const sp_matcher *m) { return m->layout == NULL ? 0 : s
 
 uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m->layout); }
 
+int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout); }
+
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 
 /* take makes a step the answer, and learns its scale and its stream. */

@@ -75,6 +75,10 @@ uint64_t sp_matcher_top(const sp_matcher *m);
  * sizes, known from its first request that varies on. 0 if they did not hold lately. */
 uint64_t sp_matcher_forecast(const sp_matcher *m);
 
+/* sp_matcher_smaller says that the run has begun with smaller sizes than the recording, by its
+ * first requests that vary. It may be one that never needs as much. */
+int sp_matcher_smaller(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. A request that has the places of a
  * segment found anew takes some milliseconds (docs/runtime.md, "Sizes that vary"). */

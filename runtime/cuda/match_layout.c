@@ -58,6 +58,7 @@ struct sp_layout {
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
+  int smaller;    /* a key in the prologue was asked for smaller than recorded */
   int64_t credit; /* work that may be done; below 0, what was done ahead */
   place *places; /* by segment, then by the plan's address */
   uint32_t count;
@@ -65,7 +66,7 @@ struct sp_layout {
   uint32_t *beneath;
   uint64_t beneath_count, beneath_room;
   uint64_t room, highest; /* end of the addresses, and of the highest place so far */
-  uint64_t forecast;      /* likewise, of the segments whose keys the run has requested */
+  uint64_t forecast;      /* bytes that segments take whose keys the run has requested */
   sp_stack *stacks;       /* of each segment */
   sp_block *blocks;       /* of each place, for first fit */
   uint64_t *change;       /* of the bytes live at each step, zero between calls */
@@ -218,7 +219,8 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   if (top > l->highest && top - l->base > least + need / LOOSE)
     top = fit_first(l, s, segment, top);
   l->highest = sp_least(top > l->highest ? top : l->highest, l->room);
-  if (l->laws.segments[segment].reach > 0 && need > l->forecast)
+  /* Until laws hold, places are found for the sizes recorded, which a smaller run never has. */
+  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold(&l->laws)) && need > l->forecast)
     l->forecast = need;
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
@@ -564,6 +566,8 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->stale[segment] = STALE;
   if (l->laws.segments[segment].key != step)
     return;
+  if (step < s->parts[0].end && requested < s->steps[step].least)
+    l->smaller = 1;
   if (l->anew != NULL && !recorded(s, step, requested)) {
     swap(l, s);
     keep_anew(l);
@@ -578,6 +582,8 @@ uint64_t sp_layout_forecast(const sp_layout *l) {
     return 0;
   return l->forecast;
 }
+
+int sp_layout_smaller(const sp_layout *l) { return l != NULL && l->smaller; }
 
 uint64_t sp_layout_bottom(const sp_layout *l) { return l->anew == NULL ? l->base : 0; }
 

@@ -45,6 +45,9 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
  * shown; 0 if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
+/* sp_layout_smaller says that the run has begun with smaller sizes than the recording. */
+int sp_layout_smaller(const sp_layout *l);
+
 /* sp_layout_bottom and sp_layout_top are where places that do not stay begin and end, the highest
  * that there have been, and sp_layout_room the bytes of addresses that they may lie in. */
 uint64_t sp_layout_bottom(const sp_layout *l);

@@ -21,7 +21,7 @@ enum { SP_HANDLE_BYTES = 64 };
 typedef struct sp_prim {
   void *self;
 
-  /* Bytes of a granule, the unit that memory grows in: a power of two, at least 512. */
+  /* Bytes of the smallest granules, the unit that memory grows in: a power of two, at least 512. */
   uint64_t granularity;
 
   /* Whether memory is virtual: give_back takes any granules of what extend gave, not only
@@ -32,15 +32,18 @@ typedef struct sp_prim {
    * works while graphs are captured too. If a device gives whole granules, the
    * rest of the last one comes and goes with the bytes.
    *
-   * If `at` is 0, they lie at the start of a new room: a range of addresses for
-   * all the memory that the device has, and for at least `room` bytes. Otherwise
-   * they begin at `at`, the start of a granule without memory in a room that has
-   * memory in some other granule; anything else is refused, and so is memory
-   * beyond the end of a room. No two rooms touch. `room` counts only if `at` is
-   * 0 and `partial` is set. Fails if the device has no memory left.
+   * If `at` is 0, they lie at the start of a new room: a range of addresses whose granules
+   * have `unit` bytes, a multiple of `granularity`, and begin at multiples of that. If `unit`
+   * is `granularity`, there is room for all the memory that the device has, and for at least
+   * `room` bytes. Otherwise there is room for `room` bytes, a multiple of `unit`. If `at` is
+   * not 0, the bytes begin at `at`, the start of a granule without memory in a room that has
+   * memory in some other granule; anything else is refused, and so is memory beyond the end of
+   * a room. No two rooms touch. `room` and `unit` count only if `at` is 0 and `partial` is
+   * set. Fails if the device has no memory left.
    *
-   * After stop_moving a new room has `room` bytes, and all of them get memory at once. */
-  int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
+   * After stop_moving a new room has `room` bytes, and all of them get memory at once, in
+   * granules of any size. */
+  int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr);
 
   /* give_back returns memory that no stream uses any more to the device. A granule that
    * the device does not take back is lost to both; if it takes none, give_back fails. */

@@ -82,11 +82,13 @@ typedef struct {
 } driver;
 
 /* A region is a range of addresses that memory is mapped into. Each granule, of `unit`
- * bytes, is memory of its own, so that any can be given back. One of the least size more,
- * behind the last, is reserved and never used: so no region begins at the address where
- * another ends, and an address tells which region is meant. */
+ * bytes, is memory of its own, a handle, so that any can be given back. Of the addresses that
+ * are reserved, `reserved` from `base` on, at least the last granule of the least size is never
+ * used: so no region begins at the address where another ends, and an address tells which
+ * region is meant. */
 typedef struct region {
   struct region *next;
+  uint64_t base, reserved;
   uint64_t start, end, unit;
   uint64_t mapped; /* bytes */
 } region;
@@ -134,7 +136,7 @@ static inline int sp_cuda_end(const cuda *c, int mode, int failed) {
 
 /* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all
  * addresses, in the end. */
-int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr);
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
 void sp_cuda_stop_moving(void *self);

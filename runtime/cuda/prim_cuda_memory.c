@@ -66,28 +66,39 @@ static region *holding(const cuda *c, uint64_t addr) {
 }
 
 /* vacant is a region without memory that was left for this, or NULL. Locked. */
-static region *vacant(const cuda *c, uint64_t span) {
+static region *vacant(const cuda *c, uint64_t span, uint64_t unit) {
   region *r = c->regions;
-  while (r != NULL && (r->mapped > 0 || r->unit != c->granularity || r->end - r->start < span))
+  while (r != NULL && (r->mapped > 0 || r->unit != unit || r->end - r->start < span))
     r = r->next;
   return r;
 }
 
-/* reserve is a region for `bytes`. If memory moves, it has at least twice what the device
- * has, and may have been used before. NULL if there is none. Locked. */
-static region *reserve(cuda *c, uint64_t bytes) {
-  uint64_t least = c->still ? 0 : 2 * c->total, span = granules(c, least > bytes ? least : bytes);
-  region *r = c->still ? NULL : vacant(c, span);
-  if (r != NULL)
+/* reserve is a region for `bytes` in granules of `unit`. If these are the least, and memory
+ * moves, it has at least twice what the device has. If memory moves, it may have been used
+ * before. NULL if there is none. Locked. */
+static region *reserve(cuda *c, uint64_t bytes, uint64_t unit) {
+  uint64_t grows = !c->still && unit == c->granularity ? 2 * c->total : 0, span = granules(c, grows > bytes ? grows : bytes);
+  region *r = c->still ? NULL : vacant(c, span, unit);
+  if (r != NULL) {
+    if (unit > c->granularity)
+      r->end = r->start + span;
     return r;
+  }
   r = calloc(1, sizeof *r);
-  cu_address start;
-  if (r == NULL || c->cu.address_reserve(&start, span + c->granularity, 0, 0, 0) != CU_SUCCESS) {
+  cu_address base;
+  uint64_t all = span + (c->still ? c->granularity : unit);
+  if (r == NULL || c->cu.address_reserve(&base, all, 0, 0, 0) != CU_SUCCESS) {
     free(r);
     return NULL;
   }
-  uint64_t handle = sp_handle_size(bytes, c->granularity), whole = c->still && span % handle == 0;
-  *r = (region){.next = c->regions, .start = start, .end = start + span, .unit = whole ? handle : c->granularity};
+  uint64_t start = base;
+  if (c->still) {
+    uint64_t handle = sp_handle_size(bytes, SP_HANDLE_MOST, c->granularity);
+    unit = span % handle == 0 ? handle : c->granularity;
+  } else {
+    start = sp_round_up(base, unit);
+  }
+  *r = (region){.next = c->regions, .base = base, .reserved = all, .start = start, .end = start + span, .unit = unit};
   c->regions = r;
   return r;
 }
@@ -99,10 +110,10 @@ typedef struct {
 
 /* place is where `bytes` of memory go, which it counts as mapped: `at`, or, if that is 0,
  * the start of a new region for `room` bytes. The address is 0 if there is none. */
-static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
+static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit) {
   spot found = {0};
   pthread_mutex_lock(&c->lock);
-  region *r = at == 0 ? reserve(c, room) : holding(c, at);
+  region *r = at == 0 ? reserve(c, room, unit) : holding(c, at);
   if (r != NULL && (at == 0 || (r->mapped > 0 && bytes <= r->end - at))) {
     r->mapped += bytes;
     found = (spot){at == 0 ? r->start : at, r->unit};
@@ -113,7 +124,7 @@ static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room) {
 
 /* release gives a region's addresses up. Locked, or nobody else uses it. */
 static void release(const cuda *c, region *r) {
-  c->cu.address_free(r->start, r->end - r->start + c->granularity);
+  c->cu.address_free(r->base, r->reserved);
   free(r);
 }
 
@@ -141,14 +152,14 @@ static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr
   return 0;
 }
 
-static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   /* Granules are taken one by one. What the device cannot give as a whole is
    * not begun: meanwhile other programs would find it without memory. */
   size_t available, total;
   bytes = granules(c, bytes);
   if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
     return 1;
-  spot start = place(c, at, bytes, room);
+  spot start = place(c, at, bytes, room, unit);
   if (start.addr == 0)
     return 1;
   if (map_granules(c, start.addr, bytes, start.unit)) {
@@ -159,12 +170,12 @@ static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uin
   return 0;
 }
 
-int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   cuda *c = self;
   int mode;
   if (!sp_cuda_begin(c, &mode))
     return 1;
-  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, addr) : take_plain(c, at, bytes, addr));
+  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, unit, addr) : take_plain(c, at, bytes, addr));
 }
 
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "sizes.h"
+
 typedef struct {
   uint64_t number;
   uint64_t recorded; /* the recordings of any event by its own last one */
@@ -14,6 +16,7 @@ typedef struct {
   uint64_t next;        /* address of the next separate extent */
   int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
+  uint64_t end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
   uint64_t given;
   uint64_t occupied; /* by another process */
   uint64_t events;
@@ -27,37 +30,44 @@ typedef struct {
 /* region is the index of the region that an address lies in. */
 static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
 
+/* whole says whether the bytes are whole granules of the room in region i. */
+static int whole(const host *h, uint64_t i, uint64_t at, uint64_t bytes) {
+  return at % h->unit[i] == 0 && sp_round_up(at + bytes, h->options.granularity) % h->unit[i] == 0;
+}
+
 /* place is the address for memory: `at`, if its region has memory and room, the
  * first region that has none, or the next separate extent if memory is not
  * virtual or does not move. 0 if there is none. Locked. */
-static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room) {
-  uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, usable = span - h->options.granularity;
+static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit) {
+  uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, least = h->options.granularity;
   if (!h->options.partial || (h->still && at == 0)) {
     /* Separate extents do not touch, so that nothing can rely on it. */
     at = at != 0 ? 0 : h->next;
-    h->next += at == 0 ? 0 : bytes + h->options.granularity;
+    h->next += at == 0 ? 0 : bytes + least;
     return at;
   }
   if (at != 0) {
     i = region(h, at);
-    uint64_t behind = at - h->options.base - i * span;
-    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || behind > usable || bytes > usable - behind)
+    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at > h->end[i] || bytes > h->end[i] - at || !whole(h, i, at, bytes))
       return 0;
   } else {
     while (i < SP_HOST_REGIONS && h->mapped[i] != 0)
       i++;
-    if (i == SP_HOST_REGIONS || room > usable)
+    uint64_t from = h->options.base + i * span, end = from + span - least;
+    at = sp_round_up(from, unit);
+    if (i == SP_HOST_REGIONS || at > end || room > end - at)
       return 0;
-    at = h->options.base + i * span;
+    h->end[i] = unit > least ? at + room : end;
+    h->unit[i] = unit;
   }
   h->mapped[i] += bytes;
   return at;
 }
 
-static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  uint64_t found = bytes <= h->options.capacity - h->given - h->occupied ? place(h, at, bytes, room) : 0;
+  uint64_t found = bytes <= h->options.capacity - h->given - h->occupied ? place(h, at, bytes, room, unit) : 0;
   if (found != 0) {
     h->given += bytes;
     *addr = found;
@@ -69,10 +79,11 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int ours = addr >= h->options.base && bytes <= h->given;
+  int ours = addr >= h->options.base && bytes <= h->given, grown = ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS;
+  ours = ours && (!grown || whole(h, region(h, addr), addr, bytes));
   if (ours)
     h->given -= bytes;
-  if (ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS)
+  if (ours && grown)
     h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
   return !ours;

@@ -1,5 +1,6 @@
 /* prim_host.h: the device primitives of a simulated device. Memory is addresses
- * and nothing else; events and waits go into a log. */
+ * and nothing else; events and waits go into a log. As the driver does, it takes and gives whole
+ * granules only, and refuses anything else. */
 #ifndef STPLAN_PRIM_HOST_H
 #define STPLAN_PRIM_HOST_H
 

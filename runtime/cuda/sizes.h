@@ -34,15 +34,15 @@ static inline void sp_larger_part(uint64_t *addr, uint64_t *end, uint64_t low, u
 #define SP_HANDLE_LEAST (UINT64_C(20) << 20)
 #define SP_HANDLE_MOST (UINT64_C(512) << 20)
 
-/* sp_handle_size is the size of the handles for a piece of `bytes` that does not move: all
- * of it, or, if that is too large for one handle, a size from a half of the largest on of
- * which whole ones exceed the piece the least. All handles of a piece have one size, as
- * PyTorch shares memory between processes in pieces of one size. */
-static inline uint64_t sp_handle_size(uint64_t bytes, uint64_t granularity) {
-  uint64_t whole = sp_round_up(bytes, granularity), best = SP_HANDLE_MOST;
-  if (whole <= SP_HANDLE_MOST)
+/* sp_handle_size is the size of the handles for a piece of `bytes`: all of it, or, if that is
+ * more than `most`, a size from a half of that on of which whole ones exceed the piece the
+ * least. All handles of a piece have one size, as PyTorch shares memory between processes in
+ * pieces of one size. `most` is a multiple of the granularity. */
+static inline uint64_t sp_handle_size(uint64_t bytes, uint64_t most, uint64_t granularity) {
+  uint64_t whole = sp_round_up(bytes, granularity), best = most;
+  if (whole <= most)
     return whole;
-  for (uint64_t size = SP_HANDLE_MOST; size > SP_HANDLE_MOST / 2; size -= granularity)
+  for (uint64_t size = most; size > most / 2; size -= granularity)
     if (sp_round_up(whole, size) < sp_round_up(whole, best))
       best = size;
   return best;

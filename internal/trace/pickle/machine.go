@@ -115,12 +115,26 @@ func (m *machine) read() (Value, error) {
 			m.push(s.newObject(tagged(tagEmptyList, 0)))
 		case opSetItems:
 			pos++
-			err = m.toMark(m.setItems)
+			if len(m.marks) == 0 {
+				return 0, m.noMark()
+			}
+			from := m.unmark()
+			items := m.stack[from:]
+			m.stack = m.stack[:from]
+			err = m.setItems(items)
+		case opLong1:
+			n := int(arg[0])
+			if n <= 8 && end-pos >= 2+8 {
+				pos += 2 + n
+				m.push(s.long(binary.LittleEndian.Uint64(in.buf[pos-n:]), n))
+				continue
+			}
+			in.pos = pos + 2
+			err = m.long(uint64(n))
+			pos, end = in.pos, in.end
 		default: // may read on
 			in.pos = pos + 1 + int(argument[b[0]])
 			switch b[0] {
-			case opLong1:
-				err = m.long(uint64(arg[0]))
 			case opShortBinUnicode:
 				err = m.text(uint64(arg[0]))
 			case opStop:
@@ -292,9 +306,13 @@ func (m *machine) drop() error {
 // use with them. They are valid until the next push.
 func (m *machine) toMark(use func([]Value) error) error {
 	if len(m.marks) == 0 {
-		return m.fail("the pickle closes a group that was never opened")
+		return m.noMark()
 	}
 	return m.cut(m.unmark(), use)
+}
+
+func (m *machine) noMark() error {
+	return m.fail("the pickle closes a group that was never opened")
 }
 
 // unmark removes the last mark and returns its position in the stack.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../prim_cuda.h"
+#include "../sizes.h"
 
 #include "conformance.h"
 #include "fake_driver.h"
@@ -211,6 +212,67 @@ static void large_handles(void) {
   DEMAND(nothing_is_left());
 }
 
+/* in_a_room takes and gives granules of 6 MiB of a room of 8, and
+ * says how many calls failed. What the calls have answered is mapped; what has failed may
+ * stay with the driver. */
+static int in_a_room(const sp_prim *prim) {
+  enum { UNIT = 6 * MIB, ALL = 8 * UNIT };
+  static const struct {
+    int take;
+    uint64_t at, bytes;
+  } calls[] = {{1, 7 * UNIT, UNIT}, {1, UNIT, 2 * UNIT}, {0, 2 * UNIT, UNIT}, {1, 2 * UNIT, 5 * UNIT}, {0, 3 * UNIT, 5 * UNIT}};
+  uint64_t start, base, size;
+  uint8_t there[ALL / MIB] = {0};
+  int failed = prim->extend(prim->self, 0, UNIT, ALL, UNIT, &start) != 0;
+  if (failed)
+    return failed;
+  DEMAND(start % UNIT == 0 && prim->extend(prim->self, start + ALL, UNIT, 0, 0, &base) != 0);
+  memset(there, 1, UNIT / MIB);
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    uint64_t at = calls[i].at, end = at + calls[i].bytes, got;
+    if (i == 2 && prim->allow_peer(prim->self, 1) != 0)
+      failed++;
+    int refused = calls[i].take ? memchr(there + at / MIB, 1, (end - at) / MIB) != NULL : memchr(there + at / MIB, 0, (end - at) / MIB) != NULL;
+    if (refused) /* as a call before has failed */
+      continue;
+    if (calls[i].take ? prim->extend(prim->self, start + at, calls[i].bytes, 0, 0, &got) != 0 : prim->give_back(prim->self, start + at, calls[i].bytes) != 0)
+      failed++;
+    else
+      memset(there + at / MIB, calls[i].take, (end - at) / MIB);
+    const char *name;
+    fake.calls(&name);
+    for (uint64_t b = 0; b < ALL; b += 2 * MIB)
+      DEMAND(there[b / MIB] ? fake.backed(0, start + b, 2 * MIB) : name != NULL || !fake.backed(0, start + b, 2 * MIB));
+  }
+  for (uint64_t at = 0; at < ALL; at += UNIT) {
+    DEMAND(prim->granule_at(prim->self, start + at + MIB, &base, &size) == 0);
+    DEMAND(base == start + at && size == UNIT);
+    if (there[at / MIB])
+      failed += prim->give_back(prim->self, start + at, UNIT) != 0;
+  }
+  return failed;
+}
+
+/* large_granules takes a room's memory in large granules, while each call of the driver fails
+ * once. */
+static void large_granules(void) {
+  const char *name;
+  long calls = 0;
+  for (long n = 0; n <= calls; n++) {
+    sp_prim prim = open_cuda(0);
+    fake.fail(n);
+    int failed = in_a_room(&prim);
+    long made = fake.calls(&name);
+    calls = n == 0 ? made : calls;
+    DEMAND(failed <= 1 && (n > 0 || failed == 0));
+    fake.fail(0);
+    prim.close(prim.self);
+    DEMAND((n > 0 && name != NULL && keeps(name)) || nothing_is_left());
+    fake.reset();
+  }
+  DEMAND(calls > 20);
+}
+
 /* Fabric handles are asked for if the device knows them, and not any more if this process
  * may not use them. */
 static void fabric_handles(void) {
@@ -242,6 +304,7 @@ int main(int argc, char **argv) {
   }
   memory = SP_CUDA_VIRTUAL;
   large_handles();
+  large_granules();
   fabric_handles();
   return 0;
 }

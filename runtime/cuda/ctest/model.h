@@ -8,7 +8,7 @@
 #include "../prim_host.h"
 
 /* Blocks are multiples of a unit, so that all addresses are. */
-enum { MODEL_STREAMS = 12, MODEL_UNIT = 4096, MODEL_GRANULE = 2 << 20 };
+enum { MODEL_STREAMS = 12, MODEL_UNIT = 4096 };
 
 /* Streams with the ones that the program keeps to itself: the runtime is never told of
  * them. MODEL_LINK is the one that exchanges with other processes run on. */
@@ -17,7 +17,7 @@ enum { MODEL_HIDDEN = 3, MODEL_ALL = MODEL_STREAMS + MODEL_HIDDEN, MODEL_LINK = 
 typedef struct model model;
 
 typedef struct {
-  uint64_t base, capacity;
+  uint64_t base, capacity, granularity;
   uint64_t failures; /* one call in this many fails; 0: none */
   int known_only;    /* no events of the whole device, and what hidden streams do does not count */
 } model_options;

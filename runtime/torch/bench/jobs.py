@@ -45,15 +45,19 @@ def text_step(
     words: int = WORDS,
     shortest: Optional[int] = None,
     clip: bool = True,
+    full: Optional[int] = None,
 ) -> Step:
     """A step that trains on random tokens: `batch` sequences of `length` tokens
     at a time. If `shortest` is given, each micro-batch has a random length from
-    that to `length`."""
+    that to `length`, but those of step number `full`, from 1, have `length`."""
+    number = 0
 
     def step() -> List[torch.Tensor]:
+        nonlocal number
+        number += 1
         losses = []
         for _ in range(micro_batches):
-            tokens = length if shortest is None else random.randint(shortest, length)
+            tokens = length if shortest is None or number == full else random.randint(shortest, length)
             ids = torch.randint(0, words, (batch, tokens), device="cuda")
             loss = model(input_ids=ids, labels=ids).loss / micro_batches
             loss.backward()
@@ -132,6 +136,23 @@ def lora_7b() -> Build:
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=1e-4)
         return text_step(model, optimizer, 4, 2048, shortest=256)
+
+    return build
+
+
+def lora_1b() -> Build:
+    """For runs of many steps. The longest text comes in the ninth step, so that what is
+    allocated at most does not grow after it."""
+    from peft import LoraConfig, get_peft_model
+
+    config = llama(2048, 5632, 16, 16, 4)
+    adapters = LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
+
+    def build() -> Step:
+        model = get_peft_model(language_model(config), adapters)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=1e-4)
+        return text_step(model, optimizer, 2, 2048, shortest=128, full=9)
 
     return build
 
@@ -218,6 +239,7 @@ JOBS: Dict[str, Callable[[], Build]] = {
     "gpt2-xl-ckpt": lambda: gpt2_xl(batch=16, checkpoint=True),
     "llama-1b-ckpt-accum4": llama_1b,
     "llama-7b-lora-varlen": lora_7b,
+    "llama-1b-lora-varlen": lora_1b,
     "llama-3b-fsdp2-world8": lambda: fsdp2_3b(batch=4, fake=True),
     "llama-3b-fsdp2-real": lambda: fsdp2_3b(batch=2, fake=False),
     "qwen3-moe-eager": qwen3_moe,
@@ -225,22 +247,27 @@ JOBS: Dict[str, Callable[[], Build]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=sorted(JOBS))
-    parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
-    chosen = parser.parse_args()
+def deterministic(warn_only: bool = False) -> None:
+    """Seeds everything and chooses kernels that always add in one order."""
     torch.manual_seed(0)
     random.seed(0)
-    # warn_only would let flash attention's backward add in any order. resnet50 needs
-    # warn_only, since the backward of pooling has no deterministic kernel.
-    torch.use_deterministic_algorithms(True, warn_only=chosen.name == "resnet50")
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
     # Uninitialised memory is not filled, so that a kernel that reads it changes
     # the losses.
     torch.utils.deterministic.fill_uninitialized_memory = False
     # The backward of these two adds in any order.
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(JOBS))
+    parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
+    chosen = parser.parse_args()
+    # warn_only would let flash attention's backward add in any order. resnet50 needs
+    # warn_only, since the backward of pooling has no deterministic kernel.
+    deterministic(warn_only=chosen.name == "resnet50")
     build = JOBS[chosen.name]()
     steps = Steps()
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))

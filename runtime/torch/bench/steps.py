@@ -21,6 +21,7 @@ class Steps:
         self._player = Player.from_environment(torch.cuda.synchronize)
         self._witnesses: List[str] = []
         self._counters: List[Dict[str, Any]] = []
+        self._peaks: List[Dict[str, int]] = []
         self._player.enter()
 
     @contextmanager
@@ -28,6 +29,8 @@ class Steps:
         """The context of one training step."""
         with self._player.step():
             yield
+        stats = torch.cuda.memory_stats()
+        self._peaks.append({kind: stats[f"{kind}_bytes.all.peak"] for kind in ("reserved", "allocated")})
         served = getattr(sys.modules.get("stplan"), "stats", None)
         if served:
             self._counters.append(served())
@@ -41,7 +44,9 @@ class Steps:
         """Prints the figures after the last step, and reports them to the
         conductor. Sizes are torch's statistics of the whole process, in bytes.
         `stplan` is the value of `stplan.stats()` if stplan serves this process,
-        else None; `stplan_steps` has its values after each step."""
+        else None; `stplan_steps` has its values after each step. `peaks` has the most bytes
+        reserved and allocated up to the end of each step, and `free_bytes` what the device
+        has left."""
         stats = torch.cuda.memory_stats()
         figures: Dict[str, Any] = {
             "rank": self._player.rank,
@@ -52,6 +57,8 @@ class Steps:
             "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
             "reserved_bytes": stats["reserved_bytes.all.current"],
             "alloc_retries": stats["num_alloc_retries"],
+            "peaks": self._peaks,
+            "free_bytes": torch.cuda.mem_get_info()[0],
             "stplan": self._counters[-1] if self._counters else None,
             "stplan_steps": self._counters,
         }

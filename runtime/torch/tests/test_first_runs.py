@@ -26,6 +26,7 @@ if os.environ["BEHAVIOUR"] == "unserved " + mode: counted = []
 print("figures " + json.dumps(dict(
     losses=[float(i + (os.environ["BEHAVIOUR"] == "differ " + mode)).hex() for i in range(3)],
     seconds=[9] + [2 if first and i < 5 else 1 for i in range(1, steps)],
+    peaks=[dict(reserved=(5 << 30) + (i // 20 << 30), allocated=(3 << 30) + (i // 20 * first << 30)) for i in range(steps)],
     peak_reserved_bytes=6 << 30, peak_allocated_bytes=4 << 30, stplan=counted[-1] if counted else None, stplan_steps=counted)))
 """
 
@@ -51,10 +52,10 @@ def test_five_runs_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert code == 0 and lines[-1] == "Problems: none."
     rows = {cells(text)[1]: cells(text) for text in lines if text.startswith("| toy")}
     assert list(rows) == ["native", "native again", "expandable", "first run", "second run"]
-    assert rows["native"] == ["toy", "native", "6.000", "1.5000", "100.0 %", "100.0 %", "", "", "", "3 of 3"]
+    assert rows["native"] == ["toy", "native", "6.000", "1.5000", "100.0 %", "100.0 %", "", "", "", "1.000", "3 of 3"]
     # 19 early steps, 4 of which take twice as long.
-    assert rows["first run"][4:] == ["121.1 %", "100.0 %", "3.00", "50.00 %", "6", "3 of 3"]
-    assert rows["second run"][4:] == ["100.0 %", "100.0 %", "3.00", "50.00 %", "", "3 of 3"]
+    assert rows["first run"][4:] == ["121.1 %", "100.0 %", "3.00", "50.00 %", "6", "1.000 (1.000)", "3 of 3"]
+    assert rows["second run"][4:] == ["100.0 %", "100.0 %", "3.00", "50.00 %", "", "1.000", "3 of 3"]
 
 
 @pytest.mark.parametrize(

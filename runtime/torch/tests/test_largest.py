@@ -1,0 +1,135 @@
+"""largest.py: the search, and the whole with a fake stplan, a fake job and a fake ballast."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+import benches
+from benches import GIB, cells
+
+import largest
+
+
+@pytest.mark.parametrize("grain", [1, 2, 4])
+@pytest.mark.parametrize("limit", [0, 3, 4, 5, 8, 11, 12, 17, 40, 41])
+@pytest.mark.parametrize("start", [4, 8, 16])
+def test_the_search_ends_at_neighbours(start: int, limit: int, grain: int) -> None:
+    tried: List[int] = []
+
+    def trains(batch: int) -> bool:
+        assert batch > 0 and batch % grain == 0 and batch not in tried
+        tried.append(batch)
+        return batch <= limit
+
+    assert largest.largest(trains, start, grain) == (limit // grain * grain, limit // grain * grain + grain)
+
+
+def test_a_search_from_just_below_takes_two_trials() -> None:
+    tried: List[int] = []
+    largest.largest(lambda batch: tried.append(batch) or batch <= 8, 8, 4)  # type: ignore[func-returns-value]
+    assert tried == [8, 12]
+
+
+# Trains if the batch is at most what LIMITS says of the mode.
+JOB = """
+import json, os, sys
+limits = json.loads(os.environ["LIMITS"])
+settings = os.environ["PYTORCH_CUDA_ALLOC_CONF"]
+assert "{" not in settings
+mode = os.environ.get("FAKE", settings)
+print("noise\\nready", flush=True)
+words = sys.stdin.readline().split()
+assert words[0] == "--batch" and len(words) == 2
+batch = int(words[1])
+if mode == "learn":
+    # It finds a plan if one was learned with this batch.
+    plan = os.path.join(os.environ["CACHE"], words[1])
+    mode = "second" if os.path.exists(plan) else "first"
+    os.makedirs(os.environ["CACHE"], exist_ok=True)
+    open(plan, "w").close()
+name = next((name for name in limits if mode.startswith(name)), "")
+if limits[name] == "broken": sys.exit("ValueError: out of luck")
+if batch > limits[name]: sys.exit("torch.OutOfMemoryError: CUDA out of memory")
+served = dict(moved_bytes=3 << 30, allocations=4, planned_allocations=3, state="body") if "FAKE" in os.environ else None
+print("figures " + json.dumps(dict(
+    seconds=[9, 2, 2], peak_allocated_bytes=4 << 30, peak_reserved_bytes=5 << 30, alloc_retries=1, free_bytes=60 << 30,
+    losses=[], stplan=served, stplan_steps=[])))
+"""
+
+STPLAN = """#!{python}
+import os, subprocess, sys
+own, job = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+assert own[:2] == ["-q", "run"]
+environment = {{"FAKE": "pool"}} if own[2] == "--no-plan" else {{"FAKE": "learn", "CACHE": own[own.index("--cache") + 1]}}
+sys.exit(subprocess.call(job, env={{**os.environ, **environment}}))
+"""
+
+# An empty name is native's.
+LIMITS: Dict[str, object] = {
+    "max_split": 12, "roundup": 8, "garbage": 8, "expandable_segments:True,": 12, "expandable_segments:True": 12,
+    "pool": 16, "first": 16, "second": 20, "": 8,
+}
+
+
+class Ballast:
+    total, free = 80 * GIB, 79 * GIB
+    left: List[int] = []
+
+    def ask(self, size: int) -> int:
+        self.left.append(self.free - size)
+        return self.free - size
+
+    def end(self) -> None:
+        pass
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **limits: object) -> Tuple[int, List[str]]:
+    monkeypatch.setenv("LIMITS", json.dumps({**LIMITS, **limits}))
+    monkeypatch.setattr(largest, "HERE", folder)
+    monkeypatch.setattr(largest, "Ballast", Ballast)
+    world = benches.World(folder, monkeypatch, STPLAN.format(python=sys.executable), JOB)
+    (folder / "job.py").rename(folder / "trainers.py")
+    monkeypatch.setattr(sys, "argv", ["largest.py", str(world.stplan), "--out", str(folder / "out"), *options])
+    code = largest.main()
+    return code, (folder / "out" / "largest-grpo.md").read_text().splitlines()
+
+
+def test_the_largest_batch_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, lines = run(tmp_path, monkeypatch)
+    rows = {cells(text)[0]: cells(text)[1:] for text in lines if text.startswith("| ")}
+    assert code == 0 and lines[-1] == "Problems: none."
+    # What native used, 19 of 79 GiB, and the slack.
+    assert Ballast.left[-1] == 19 * GIB + largest.SLACK
+    assert rows["native"] == ["8", "12", "4.0", "66.7 %", "4.000", "5.000", "1", "", ""]
+    assert rows["native, max_split_size_mb:128"] == ["12", "16", "6.0", "100.0 %", "4.000", "5.000", "1", "", ""]
+    assert rows["native, roundup_power2_divisions:8"][0] == "not above 8"
+    assert rows["expandable, large_segment_size_mb:12"][0] == "not above 12"
+    assert rows["stplan, no plan"] == ["16", "20", "8.0", "133.3 %", "4.000", "5.000", "1", "3.00", ""]
+    assert rows["stplan, first run"] == ["16", "20", "8.0", "133.3 %", "4.000", "5.000", "1", "3.00", "75.00 %"]
+    # The first run with 20 ran out of memory and left a plan, with which 20 trains.
+    assert rows["stplan, second run"][:4] == ["20", "24", "10.0", "166.7 %"]
+    assert "Largest batch under stplan against the best of the others: +66.7 %." in lines
+    assert "Throughput under stplan against the best of the others: +66.7 %." in lines
+
+
+def test_a_run_that_fails_otherwise_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, lines = run(tmp_path, monkeypatch, pool="broken")
+    rows = {cells(text)[0]: cells(text)[1:] for text in lines if text.startswith("| ")}
+    assert code == 1 and rows["stplan, no plan"][:2] == ["0", "4"]
+    assert "- stplan, no plan, --batch 4: exit code 1" in lines and "ValueError: out of luck" in lines
+
+
+def test_what_was_found_is_kept_if_time_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the search only the first trial begins, since a trial takes as long as all are given.
+    monkeypatch.setattr(largest, "FOR_TIMING", 60)
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(largest, "monotonic", lambda: float(next(clock)))
+    code, lines = run(tmp_path, monkeypatch, "--time-limit", "100")
+    rows = {cells(text)[0]: cells(text)[1:] for text in lines if text.startswith("| ")}
+    assert code == 1 and list(rows)[2:] == ["native"] and rows["native"][:2] == ["8", ""]
+    assert any(text.startswith("- time was short: not searched to the end: native, expandable") for text in lines)
