@@ -218,5 +218,6 @@ func (a *app) printFitted(f *report.Fitted, asJSON bool) error {
 			return err
 		}
 	}
+	f.Paint = painter(a.stdout)
 	return f.Write(a.stdout)
 }

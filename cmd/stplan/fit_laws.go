@@ -63,24 +63,14 @@ func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, f fitFlags,
 // deviceLaws finds the laws of one device. It is nil if there is a single recording, whose
 // iterations are all alike.
 func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit.Budget) (*report.SizeLaws, error) {
-	bar := a.progress("finding size laws")
-	defer bar.done()
-	var l *fit.Laws
-	var err error
-	if len(jobs) == 1 {
-		l, err = fit.FindLengths(jobs[0])
-	} else {
-		l, err = fit.FindLaws(jobs, f.sizes)
-	}
+	l, checks, err := a.testedLaws(ctx, jobs, f.sizes)
 	if err != nil || l == nil {
 		return nil, err
 	}
 	allocators := fitAllocators(jobs[0].Recorded)
-	checks, err := l.Check(ctx, allocators)
-	if err != nil {
-		return nil, err
-	}
-	largest, beyond, err := l.Largest(ctx, allocators, checks, b)
+	bar := a.waiting("finding the largest size that fits", int64(len(allocators)))
+	largest, beyond, err := l.Largest(ctx, allocators, checks, b, bar.update)
+	bar.done()
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +102,22 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit
 	}
 	a.noteSizes(l)
 	return out, nil
+}
+
+// testedLaws finds the laws of one device, nil as for deviceLaws, and what tests them.
+func (a *app) testedLaws(ctx context.Context, jobs []*fit.Job, sizes []float64) (l *fit.Laws, checks []fit.Check, err error) {
+	bar := a.waiting("finding size laws", 0)
+	defer bar.done()
+	if len(jobs) == 1 {
+		l, err = fit.FindLengths(jobs[0])
+	} else {
+		l, err = fit.FindLaws(jobs, sizes)
+	}
+	if err != nil || l == nil {
+		return nil, nil, err
+	}
+	checks, err = l.Check(ctx, fitAllocators(jobs[0].Recorded))
+	return l, checks, err
 }
 
 // predictedSize tries the job at a size. What it says of each allocator is an estimate.

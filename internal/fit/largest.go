@@ -38,8 +38,9 @@ func (l *Laws) Step() float64 {
 
 // Largest looks for the largest size that fits into a budget, under each allocator. It
 // takes for granted that what fits at a size fits at all smaller ones. beyond says that
-// the job may still fit at farthest times the largest recording.
-func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Check, b Budget) (out []Largest, beyond bool, err error) {
+// the job may still fit at farthest times the largest recording. progress is told how many
+// allocators are done.
+func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Check, b Budget, progress func(done, total int64)) (out []Largest, beyond bool, err error) {
 	s := searcher{laws: l, ctx: ctx, budget: b, checks: checks, step: l.Step()}
 	end := int(farthest * l.Sizes[len(l.Sizes)-1] / s.step)
 	// No allocator takes less than what is allocated.
@@ -63,6 +64,7 @@ func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Che
 			return nil, false, err
 		}
 		out = append(out, one)
+		progress(int64(len(out)), int64(len(allocators)))
 	}
 	for _, a := range allocators {
 		if !a.Slow {

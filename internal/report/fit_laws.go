@@ -90,7 +90,7 @@ func (l *SizeLaws) size(x float64) string {
 	return fmt.Sprintf("%.2fx", x)
 }
 
-func (l *SizeLaws) write(out *bufio.Writer) {
+func (l *SizeLaws) write(out *bufio.Writer, paint Painter) {
 	fmt.Fprintf(out, "\nsize laws, device %d\n", l.Device)
 	single := len(l.Sizes) == 1
 	for _, s := range l.Sizes {
@@ -117,7 +117,7 @@ func (l *SizeLaws) write(out *bufio.Writer) {
 	l.writeLargest(out)
 	for _, p := range l.Asked {
 		fmt.Fprintf(out, "\nat %s: peak allocated %s, error bar %s to %s\n", l.size(p.Size), Bytes(p.PeakAllocated), Bytes(p.Low), Bytes(p.High))
-		writeFitted(out, p.Allocators)
+		writeFitted(out, p.Allocators, paint)
 	}
 }
 
