@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,6 +41,9 @@ var allocatorSettings = []string{
 	"large_segment_size_mb:20", "max_non_split_rounding_mb:20", "per_process_memory_fraction:0.9", "device_memory:80GiB", "usable_memory:79GiB",
 }
 
+// gpuMemory are the memory sizes of GPUs in use, for --device-memory.
+var gpuMemory = []string{"16GiB", "24GiB", "40GiB", "48GiB", "80GiB", "94GiB", "141GiB"}
+
 // demandCompletions has every command complete its arguments and its flags' values.
 func demandCompletions(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
@@ -49,6 +53,7 @@ func demandCompletions(root *cobra.Command) {
 		for flag, suffixes := range flagSuffixes {
 			completeValues(cmd, flag, suffixes, cobra.ShellCompDirectiveFilterFileExt)
 		}
+		completeValues(cmd, "device-memory", gpuMemory, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
 		for _, flag := range []string{"config", "recorded-config"} {
 			completeValues(cmd, flag, allocatorSettings, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)
 		}
@@ -76,6 +81,21 @@ func completeValues(cmd *cobra.Command, flag string, values []string, directive 
 		return
 	}
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive)) // it fails for unknown flags
+}
+
+// completeList completes a list with commas by the values that it does not have yet. A shell
+// compares the whole word, so each begins with what was typed.
+func completeList(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		given := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []string
+		for _, v := range values {
+			if !slices.Contains(strings.Split(given, ","), v) {
+				out = append(out, given+v)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 }
 
 // arguments are the files that a usage line begins with, such as PLAN.bin and TRACE. A flag

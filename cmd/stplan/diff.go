@@ -258,6 +258,7 @@ func (a *app) printCompared(all []report.Compared, asJSON bool) error {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
+		all[i].Paint = painter(a.stdout)
 		if err := all[i].Write(a.stdout); err != nil {
 			return err
 		}

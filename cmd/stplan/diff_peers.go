@@ -30,7 +30,7 @@ var peerNames = []string{
 func addPeers(cmd *cobra.Command, into *[]string) {
 	cmd.Flags().StringSliceVar(into, "allocators", nil, "also simulate these `names`: "+strings.Join(peerNames, ", ")+" or "+allPeers)
 	_ = cmd.RegisterFlagCompletionFunc("allocators", // it fails for unknown flags only
-		cobra.FixedCompletions(append(slices.Clone(peerNames), allPeers), cobra.ShellCompDirectiveNoFileComp))
+		completeList(append(slices.Clone(peerNames), allPeers)))
 }
 
 // choosePeers checks the names of --allocators and puts them in order.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/export"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/trace"
@@ -159,6 +160,13 @@ func (a *app) exported(path string, f exportFlags, at, oneDevice bool) ([]export
 		r, p, err := readPeak(t, d, nil, when)
 		if err != nil {
 			return nil, err
+		}
+		if f := compile.FailureOf(d); f != nil {
+			subject := t.Name
+			if len(recorded) > 1 {
+				subject = fmt.Sprintf("%s, device %d,", t.Name, d.Ordinal)
+			}
+			a.note("%s", f.Line(subject))
 		}
 		one := export.Device{Recording: r, At: p}
 		if plan != nil {

@@ -32,8 +32,9 @@ taken within the limit. --json has both.
 Of the GPU's memory, fit leaves out what a process takes beside its tensors: for
 the CUDA context, kernels and libraries, and, if the job has several ranks, for
 NCCL. It prints both figures: the first was measured on one kind of GPU, the
-second is a guess. docs/fit.md says how to measure yours; --context-memory and
---nccl-memory change them.
+second is for one communicator on one host, which takes from 0.3 to 0.8 GiB.
+Jobs with several, or with all-to-all, take more. docs/fit.md says how to
+measure yours; --context-memory and --nccl-memory set them.
 
 A folder or a pattern stands for its recordings, and these for the ranks of one
 job: it fits if all do. They are one table, and fit names the rank that binds.
@@ -46,7 +47,8 @@ names the sizes of the recordings; without it they are multiples of the first
 one's. Three or more recordings test the laws: each is predicted from the
 others. One recording is enough if its micro-batches differ in length: sizes are
 then multiples of the longest one, and every micro-batch is taken to be as long.
---at tries other sizes.
+--at tries other sizes, each with an error bar. A row whose error could turn its
+verdict does not count as one that fits.
 
 --top 5 shows what is at the peak of the recording that needs most: the groups
 of buffers with the most bytes, by line of code and category, or by size if
@@ -216,5 +218,6 @@ func (a *app) printFitted(f *report.Fitted, asJSON bool) error {
 			return err
 		}
 	}
+	f.Paint = painter(a.stdout)
 	return f.Write(a.stdout)
 }

@@ -13,7 +13,7 @@ func peakHolders(j *fit.Job, top int) (*report.PeakHolders, error) {
 	}
 	out := &report.PeakHolders{
 		Trace: j.Trace.Name, Device: j.Device.Ordinal, Event: int64(h.At), Allocated: int64(h.Peak),
-		Groups: []report.PeakHolder{}, Total: h.Total, Together: int64(h.Together),
+		Groups: []report.PeakHolder{}, Total: h.Total, Listed: int64(h.Listed), All: int64(h.All),
 	}
 	for i := range h.Groups {
 		out.Groups = append(out.Groups, peakHolder(&h.Groups[i]))

@@ -63,24 +63,14 @@ func (a *app) sizeLaws(ctx context.Context, recordings [][]*fit.Job, f fitFlags,
 // deviceLaws finds the laws of one device. It is nil if there is a single recording, whose
 // iterations are all alike.
 func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit.Budget) (*report.SizeLaws, error) {
-	bar := a.progress("finding size laws")
-	defer bar.done()
-	var l *fit.Laws
-	var err error
-	if len(jobs) == 1 {
-		l, err = fit.FindLengths(jobs[0])
-	} else {
-		l, err = fit.FindLaws(jobs, f.sizes)
-	}
+	l, checks, err := a.testedLaws(ctx, jobs, f.sizes)
 	if err != nil || l == nil {
 		return nil, err
 	}
 	allocators := fitAllocators(jobs[0].Recorded)
-	checks, err := l.Check(ctx, allocators)
-	if err != nil {
-		return nil, err
-	}
-	largest, beyond, err := l.Largest(ctx, allocators, checks, b)
+	bar := a.waiting("finding the largest size that fits", int64(len(allocators)))
+	largest, beyond, err := l.Largest(ctx, allocators, checks, b, bar.update)
+	bar.done()
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +94,7 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit
 		out.Largest = append(out.Largest, largestSize(&one))
 	}
 	for _, x := range f.at {
-		predicted, err := a.predictedSize(ctx, l, allocators, x, b)
+		predicted, err := a.predictedSize(ctx, l, checks, allocators, x, b)
 		if err != nil {
 			return nil, err
 		}
@@ -114,15 +104,48 @@ func (a *app) deviceLaws(ctx context.Context, jobs []*fit.Job, f fitFlags, b fit
 	return out, nil
 }
 
-// predictedSize tries the job at a size.
-func (a *app) predictedSize(ctx context.Context, l *fit.Laws, allocators []fit.Allocator, x float64, b fit.Budget) (*report.PredictedSize, error) {
+// testedLaws finds the laws of one device, nil as for deviceLaws, and what tests them.
+func (a *app) testedLaws(ctx context.Context, jobs []*fit.Job, sizes []float64) (l *fit.Laws, checks []fit.Check, err error) {
+	bar := a.waiting("finding size laws", 0)
+	defer bar.done()
+	if len(jobs) == 1 {
+		l, err = fit.FindLengths(jobs[0])
+	} else {
+		l, err = fit.FindLaws(jobs, sizes)
+	}
+	if err != nil || l == nil {
+		return nil, nil, err
+	}
+	checks, err = l.Check(ctx, fitAllocators(jobs[0].Recorded))
+	return l, checks, err
+}
+
+// predictedSize tries the job at a size. What it says of each allocator is an estimate.
+func (a *app) predictedSize(ctx context.Context, l *fit.Laws, checks []fit.Check, allocators []fit.Allocator, x float64, b fit.Budget) (*report.PredictedSize, error) {
 	j, err := l.At(x)
 	if err != nil {
 		return nil, err
 	}
 	out := &report.PredictedSize{Size: x, PeakAllocated: int64(j.Allocated())}
-	out.Allocators, err = a.tryAll(ctx, allocators, j, b)
-	return out, err
+	share, err := l.ErrorBar(checks, "", x)
+	if err != nil {
+		return nil, err
+	}
+	out.Low, out.High = report.Bar(out.PeakAllocated, share)
+	if out.Allocators, err = a.tryAll(ctx, allocators, j, b); err != nil {
+		return nil, err
+	}
+	for i := range out.Allocators {
+		row := &out.Allocators[i]
+		if row.Unfit != "" {
+			continue
+		}
+		if share, err = l.ErrorBar(checks, row.Key, x); err != nil {
+			return nil, err
+		}
+		row.Estimated(share, int64(b.Usable()))
+	}
+	return out, nil
 }
 
 func lawCheck(c *fit.Check) report.LawCheck {

@@ -84,7 +84,7 @@ func (a *app) tryAll(ctx context.Context, all []fit.Allocator, job *fit.Job, b f
 
 // try tries a job on an allocator, and says on the terminal that it does.
 func (a *app) try(ctx context.Context, al fit.Allocator, job *fit.Job, b fit.Budget) (fit.Answer, error) {
-	bar := a.progress("trying " + al.Title)
+	bar := a.waiting("trying "+al.Title, 0)
 	defer bar.done()
 	return al.Try(ctx, job, b.Usable(), b.Device)
 }

@@ -38,6 +38,9 @@ type progress struct {
 	label string
 	start time.Time
 	bar   *progressbar.ProgressBar
+	// appear shows the bar of work that does not say how far it is; nil for other work.
+	appear *time.Timer
+	ended  bool
 }
 
 // progress begins a piece of work. What it does follows the name of the file.
@@ -48,6 +51,21 @@ func (a *app) progress(what string) *progress {
 	return &progress{app: a, label: report.Printable(what), start: time.Now()}
 }
 
+// waiting begins a piece of work of so many units, 0 if that is not known, of which none may
+// be finished for a while: the bar appears by itself.
+func (a *app) waiting(what string, total int64) *progress {
+	p := a.progress(what)
+	p.appear = time.AfterFunc(progressDelay, func() {
+		p.mu.Lock()
+		shown := p.bar != nil
+		p.mu.Unlock()
+		if !shown {
+			p.update(0, total)
+		}
+	})
+	return p
+}
+
 // update says that done of total units are finished; total 0 is unknown.
 func (p *progress) update(done, total int64) {
 	if p.app.quiet || !isTerminal(p.app.stderr) {
@@ -55,6 +73,9 @@ func (p *progress) update(done, total int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
 	if p.bar == nil {
 		if time.Since(p.start) < progressDelay {
 			return
@@ -120,6 +141,10 @@ func shownTotal(done, total int64) int64 {
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.ended = true
+	if p.appear != nil {
+		p.appear.Stop()
+	}
 	if p.bar != nil {
 		_ = p.bar.Finish() // clears it, and one that turns stops
 		p.bar = nil

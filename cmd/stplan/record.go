@@ -40,7 +40,7 @@ succeeds and a trace is missing, it is 1. docs/recording.md says how this works
 and what it cannot see.`,
 		Example: `  stplan record -- python train.py
   stplan record -o traces --steps 6 -- torchrun --nproc-per-node 8 train.py
-  stplan record --stacks python -- accelerate launch train.py --config c.yaml`,
+  stplan record --stacks all -- accelerate launch train.py --config c.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -60,7 +60,7 @@ and what it cannot see.`,
 	}
 	cmd.Flags().StringVarP(&f.output, "output", "o", "traces", "folder for the traces; made if it does not exist")
 	cmd.Flags().IntVar(&f.steps, "steps", 4, "iterations to record; 0 records until the job ends")
-	cmd.Flags().StringVar(&f.stacks, "stacks", "none", "call stacks to keep: none, python, or all (with C++); they make traces many times larger")
+	cmd.Flags().StringVar(&f.stacks, "stacks", "python", "call stacks to keep: none, python, or all (with C++, which makes traces many times larger)")
 	// Flags behind the command's name are the command's.
 	cmd.Flags().SetInterspersed(false)
 	return cmd

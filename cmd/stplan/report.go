@@ -276,6 +276,7 @@ func reportedDevice(d *page.Device) report.ReportedDevice {
 	out := report.ReportedDevice{
 		Device: d.Ordinal, Events: d.Events, Buffers: d.Counts.Buffers, Shown: d.Counts.Shown, OffPlan: d.Counts.OffPlan,
 		PeakEvent: d.Peak.Event, BoundKind: d.Bound.Kind, BoundEvent: d.Bound.Event, Curves: []report.ReportedCurve{},
+		Failure: d.Figures.Diff.Failure,
 	}
 	for _, c := range d.Curves {
 		out.Curves = append(out.Curves, report.ReportedCurve{Key: c.Key, Title: c.Title, Peak: c.Peak})

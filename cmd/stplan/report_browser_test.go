@@ -50,18 +50,7 @@ func TestReportShowsWhatTheCommandsPrint(t *testing.T) {
 		recording := filepath.Join("..", "..", "examples", name, name+".pickle.gz")
 		plan, page := reported(t, recording)
 		b.open(page)
-		figures := map[string]any{}
-		var peaked struct{ Devices []any }
-		decode(t, runOK(t, "peak", recording, "--json", "-q"), &peaked)
-		figures["peak"] = peaked.Devices[0]
-		var diff any
-		decode(t, runOK(t, "diff", plan, "--trace", recording, "--json", "-q"), &diff)
-		figures["diff"] = diff
-		if simdevice.Built {
-			var pool any
-			decode(t, runOK(t, "replay", "--no-plan", recording, "--json", "-q"), &pool)
-			figures["pool"] = pool
-		}
+		figures := printed(t, plan, recording)
 		demandFigures(t, b, name, figures)
 		demandFlame(t, b, name, figures)
 		demandControls(t, b, name)
@@ -69,6 +58,24 @@ func TestReportShowsWhatTheCommandsPrint(t *testing.T) {
 	for _, p := range b.problems {
 		t.Errorf("the page: %s", p)
 	}
+}
+
+// printed is what peak, diff and replay print with --json.
+func printed(t *testing.T, plan, recording string) map[string]any {
+	t.Helper()
+	figures := map[string]any{}
+	var peaked struct{ Devices []any }
+	decode(t, runOK(t, "peak", recording, "--json", "-q"), &peaked)
+	figures["peak"] = peaked.Devices[0]
+	var diff any
+	decode(t, runOK(t, "diff", plan, "--trace", recording, "--json", "-q"), &diff)
+	figures["diff"] = diff
+	if simdevice.Built {
+		var pool any
+		decode(t, runOK(t, "replay", "--no-plan", recording, "--json", "-q"), &pool)
+		figures["pool"] = pool
+	}
+	return figures
 }
 
 func decode(t *testing.T, text []byte, into any) {
@@ -203,25 +210,31 @@ const (
 	attemptsAtSpeed = 3  // other work of the machine spoils some
 )
 
+// largeRecordings are the larger recordings beside the clone, if they are there.
+func largeRecordings() (paths []string) {
+	for _, path := range []string{"../../../shared/traces/qwen3-moe-eager.pickle.gz", "../../../shared/traces-third-party/grpo.pickle.gz"} {
+		if _, err := os.Stat(path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 // TestReportIsQuick: the largest recordings open within two seconds, and the pictures move
-// at 30 frames a second while most of the buffers are in view.
+// at 30 frames a second while most of the buffers are in view. Their figures are what the
+// commands print.
 func TestReportIsQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("times a browser")
 	}
-	recordings := []string{}
-	for _, path := range []string{"../../../shared/traces/qwen3-moe-eager.pickle.gz", "../../../shared/traces-third-party/grpo.pickle.gz"} {
-		if _, err := os.Stat(path); err == nil {
-			recordings = append(recordings, path)
-		}
-	}
+	recordings := largeRecordings()
 	if len(recordings) == 0 {
 		t.Skip("no larger recordings beside the clone, in ../shared/traces")
 	}
 	findBrowser(t)
 	for _, recording := range recordings {
 		name := strings.TrimSuffix(filepath.Base(recording), ".pickle.gz")
-		_, page := reported(t, recording)
+		plan, page := reported(t, recording)
 		info, err := os.Stat(page)
 		if err != nil {
 			t.Fatal(err)
@@ -243,6 +256,11 @@ func TestReportIsQuick(t *testing.T) {
 		if min(panning.drawn, zooming.drawn) < fewestFrames {
 			t.Errorf("%s: %v panning and %v zooming, expected %d", name, panning, zooming, fewestFrames)
 		}
+		b := openBrowser(t, 1400, 1000)
+		b.open(page)
+		figures := printed(t, plan, recording)
+		demandFigures(t, b, name, figures)
+		demandFlame(t, b, name, figures)
 	}
 }
 
@@ -386,8 +404,8 @@ func manyBuffers(t *testing.T, n, live int) *page.Device {
 
 var screenshots = flag.String("screenshots", "", "folder to write pictures of a report to, as docs has them")
 
-// TestScreenshots draws a report for docs/report.md: in light with a buffer chosen, and in
-// dark with patterns, zoomed in.
+// TestScreenshots draws reports for docs/report.md: in light, in dark by line of code with a
+// buffer chosen, and the pictures of the larger recordings.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("-screenshots names no folder")
@@ -397,8 +415,8 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := openBrowser(t, 1360, 1180)
-	draw := func(name string) {
-		recording, err := filepath.Abs(filepath.Join("..", "..", "examples", name, name+".pickle.gz"))
+	draw := func(recording string) {
+		recording, err := filepath.Abs(recording)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,15 +430,29 @@ func TestScreenshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draw("gpt2-xl-ckpt")
+	draw("../../examples/gpt2-xl-ckpt/gpt2-xl-ckpt.pickle.gz")
 	b.save(filepath.Join(folder, "report-light.png"))
 	t.Chdir(back)
 	b.scheme("dark")
-	draw("lora-oom")
-	b.eval(`window.scrollTo(0, document.getElementById("time-title").getBoundingClientRect().top - 10)`, nil)
+	draw("../../examples/lora-oom/lora-oom.pickle.gz")
+	b.scrollTo("time-title")
 	b.key("c")
 	b.chooseBuffer("activations")
 	b.save(filepath.Join(folder, "report-dark.png"))
+	b.scheme("light")
+	t.Chdir(back)
+	for _, recording := range largeRecordings() {
+		t.Chdir(back)
+		draw(recording)
+		b.scrollTo("time-title")
+		b.save(filepath.Join(folder, "report-"+strings.TrimSuffix(filepath.Base(recording), ".pickle.gz")+".png"))
+	}
+}
+
+// scrollTo brings an element to the top of the window.
+func (b *browser) scrollTo(id string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf(`window.scrollTo(0, window.scrollY + document.getElementById(%q).getBoundingClientRect().top - 10)`, id), nil)
 }
 
 // chooseBuffer clicks along the picture of what was recorded until a buffer of the category

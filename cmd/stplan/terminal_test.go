@@ -47,8 +47,8 @@ func openTerminal(t *testing.T) (*os.File, func() string) {
 	}
 }
 
-// TestColourIsForTerminals: verify's verdict is green or red on a terminal, and plain if
-// NO_COLOR is set, if the terminal is dumb, or in a file.
+// TestColourIsForTerminals: the verdicts of verify, fit and diff are green or red on a terminal,
+// and plain if NO_COLOR is set, if the terminal is dumb, or in a file.
 func TestColourIsForTerminals(t *testing.T) {
 	dir := t.TempDir()
 	plan, other := filepath.Join(dir, "run.bin"), "../../examples/lora-oom/lora-oom.pickle.gz"
@@ -74,8 +74,30 @@ func TestColourIsForTerminals(t *testing.T) {
 			t.Errorf("NO_COLOR=%q TERM=%s: printed %q, expected %q in it", c.noColor, c.term, got, c.want)
 		}
 	}
-	if text := runOK(t, "verify", plan, "--trace", recording); bytes.Contains(text, []byte("\x1b[")) {
-		t.Errorf("colour in a file: %q", text)
+	for _, c := range []struct {
+		noColor, memory, want string
+	}{
+		{"", "80GiB", "\x1b[1m\x1b[32mfits under every allocator\x1b[0m"},
+		{"", "2GiB", "\x1b[1m\x1b[31mdoes not fit under any allocator\x1b[0m"},
+		{"1", "80GiB", "\nfits under every allocator"},
+	} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", "xterm")
+		for _, args := range [][]string{
+			{"fit", recording, "--device-memory", c.memory, "-q"},
+			{"diff", plan, "--trace", recording, "--device-memory", c.memory, "-q"},
+		} {
+			terminal, text := openTerminal(t)
+			execute(args, strings.NewReader(""), terminal, io.Discard)
+			if got := text(); !strings.Contains(got, c.want) || strings.Contains(got, "\x1b[") != strings.Contains(c.want, "\x1b[") {
+				t.Errorf("NO_COLOR=%q: %v printed %q, expected %q in it", c.noColor, args, got, c.want)
+			}
+		}
+	}
+	for _, args := range [][]string{{"verify", plan, "--trace", recording}, {"fit", recording, "--device-memory", "80GiB"}} {
+		if text := runOK(t, args...); bytes.Contains(text, []byte("\x1b[")) {
+			t.Errorf("colour in a file: %q", text)
+		}
 	}
 }
 
@@ -103,6 +125,26 @@ func TestProgressNamesTheFile(t *testing.T) {
 		got := text()
 		if !strings.Contains(got, "2 of 8: b.pickle.gz: packing") || !strings.Contains(got, c.want) || strings.Contains(got, c.not) {
 			t.Errorf("at %d of 100 the terminal shows %q, expected %q and not %q", c.done, got, c.want, c.not)
+		}
+	}
+}
+
+// TestWaitingShowsItself: work that does not say how far it is has a bar all the same, once it
+// has lasted, and quick work has none.
+func TestWaitingShowsItself(t *testing.T) {
+	for _, c := range []struct {
+		lasts time.Duration
+		shows bool
+	}{{progressDelay + 300*time.Millisecond, true}, {0, false}} {
+		terminal, text := openTerminal(t)
+		a := &app{stderr: terminal}
+		a.working("/some/where/b.pickle.gz", 1, 1)
+		p := a.waiting("trying native", 0)
+		time.Sleep(c.lasts)
+		p.done()
+		p.update(1, 2) // too late
+		if got := text(); strings.Contains(got, "b.pickle.gz: trying native") != c.shows || !c.shows && got != "" {
+			t.Errorf("after %v the terminal shows %q; expected a bar: %v", c.lasts, got, c.shows)
 		}
 	}
 }

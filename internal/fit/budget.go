@@ -12,10 +12,12 @@ const (
 	// (docs/results/serve.md, "outside GiB"). This is the next multiple of 128 MiB. Other GPUs,
 	// drivers and builds of torch were not measured.
 	ContextBytes trace.Bytes = 768 << 20
-	// NCCLBytes is what NCCL's buffers and kernels take in a process of a job with several,
-	// in bytes. An estimate that was not measured: it grows with the number of communicators,
-	// from about 0.3 GiB for one on a single host to several GiB.
-	NCCLBytes trace.Bytes = 640 << 20
+	// NCCLBytes is what NCCL takes in a process of a job with several, in bytes: what one
+	// communicator of three or four A100 over NVLink was measured to take
+	// (github.com/NVIDIA/nccl/issues/964; 544 MiB for two GPUs). It was not measured here. By
+	// NCCL's defaults one takes 0.28 to 0.81 GiB for collectives on a host, and more for
+	// all-to-all; each further communicator takes as much again (docs/fit.md has the sums).
+	NCCLBytes trace.Bytes = 688 << 20
 )
 
 // Budget is the memory of a device, in bytes.

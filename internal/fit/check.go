@@ -83,7 +83,8 @@ func (l *Laws) Check(ctx context.Context, allocators []Allocator) ([]Check, erro
 type Matching struct {
 	// Allocations of the recording, and how many of them another one has.
 	Allocations, Matched int
-	// Unknown is the most bytes live at once that no other recording has.
+	// Unknown is the most bytes live at once whose law is not known: no other recording has
+	// them, or they are of no tensor.
 	Unknown trace.Bytes
 	// Constant are the bytes at the peak that are the same in all recordings.
 	Constant trace.Bytes
@@ -97,12 +98,11 @@ func (l *Laws) Matching(x float64) Matching {
 	base := l.nearest(x, l.all())
 	tl := l.Jobs[base].Timeline
 	m := Matching{Allocations: len(tl.Buffers)}
-	unknown := lifespan.Timeline{Events: tl.Events}
+	m.Unknown = l.unknown(x, func(b *lifespan.Buffer, _ []point) trace.Bytes { return b.Size })
 	for i := range tl.Buffers {
 		b := tl.Buffers[i]
 		points := l.points(base, i, l.all())
 		if len(points) < 2 {
-			unknown.Buffers = append(unknown.Buffers, b)
 			continue
 		}
 		m.Matched++
@@ -110,8 +110,39 @@ func (l *Laws) Matching(x float64) Matching {
 			m.Constant += b.Size
 		}
 	}
-	m.Unknown = unknown.Load(lifespan.EndRequested).Peak().Bytes
 	return m
+}
+
+// unknown is the most bytes live at once, in the recording that sizes near x are made of, whose
+// law at x is not known. size says what each of them takes.
+func (l *Laws) unknown(x float64, size func(b *lifespan.Buffer, points []point) trace.Bytes) trace.Bytes {
+	base := l.nearest(x, l.all())
+	tl := l.Jobs[base].Timeline
+	unknown := lifespan.Timeline{Events: tl.Events}
+	for i := range tl.Buffers {
+		points := l.points(base, i, l.all())
+		if _, known := lawAt(points, x); !known {
+			b := tl.Buffers[i]
+			b.Size = size(&b, points)
+			unknown.Buffers = append(unknown.Buffers, b)
+		}
+	}
+	return unknown.Load(lifespan.EndRequested).Peak().Bytes
+}
+
+// doubtful is the most that what has no law may take at x: the largest size that was recorded,
+// or what that grows to in proportion.
+func (l *Laws) doubtful(x float64) trace.Bytes {
+	if l.within != nil {
+		return trace.Bytes(math.Round(float64(l.within.unknown) * max(1, x)))
+	}
+	return l.unknown(x, func(_ *lifespan.Buffer, points []point) trace.Bytes {
+		most := 0.0
+		for _, p := range points {
+			most = max(most, p.bytes, p.inProportion(x))
+		}
+		return trace.RoundUp(trace.Bytes(math.Round(min(most, mostBytes))))
+	})
 }
 
 const (
@@ -123,10 +154,10 @@ const (
 	untested = 0.01
 )
 
-// errorBar is the share by which a prediction at x may be off, as far as the recordings
-// show: by the worst check of the allocator and by the allocations without a law, both
-// times the distance from the recordings in units of that between the nearest two.
-func (l *Laws) errorBar(checks []Check, key string, x float64) float64 {
+// ErrorBar is the share by which what is predicted for an allocator at x may be off, as far as
+// the recordings show: the worst check of the allocator times the distance from the recordings,
+// and what has no law. The key "" is for the allocated bytes.
+func (l *Laws) ErrorBar(checks []Check, key string, x float64) (float64, error) {
 	worst := leastError
 	for _, c := range checks {
 		if !c.Independent {
@@ -139,18 +170,23 @@ func (l *Laws) errorBar(checks []Check, key string, x float64) float64 {
 			}
 		}
 	}
-	base := l.nearest(x, l.all())
-	apart := l.apart(base)
-	unknown := float64(l.Matching(x).Unknown) / float64(max(1, l.Jobs[base].Allocated()))
-	return (worst + unknown) * max(1, math.Abs(x-l.Sizes[base])/apart)
+	j, err := l.At(x)
+	if err != nil {
+		return 0, err
+	}
+	return worst*l.distance(x) + float64(l.doubtful(x))/float64(max(1, j.Allocated())), nil
 }
 
-// apart is the distance between the sizes of a recording and its neighbour, or between the
-// longest and the shortest micro-batch of a single recording.
-func (l *Laws) apart(base int) float64 {
+// distance is how far x is from the nearest recording, in units of what is between that one
+// and its neighbour, or between the longest and the shortest micro-batch of a single
+// recording; at least 1. It is the larger of the differences and the ratios: errors of a law
+// grow with the difference, and libraries choose algorithms by the ratio.
+func (l *Laws) distance(x float64) float64 {
 	if l.within != nil {
-		return l.within.spread
+		return max(1, math.Abs(x-1)/l.within.spread)
 	}
+	base := l.nearest(x, l.all())
 	near := min(max(base, 1), len(l.Sizes)-1)
-	return l.Sizes[near] - l.Sizes[near-1]
+	low, high, from := l.Sizes[near-1], l.Sizes[near], l.Sizes[base]
+	return max(1, math.Abs(x-from)/(high-low), math.Abs(math.Log(x/from))/math.Log(high/low))
 }

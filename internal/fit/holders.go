@@ -34,11 +34,12 @@ func (g *Holder) Idle() bool { return g.Category == peak.Activations }
 
 // Holders are what binds a job's size.
 type Holders struct {
-	At       trace.Time
-	Peak     trace.Bytes
-	Groups   []Holder    // those with the most bytes at the peak, the largest first
-	Total    int         // of groups
-	Together trace.Bytes // Without of all idle groups together
+	At     trace.Time
+	Peak   trace.Bytes
+	Groups []Holder // those with the most bytes at the peak, the largest first
+	Total  int      // of groups
+	// Listed is Without of the idle groups of Groups together, All that of all idle groups.
+	Listed, All trace.Bytes
 }
 
 // edge is the number of events at either end of a buffer's life in which it is taken to be
@@ -110,18 +111,24 @@ func (h *holders) find(top int) *Holders {
 			cmp.Compare(a.Size, b.Size), cmp.Compare(a.Category, b.Category))
 	})
 	out.Total = len(out.Groups)
-	out.Groups = out.Groups[:min(top, out.Total)]
-	var all []int
+	var listed, all []int
 	for i := range out.Groups {
 		g := &out.Groups[i]
 		members := h.members[groupKey{g.Line, g.Size, g.Category}]
+		if g.Idle() {
+			all = append(all, members...)
+		}
+		if i >= top {
+			continue
+		}
 		g.Events, g.MicroSeconds = h.life(members, out.At)
 		if g.Without = out.Peak; g.Idle() {
 			g.Without = h.without(members)
-			all = append(all, members...)
+			listed = append(listed, members...)
 		}
 	}
-	out.Together = h.without(all)
+	out.Groups = out.Groups[:min(top, out.Total)]
+	out.Listed, out.All = h.without(listed), h.without(all)
 	return out
 }
 
@@ -156,7 +163,7 @@ func (h *holders) without(gone []int) trace.Bytes {
 		later := b
 		later.Start = b.RequestedEnd - edge
 		tl.Buffers[i].RequestedEnd = b.Start + edge
-		if !b.Resident { // else the end of its life is not in the recording
+		if !h.r.CutOff(&b) { // else the end of its life is not in the recording
 			tl.Buffers = append(tl.Buffers, later)
 		}
 	}

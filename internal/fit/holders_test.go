@@ -24,8 +24,8 @@ func TestHolders(t *testing.T) {
 			}
 			if g.Idle() {
 				idle++
-				if h.Together > g.Without {
-					t.Errorf("%s: %d B without all activations, %d B without %+v", name, h.Together, g.Without, g)
+				if h.All > g.Without {
+					t.Errorf("%s: %d B without all activations, %d B without %+v", name, h.All, g.Without, g)
 				}
 			} else if g.Without != h.Peak {
 				t.Errorf("%s: %s do not lie idle, as far as a recording shows: %+v", name, g.Category, g)
@@ -37,7 +37,12 @@ func TestHolders(t *testing.T) {
 		if sum+failed != h.Peak || len(h.Groups) != h.Total || idle == 0 {
 			t.Errorf("%s: %d groups of %d with %d B, and %d B that failed, expected %d B", name, len(h.Groups), h.Total, sum, failed, h.Peak)
 		}
-		if top, err := fit.FindHolders(j, 2); err != nil || len(top.Groups) != 2 || top.Groups[0] != h.Groups[0] || top.Together < h.Together {
+		if h.Listed != h.All {
+			t.Errorf("%s: %d B without all groups of the list, which are all, and %d B without all", name, h.Listed, h.All)
+		}
+		// However few are listed, all activations are all.
+		if top, err := fit.FindHolders(j, 2); err != nil || len(top.Groups) != 2 || top.Groups[0] != h.Groups[0] ||
+			top.All != h.All || top.Listed < h.All || top.Listed > min(top.Groups[0].Without, top.Groups[1].Without) {
 			t.Errorf("%s: the first two of them: %+v, %v", name, top, err)
 		}
 	}

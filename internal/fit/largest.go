@@ -38,8 +38,9 @@ func (l *Laws) Step() float64 {
 
 // Largest looks for the largest size that fits into a budget, under each allocator. It
 // takes for granted that what fits at a size fits at all smaller ones. beyond says that
-// the job may still fit at farthest times the largest recording.
-func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Check, b Budget) (out []Largest, beyond bool, err error) {
+// the job may still fit at farthest times the largest recording. progress is told how many
+// allocators are done.
+func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Check, b Budget, progress func(done, total int64)) (out []Largest, beyond bool, err error) {
 	s := searcher{laws: l, ctx: ctx, budget: b, checks: checks, step: l.Step()}
 	end := int(farthest * l.Sizes[len(l.Sizes)-1] / s.step)
 	// No allocator takes less than what is allocated.
@@ -59,8 +60,11 @@ func (l *Laws) Largest(ctx context.Context, allocators []Allocator, checks []Che
 		if err != nil {
 			return nil, false, err
 		}
-		s.describe(&one, n)
+		if err := s.describe(&one, n); err != nil {
+			return nil, false, err
+		}
 		out = append(out, one)
+		progress(int64(len(out)), int64(len(allocators)))
 	}
 	for _, a := range allocators {
 		if !a.Slow {
@@ -157,14 +161,19 @@ func (s *searcher) answer(one *Largest) error {
 }
 
 // describe says where the error bar of n steps ends.
-func (s *searcher) describe(one *Largest, n int) {
+func (s *searcher) describe(one *Largest, n int) error {
 	one.Size = float64(n) * s.step
 	if n == 0 || s.perStep <= 0 {
 		one.Low, one.High = one.Size, one.Size
-		return
+		return nil
 	}
-	around := math.Ceil(s.laws.errorBar(s.checks, one.Allocator.Key, one.Size) * float64(s.budget.Usable()) / s.perStep)
+	share, err := s.laws.ErrorBar(s.checks, one.Allocator.Key, one.Size)
+	if err != nil {
+		return err
+	}
+	around := math.Ceil(share * float64(s.budget.Usable()) / s.perStep)
 	one.Low, one.High = s.step*max(0, float64(n)-around), s.step*(float64(n)+around)
+	return nil
 }
 
 // Growth is by how many bytes the job grows for each unit of size, near the largest

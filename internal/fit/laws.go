@@ -17,8 +17,10 @@ import (
 // goes through the sizes that it has in the recordings: a straight line between two
 // neighbours and beyond the last ones, so that it is affine if all of them lie on one line.
 // If it grows faster than in proportion, but no faster than the square, it is a power between
-// the two, as of attention that keeps a square of the length. An allocation that no other
-// recording has grows in proportion, which the error bars count as not known.
+// the two, as of attention that keeps a square of the length. An allocation that falls, or grows
+// faster than the square, is not a tensor but for example a workspace of a library that has
+// taken another algorithm. That one, and an allocation that no other recording has, grows in
+// proportion from the nearest recording, which the error bars count as not known.
 type Laws struct {
 	// Jobs are the recordings by size, and Sizes are theirs.
 	Jobs  []*Job
@@ -102,9 +104,7 @@ const (
 	// examples and the shared recordings it is 0.38 at most.
 	leastCommon = 0.5
 	// mostPower is the largest power that a law has: tensors grow with the square of a length at
-	// most, and 0.05 is for roundings. What grows faster between two recordings is not a tensor of
-	// that shape, but for example a library's workspace for another algorithm; a power through
-	// that gave 81 GiB for a ResNet of 11.
+	// most, and 0.05 is for roundings.
 	mostPower = 2.05
 	// mostBytes bounds what a law gives for one allocation, in bytes: more than any device
 	// has, so that a law far beyond the recordings does not overflow.
@@ -154,24 +154,32 @@ func growth(a, b *Job, match []int32) float64 {
 // point is a size that an allocation has in a recording.
 type point struct{ x, bytes float64 }
 
-// lawAt is what a law through points, which are by x, says at x.
-func lawAt(points []point, x float64) float64 {
+// lawAt is what a law through points, which are by x, says at x. It is not known if there is
+// one point, or if the two next to x are of no tensor.
+func lawAt(points []point, x float64) (bytes float64, known bool) {
 	if len(points) == 1 {
-		return points[0].bytes * x / points[0].x
+		return points[0].inProportion(x), false
 	}
 	k, _ := slices.BinarySearchFunc(points, x, func(p point, x float64) int { return cmp.Compare(p.x, x) })
 	k = min(max(k, 1), len(points)-1)
 	p, q := points[k-1], points[k]
-	if p.bytes == q.bytes {
-		return p.bytes
-	}
-	if p.bytes > 0 && q.bytes*p.x > p.bytes*q.x*sameSize {
-		if power := math.Log(q.bytes/p.bytes) / math.Log(q.x/p.x); power <= mostPower {
-			return p.bytes * math.Pow(x/p.x, power)
+	power := math.Log(q.bytes/p.bytes) / math.Log(q.x/p.x)
+	switch {
+	case p.bytes == q.bytes:
+		return p.bytes, true
+	case q.bytes*sameSize < p.bytes || p.bytes > 0 && power > mostPower:
+		if x*x <= p.x*q.x { // nearer to p, by ratio
+			return p.inProportion(x), false
 		}
+		return q.inProportion(x), false
+	case p.bytes > 0 && q.bytes*p.x > p.bytes*q.x*sameSize:
+		return p.bytes * math.Pow(x/p.x, power), true
 	}
-	return max(0, p.bytes+(q.bytes-p.bytes)*(x-p.x)/(q.x-p.x))
+	return max(0, p.bytes+(q.bytes-p.bytes)*(x-p.x)/(q.x-p.x)), true
 }
+
+// inProportion is what an allocation takes at x if it grows in proportion.
+func (p point) inProportion(x float64) float64 { return p.bytes * x / p.x }
 
 // nearest is the recording whose size is the nearest to x, by ratio, of those in use.
 func (l *Laws) nearest(x float64, use []int) int {
@@ -202,7 +210,8 @@ func (l *Laws) At(x float64) (*Job, error) {
 // use.
 func (l *Laws) at(x float64, base int, use []int) (*Job, error) {
 	return l.Jobs[base].resized(func(i int) trace.Bytes {
-		return trace.Bytes(math.Round(min(lawAt(l.points(base, i, use), x), mostBytes)))
+		bytes, _ := lawAt(l.points(base, i, use), x)
+		return trace.Bytes(math.Round(min(bytes, mostBytes)))
 	})
 }
 

@@ -150,7 +150,7 @@ func TestLargest(t *testing.T) {
 		}
 	}
 	for _, memory := range []trace.Bytes{80 << 20, 110 << 20, 150 << 20, 1 << 30} {
-		largest, _, err := l.Largest(context.Background(), allocators, checks, fit.Budget{Device: memory})
+		largest, _, err := l.Largest(context.Background(), allocators, checks, fit.Budget{Device: memory}, func(int64, int64) {})
 		if err != nil {
 			t.Fatal(err)
 		}

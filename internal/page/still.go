@@ -89,7 +89,7 @@ func (d *Device) drawStill(c draw.Canvas) error {
 		rows[i].Draw(row[0])
 	}
 	d.nameCurves(draw.Crop(c, 60, 0, c.Max.Y-c.Min.Y-curvesPart, -6), names)
-	d.nameColours(draw.Crop(c, 16, 0, 8, 0))
+	d.nameColours(draw.Crop(c, 16, -6, 0, 0))
 	return nil
 }
 
@@ -234,18 +234,33 @@ func fillBox(c draw.Canvas, colour color.Color, x, y, width, height vg.Length) {
 	c.FillPolygon(colour, []vg.Point{{X: x, Y: y}, {X: x + width, Y: y}, {X: x + width, Y: y + height}, {X: x, Y: y + height}})
 }
 
-// nameColours names the colours in one row.
-func (d *Device) nameColours(c draw.Canvas) {
+// nameOfColour is a colour's name, and where it begins in its row.
+type nameOfColour struct {
+	colour color.Color
+	name   string
+	x      vg.Length
+}
+
+const (
+	colourBox, colourGap = 7, 13 // points
+	colourRow            = 11    // points from row to row; coloursRow has room for two
+)
+
+// colourNames arranges the names of the colours in rows as wide as a canvas.
+func (d *Device) colourNames(c draw.Canvas, style *text.Style) [][]nameOfColour {
 	used := map[uint32]bool{}
 	for _, k := range d.buffers.kind {
 		used[k&15] = true
 	}
-	const size, gap = 7, 13 // points
-	style, x, y := caption(), c.Min.X, c.Min.Y+6
+	rows, x := [][]nameOfColour{nil}, c.Min.X
 	entry := func(colour color.Color, name string) {
-		fillBox(c, colour, x, y, size, size)
-		c.FillText(style, vg.Point{X: x + size + 4, Y: y + size/2}, name)
-		x += size + 4 + style.Width(name) + gap
+		width := colourBox + 4 + style.Width(name)
+		if last := len(rows) - 1; x+width > c.Max.X && len(rows[last]) > 0 {
+			rows, x = append(rows, nil), c.Min.X
+		}
+		last := len(rows) - 1
+		rows[last] = append(rows[last], nameOfColour{colour, name, x})
+		x += width + colourGap
 	}
 	for k, name := range d.Names.Categories {
 		if used[uint32(k)] {
@@ -256,6 +271,21 @@ func (d *Device) nameColours(c draw.Canvas) {
 		entry(hatchColour, "reserved and free")
 	}
 	entry(arenaColour, "free in the plan")
+	return rows
+}
+
+// nameColours names the colours, in the middle of their rows' part.
+func (d *Device) nameColours(c draw.Canvas) {
+	style := caption()
+	rows := d.colourNames(c, &style)
+	top := c.Min.Y + (coloursRow-colourBox+colourRow*vg.Length(len(rows)-1))/2
+	for i, row := range rows {
+		y := top - colourRow*vg.Length(i)
+		for _, n := range row {
+			fillBox(c, n.colour, n.x, y, colourBox, colourBox)
+			c.FillText(style, vg.Point{X: n.x + colourBox + 4, Y: y + colourBox/2}, n.name)
+		}
+	}
 }
 
 // eventTicks are round events.

@@ -10,6 +10,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
 	"github.com/stplan/stplan/internal/planfile"
 )
 
@@ -71,6 +75,30 @@ func loadAt(points []point, event int64) int64 {
 		}
 	}
 	return v
+}
+
+// TestColoursAreAllNamed: the names of all colours are within the picture, and there is room for
+// their rows.
+func TestColoursAreAllNamed(t *testing.T) {
+	_, d := example(t, "lora-oom", planfile.ModeRecorded)
+	for k := range d.Names.Categories { // each has a colour
+		d.buffers.kind[k] = uint32(k)
+	}
+	style := caption()
+	c := draw.Crop(draw.New(vgsvg.New(stillWidth, d.stillHeight())), 16, -6, 0, 0)
+	rows := d.colourNames(c, &style)
+	names := 0
+	for _, row := range rows {
+		names += len(row)
+		for _, n := range row {
+			if end := n.x + colourBox + 4 + style.Width(n.name); n.x < c.Min.X || end > c.Max.X {
+				t.Errorf("%q is from %.0f to %.0f points, expected %.0f to %.0f", n.name, n.x, end, c.Min.X, c.Max.X)
+			}
+		}
+	}
+	if want := len(d.Names.Categories) + 2; names != want || colourRow*vg.Length(len(rows)-1)+colourBox > coloursRow {
+		t.Errorf("%d names in %d rows, expected %d in rows of %.0f points within %.1f", names, len(rows), want, vg.Length(colourRow), float64(coloursRow))
+	}
 }
 
 // TestStills: the PNG is one, the SVG is XML, and both are the same the second time.

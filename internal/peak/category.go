@@ -109,7 +109,7 @@ var rules = [...]struct {
 	ruleHeld:    {Unknown, false, "outlives its iteration: an input, an output or a loss that is held"},
 	ruleNothing: {Unknown, false, "nothing in the recording tells"},
 
-	ruleAlike: {Unknown, false, "as most of the same line and size in finished iterations"},
+	ruleAlike: {Unknown, false, "as most of the same line, size and age in finished iterations"},
 }
 
 func (r Rule) String() string { return rules[r].text }

@@ -1,7 +1,6 @@
 package peak
 
 import (
-	"slices"
 	"sort"
 
 	"github.com/stplan/stplan/internal/lifespan"
@@ -31,14 +30,14 @@ type judge struct {
 	parameters map[trace.Bytes]bool
 	// renewed says that gradients come and go, so that none is kept.
 	renewed bool
-	// seen has the categories in finished iterations.
-	seen map[alike]*[categories]trace.Bytes
+	// seen are the buffers of finished iterations.
+	seen map[alike]*lives
 }
 
 func newJudge(r *Recording) *judge {
 	n := len(r.Timeline.Buffers)
 	j := &judge{r: r, phases: r.phases, backward: make([]int32, n+1), recompute: make([]int32, n+1),
-		parameters: map[trace.Bytes]bool{}, seen: map[alike]*[categories]trace.Bytes{}}
+		parameters: map[trace.Bytes]bool{}, seen: map[alike]*lives{}}
 	for i := range r.Timeline.Buffers {
 		b := &r.Timeline.Buffers[i]
 		j.backward[i+1], j.recompute[i+1] = j.backward[i], j.recompute[i]
@@ -68,6 +67,9 @@ func newJudge(r *Recording) *judge {
 			j.remember(i)
 		}
 	}
+	for _, l := range j.seen {
+		l.sort()
+	}
 	return j
 }
 
@@ -78,16 +80,16 @@ func (j *judge) remember(i int) {
 	}
 	key := alike{j.r.stackOf(i), b.Requested}
 	if j.seen[key] == nil {
-		j.seen[key] = new([categories]trace.Bytes)
+		j.seen[key] = &lives{}
 	}
-	j.seen[key][j.of(i).Category] += b.Size
+	j.seen[key].add(j.outlived(i), j.of(i).Category)
 }
 
 // open says that the recording ends in the iteration that allocated a buffer, so that
 // nobody knows when it would have been freed.
 func (j *judge) open(i int) bool {
 	b := &j.r.Timeline.Buffers[i]
-	if !b.Resident || b.Initial {
+	if !j.r.CutOff(b) || b.Initial {
 		return false
 	}
 	if s := j.phases.stepAt(b.Start); s != nil {
@@ -103,7 +105,7 @@ func (j *judge) crossed(b *lifespan.Buffer) int { return j.phases.boundaries(b.S
 // before the recording to its end.
 func (j *judge) kept(i int) bool {
 	b := &j.r.Timeline.Buffers[i]
-	return j.crossed(b) >= 2 || b.Resident && (b.Initial || j.phases.iteration(b.Start) == 0)
+	return j.crossed(b) >= 2 || j.r.CutOff(b) && (b.Initial || j.phases.iteration(b.Start) == 0)
 }
 
 // of is the category of buffer i.
@@ -158,7 +160,7 @@ func (j *judge) inStep(b *lifespan.Buffer, step *rangeOf, roles role) Rule {
 	switch {
 	case roles&roleState != 0:
 		return ruleState
-	case step != nil && step.open && b.Resident:
+	case step != nil && step.open && j.r.CutOff(b):
 		return ruleOpenStep
 	case step != nil && b.RequestedEnd > step.to, step == nil && j.crossed(b) > 0:
 		return ruleOutlivesStep
@@ -214,7 +216,7 @@ func (j *judge) unfinished(i int) Verdict {
 		if forward && (j.meets(j.backward, i) || j.meets(j.recompute, i)) {
 			return ruleIntoBackward.verdict()
 		}
-		if c, ok := j.before(alike{stack, b.Requested}); ok {
+		if c := j.before(i); c != Unknown {
 			return Verdict{Category: c, Rule: ruleAlike}
 		}
 		switch {
@@ -225,20 +227,19 @@ func (j *judge) unfinished(i int) Verdict {
 		}
 		return ruleOpenBackward.verdict()
 	}
-	if c, ok := j.before(alike{stack, b.Requested}); ok {
+	if c := j.before(i); c != Unknown {
 		return Verdict{Category: c, Rule: ruleAlike}
 	}
 	return ruleNothing.verdict()
 }
 
-// before is the category that most bytes of a kind had in finished iterations.
-func (j *judge) before(key alike) (Category, bool) {
-	found := j.seen[key]
-	if found == nil {
-		return Unknown, false
+// before is the category that most buffers like buffer i had in finished iterations, of
+// those that outlived as many allocations; Unknown if there are none.
+func (j *judge) before(i int) Category {
+	if l := j.seen[alike{j.r.stackOf(i), j.r.Timeline.Buffers[i].Requested}]; l != nil {
+		return l.of(j.outlived(i))
 	}
-	most := Category(slices.Index(found[:], slices.Max(found[:])))
-	return most, most != Unknown
+	return Unknown
 }
 
 // meets says that a buffer counted by counts was allocated while buffer i lived.

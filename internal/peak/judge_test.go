@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -81,14 +82,145 @@ func TestFirstIterationFails(t *testing.T) {
 	}
 }
 
-// TestWithoutStacks compares what lifetimes alone suggest with what stacks show, at 60
-// instants of a recording: docs/peak.md states the share.
-func TestWithoutStacks(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "shared", "traces", "lora-stacks.pickle.gz")
+// unwound is a device whose recording ends in an out-of-memory after event at, and in the
+// frees of what was allocated since event from: an exception drops the frames of a program.
+func unwound(d *trace.Device, tl *lifespan.Timeline, from, at trace.Time) *trace.Device {
+	cut := *d
+	cut.Events = append([]trace.Event(nil), d.Events[:at+1]...)
+	if cut.Events[at].Action != trace.ActionOOM {
+		// The request is made where the latest one was.
+		last := at
+		for d.Events[last].Action != trace.ActionAlloc {
+			last--
+		}
+		cut.Events = append(cut.Events, trace.Event{Action: trace.ActionOOM, Size: 1 << 30, Stack: d.Events[last].Stack})
+	}
+	for i := range tl.Buffers {
+		b := &tl.Buffers[i]
+		if b.Initial || b.Failed || b.Start < from || b.Start > at || b.CompletedEnd <= at {
+			continue
+		}
+		free := trace.Event{Action: trace.ActionFreeRequested, Addr: b.Addr, Size: b.Requested, Stream: b.Stream, Stack: trace.None}
+		if b.RequestedEnd > at {
+			cut.Events = append(cut.Events, free)
+		}
+		free.Action = trace.ActionFreeCompleted
+		cut.Events = append(cut.Events, free)
+	}
+	cut.Annotations = nil
+	for _, a := range d.Annotations {
+		if a.At <= at {
+			cut.Annotations = append(cut.Annotations, a)
+		}
+	}
+	return &cut
+}
+
+// TestUnwinding: what a program that ran out of memory frees while its exception drops its
+// frames tells nothing of what buffers are for.
+func TestUnwinding(t *testing.T) {
+	r := readRecording(t, "../../examples/lora-oom/lora-oom.pickle.gz")
+	want, err := r.At(Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := unwound(r.Device, r.Timeline, r.phases.training, want.Moment.At)
+	again, err := Read(r.Trace, cut, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := again.At(Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cut.Events) < len(r.Device.Events)+400 || len(got.Live) != len(want.Live) {
+		t.Fatalf("%d events, %d before; %d buffers live, %d before", len(cut.Events), len(r.Device.Events), len(got.Live), len(want.Live))
+	}
+	for i := range want.Live {
+		if got.Live[i].Verdict != want.Live[i].Verdict {
+			t.Errorf("buffer %d: %v (%v), without the frees after the failure %v (%v)", want.Live[i].Index,
+				got.Live[i].Category, got.Live[i].Rule, want.Live[i].Category, want.Live[i].Rule)
+		}
+	}
+}
+
+// TestCutOff compares the categories of a recording that runs out of memory, and unwinds, at
+// 20 instants of its later iterations with those of the same recording with its end.
+// docs/peak.md states the share.
+func TestCutOff(t *testing.T) {
+	whole := readRecording(t, shared(t, "lora-stacks.pickle.gz"))
+	starts := whole.Iterations.Starts
+	from, to := starts[2], starts[len(starts)-1]
+	var all, agree, passing, passingAgree trace.Bytes
+	const instants = 20
+	for k := range trace.Time(instants) {
+		at := from + (to-from)*(2*k+1)/(2*instants)
+		want, err := whole.At(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := whole.starts(at)
+		cut, err := Read(whole.Trace, unwound(whole.Device, whole.Timeline, begin, at), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := cut.At(Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Live) != len(want.Live) {
+			t.Fatalf("at %d: %d buffers live, %d in the whole recording", at, len(got.Live), len(want.Live))
+		}
+		for i := range want.Live {
+			x, y := &want.Live[i], &got.Live[i]
+			same := x.Category == y.Category
+			all += x.Buffer.Size
+			if same {
+				agree += x.Buffer.Size
+			}
+			if x.Buffer.Start >= begin {
+				passing += x.Buffer.Size
+				if same {
+					passingAgree += x.Buffer.Size
+				}
+				if y.Sure && !same && x.Rule != ruleHeld { // nobody knows what would have outlived the iteration
+					t.Errorf("at %d: buffer %d is %v for sure (%v), but %v in the whole recording", at, x.Index, y.Category, y.Rule, x.Category)
+				}
+			}
+		}
+	}
+	share, passingShare := float64(agree)/float64(all), float64(passingAgree)/float64(passing)
+	t.Logf("cut off, %.1f %% of the bytes have the same category, of the iteration's own %.1f %%", 100*share, 100*passingShare)
+	if share < 0.95 || passingShare < 0.75 {
+		t.Errorf("cut off, %.1f %% of the bytes have the same category, and %.1f %% of the iteration's own; expected at least 95 and 75", 100*share, 100*passingShare)
+	}
+}
+
+// starts is where the iteration at t begins.
+func (r *Recording) starts(t trace.Time) trace.Time {
+	var from trace.Time
+	for _, s := range r.Iterations.Starts {
+		if s <= t {
+			from = s
+		}
+	}
+	return from
+}
+
+// shared is a larger recording beside the clone.
+func shared(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "shared", "traces", name)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("no larger recordings beside the clone: %v", err)
 	}
-	with := readRecording(t, path)
+	return path
+}
+
+// TestWithoutStacks compares what lifetimes alone suggest with what stacks show, at 60
+// instants of a recording: docs/peak.md states the share.
+func TestWithoutStacks(t *testing.T) {
+	with := readRecording(t, shared(t, "lora-stacks.pickle.gz"))
 	hidden := *with.Device
 	hidden.Events = append([]trace.Event(nil), hidden.Events...)
 	for i := range hidden.Events {

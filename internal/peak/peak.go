@@ -61,6 +61,8 @@ type Recording struct {
 	judge  *judge
 	// initial are the stacks of blocks that lived before recording began, by address.
 	initial map[uint64]int32
+	// fatal is the time of the failure that the recording ends in, -1 if it does not.
+	fatal trace.Time
 }
 
 // Read prepares a device's recording. marker, unless nil, matches the annotations that
@@ -75,6 +77,8 @@ func Read(t *trace.Trace, d *trace.Device, marker *regexp.Regexp) (*Recording, e
 		return nil, err
 	}
 	r := &Recording{Trace: t, Device: d, Timeline: tl, Iterations: it, frames: newFrames(&t.Stacks), initial: map[uint64]int32{}}
+	failures := d.Failures()
+	r.fatal = failures.FatalAt()
 	for i := range d.Initial {
 		for _, b := range d.Initial[i].Blocks {
 			r.initial[b.Address] = b.Stack
@@ -146,6 +150,16 @@ func (r *Recording) At(at trace.Time) (*Peak, error) {
 	p.Memory = memoryAt(r, m.At, p.Live)
 	return p, nil
 }
+
+// CutOff says that the recording does not show when the program would have freed a buffer:
+// it never does, or only after the failure that the recording ends in. Frees after that are
+// the exception's, which drops the frames of a program that stopped.
+func (r *Recording) CutOff(b *lifespan.Buffer) bool {
+	return b.Resident || !b.Failed && r.after(b.RequestedEnd)
+}
+
+// after says that t is after the failure that the recording ends in.
+func (r *Recording) after(t trace.Time) bool { return r.fatal >= 0 && t > r.fatal }
 
 // Buffer is what is known of a buffer at any time.
 func (r *Recording) Buffer(i int) Live {

@@ -97,7 +97,7 @@ func (p *phases) ranges(prefix string) []rangeOf {
 			depth++
 		case depth > 0:
 			if depth--; depth == 0 {
-				out = append(out, rangeOf{from: from, to: a.At})
+				out = append(out, rangeOf{from: from, to: a.At, open: p.r.after(a.At)})
 			}
 		default: // it began before the recording
 			out = append(out, rangeOf{to: a.At})
@@ -161,7 +161,7 @@ func (p *phases) passing(from, to trace.Time) []int {
 	var out []int
 	for i := sort.Search(len(buffers), func(i int) bool { return buffers[i].Start >= from }); i < len(buffers) && buffers[i].Start < to; i++ {
 		b := &buffers[i]
-		if !b.Initial && !b.Resident && p.boundaries(b.Start, b.RequestedEnd) < 2 && p.stepAt(b.Start) == nil {
+		if !b.Initial && !p.r.CutOff(b) && p.boundaries(b.Start, b.RequestedEnd) < 2 && p.stepAt(b.Start) == nil {
 			out = append(out, i)
 		}
 	}

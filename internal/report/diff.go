@@ -29,6 +29,8 @@ type Compared struct {
 	// Others are the plan's other devices, if it has several and none was
 	// chosen.
 	Others []Compared `json:"other_devices,omitempty"`
+	// Paint marks verdicts; nil leaves them plain.
+	Paint Painter `json:"-"`
 }
 
 // Keys of rows that are no allocator of package baseline.

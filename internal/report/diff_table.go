@@ -37,7 +37,7 @@ func (c *Compared) Write(w io.Writer) error {
 	if c.Memory != nil {
 		fmt.Fprintln(out)
 		_ = writeWrapped(out, "", c.Memory.Line())
-		writeFitted(out, c.Fits)
+		writeFitted(out, c.Fits, c.Paint)
 	}
 	if c.Advice != nil {
 		c.Advice.write(out, c.Plan.Served())

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 )
 
 // Failure is the last request that ran out of memory in a recording.
@@ -54,6 +56,43 @@ func WriteFailures(w io.Writer, name string, devices []DeviceFailure) error {
 		}
 	}
 	return nil
+}
+
+// mostEnded is how many recordings that end in an out-of-memory are named as text.
+const mostEnded = 5
+
+// ended are the recordings of a table that end in an out-of-memory, and of how many.
+type ended struct {
+	names []string
+	of    int
+}
+
+// count counts a recording, in which devices failed so, and names it if it ends in that.
+func (e *ended) count(name string, failures ...*Failure) {
+	e.of++
+	for _, f := range failures {
+		if f != nil && f.Fatal {
+			e.names = append(e.names, filepath.Base(name))
+			return
+		}
+	}
+}
+
+// write names them in a line, the first ones of many.
+func (e *ended) write(w io.Writer) error {
+	n := len(e.names)
+	if n == 0 {
+		return nil
+	}
+	verb := "end"
+	if n == 1 {
+		verb = "ends"
+	}
+	text := fmt.Sprintf("%s of %s %s in an out-of-memory: %s", Count(n), count(e.of, "recording"), verb, strings.Join(e.names[:min(n, mostEnded)], ", "))
+	if n > mostEnded {
+		text += fmt.Sprintf(" and %s more", Count(n-mostEnded))
+	}
+	return writeWrapped(w, "", text)
 }
 
 // WouldFit says what allocators reserve for a recording that ends in an out-of-memory

@@ -25,6 +25,23 @@ type Fitted struct {
 	Holders *PeakHolders `json:"at_the_peak,omitempty"`
 	// Failed are ranks that could not be tried.
 	Failed []FailedTrace `json:"failed,omitempty"`
+	// Paint marks verdicts; nil leaves them plain.
+	Paint Painter `json:"-"`
+}
+
+// Painter marks a verdict for a terminal, such as with green for yes and red for no.
+type Painter func(yes bool, text string) string
+
+// write prints a verdict on what fits under so many of all allocators.
+func (p Painter) write(out *bufio.Writer, under []string, of int) {
+	text := verdict(under, of)
+	if p == nil {
+		_ = writeWrapped(out, "", text) // out keeps its errors
+		return
+	}
+	var lines strings.Builder
+	_ = writeWrapped(&lines, "", text)
+	fmt.Fprintln(out, p(len(under) > 0, strings.TrimSuffix(lines.String(), "\n")))
 }
 
 // DeviceMemory is what a process can have of a device.
@@ -87,10 +104,14 @@ func (r *FittedRow) Surely() bool { return r.Fits && !r.WithinError }
 // Estimated says that what is taken may be off by a share, of usable bytes that there are. It
 // is for a row that serves the program.
 func (r *FittedRow) Estimated(share float64, usable int64) {
-	low := int64(math.Round(float64(r.PeakReserved) * (1 - share)))
-	high := int64(math.Round(float64(r.PeakReserved) * (1 + share)))
+	low, high := Bar(r.PeakReserved, share)
 	r.Low, r.High, r.WithinError = &low, &high, low <= usable && usable < high
-	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, 100*share)
+	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, math.Ceil(1000*share-1e-9)/10)
+}
+
+// Bar is the error bar of a number of bytes that may be off by a share.
+func Bar(bytes int64, share float64) (low, high int64) {
+	return int64(math.Round(float64(bytes) * max(0, 1-share))), int64(math.Round(float64(bytes) * (1 + share)))
 }
 
 // FitFailure is a request that does not fit.
@@ -168,7 +189,7 @@ func (f *Fitted) Write(w io.Writer) error {
 		f.writeRanks(out)
 	} else {
 		for i := range f.Jobs {
-			f.Jobs[i].write(out)
+			f.Jobs[i].write(out, f.Paint)
 		}
 	}
 	if f.Ranks {
@@ -176,7 +197,7 @@ func (f *Fitted) Write(w io.Writer) error {
 	}
 	writeFailed(out, f.Failed)
 	for i := range f.Laws {
-		f.Laws[i].write(out)
+		f.Laws[i].write(out, f.Paint)
 	}
 	if f.Holders != nil {
 		f.Holders.write(out)
@@ -184,7 +205,7 @@ func (f *Fitted) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-func (j *FittedJob) write(out *bufio.Writer) {
+func (j *FittedJob) write(out *bufio.Writer, paint Painter) {
 	head := fmt.Sprintf("%s, device %d: peak allocated %s", j.Trace, j.Device, Bytes(j.PeakAllocated))
 	switch {
 	case j.SelfCheck.Nothing():
@@ -194,20 +215,20 @@ func (j *FittedJob) write(out *bufio.Writer) {
 	}
 	fmt.Fprintln(out)
 	_ = writeWrapped(out, "", head)
-	writeFitted(out, j.Allocators)
+	writeFitted(out, j.Allocators, paint)
 	if j.Failure != nil && j.Failure.Fatal {
 		_ = writeWrapped(out, "", "with the request that failed; what the program would have asked for after it is not in the recording")
 	}
 }
 
 // writeFitted prints a verdict for each allocator, and one for all.
-func writeFitted(out *bufio.Writer, rows []FittedRow) {
+func writeFitted(out *bufio.Writer, rows []FittedRow, paint Painter) {
 	lines := []tableLine{{figures: []string{"takes", "spare", ""}}}
 	for _, r := range rows {
 		lines = append(lines, r.line())
 	}
 	writeLines(out, leftAligned(lines))
-	_ = writeWrapped(out, "", verdict(fitsUnder(rows), len(rows)))
+	paint.write(out, fitsUnder(rows), len(rows))
 	for _, r := range rows {
 		if r.Unfit != "" {
 			_ = writeWrapped(out, "", r.Title+": "+r.Unfit)
@@ -321,5 +342,5 @@ func (f *Fitted) writeWhole(out *bufio.Writer) {
 	for _, name := range order {
 		_ = writeWrapped(out, "binds: ", fmt.Sprintf("%s (%s)", name, strings.Join(binds[name], ", ")))
 	}
-	_ = writeWrapped(out, "", verdict(f.FitsUnder(), len(f.Whole)))
+	f.Paint.write(out, f.FitsUnder(), len(f.Whole))
 }

@@ -14,8 +14,10 @@ type PeakHolders struct {
 	Allocated int64        `json:"peak_allocated_bytes"`
 	Groups    []PeakHolder `json:"groups"`
 	Total     int          `json:"groups_total"`
-	// Together is the peak without all groups that have a Without.
-	Together int64 `json:"peak_without_all_bytes"`
+	// Listed is the peak without all of Groups that have a Without, and All without those
+	// that are not listed too.
+	Listed int64 `json:"peak_without_listed_bytes"`
+	All    int64 `json:"peak_without_all_bytes"`
 }
 
 // PeakHolder is a group of buffers at the peak.
@@ -47,7 +49,10 @@ func (p *PeakHolders) write(out *bufio.Writer) {
 	for _, g := range p.Groups {
 		lines = append(lines, g.lines(p.Allocated)...)
 	}
-	lines = append(lines, tableLine{label: "  all activations", figures: []string{"", "", Bytes(p.Allocated - p.Together), ""}})
+	if len(p.Groups) < p.Total {
+		lines = append(lines, tableLine{label: "  these activations", figures: []string{"", "", Bytes(p.Allocated - p.Listed), ""}})
+	}
+	lines = append(lines, tableLine{label: "  all activations", figures: []string{"", "", Bytes(p.Allocated - p.All), ""}})
 	writeLines(out, lines)
 	_ = writeWrapped(out, "", `"live for" is from allocation to free, of half of them longer. `+
 		`"peak falls by" is what the peak of allocated memory falls by if activations are freed soon after they are made and come back just before their free, `+

@@ -19,7 +19,8 @@ type SizeLaws struct {
 	// those that another recording has as well.
 	Allocations int `json:"allocations"`
 	Matched     int `json:"matched"`
-	// Unknown is the most bytes live at once that no other recording has. Constant are the
+	// Unknown is the most bytes live at once that no other recording has, or whose size no
+	// tensor's law explains. Constant are the
 	// bytes at the peak that are the same at all sizes, and Growth those that each unit of
 	// size adds.
 	Unknown  int64         `json:"unknown_bytes"`
@@ -73,9 +74,12 @@ type LargestSize struct {
 
 // PredictedSize is a job at a size that was asked for.
 type PredictedSize struct {
-	Size          float64     `json:"size"`
-	PeakAllocated int64       `json:"peak_allocated_bytes"`
-	Allocators    []FittedRow `json:"allocators"`
+	Size          float64 `json:"size"`
+	PeakAllocated int64   `json:"peak_allocated_bytes"`
+	// Low and High are the ends of the error bar of PeakAllocated.
+	Low        int64       `json:"peak_allocated_low_bytes"`
+	High       int64       `json:"peak_allocated_high_bytes"`
+	Allocators []FittedRow `json:"allocators"`
 }
 
 // size formats a size: a number that was given, or a multiple.
@@ -86,7 +90,7 @@ func (l *SizeLaws) size(x float64) string {
 	return fmt.Sprintf("%.2fx", x)
 }
 
-func (l *SizeLaws) write(out *bufio.Writer) {
+func (l *SizeLaws) write(out *bufio.Writer, paint Painter) {
 	fmt.Fprintf(out, "\nsize laws, device %d\n", l.Device)
 	single := len(l.Sizes) == 1
 	for _, s := range l.Sizes {
@@ -105,15 +109,15 @@ func (l *SizeLaws) write(out *bufio.Writer) {
 	_ = writeWrapped(out, "  ", fmt.Sprintf("%s of %s allocations %s; %s at the peak are the same at every size, and each %s adds %s",
 		Count(l.Matched), Count(l.Allocations), where, Bytes(l.Constant), l.size(1), Bytes(l.Growth)))
 	if l.Unknown > 0 {
-		_ = writeWrapped(out, "  ", fmt.Sprintf("how up to %s live at once grow is not known: no other recording or iteration shows it", Bytes(l.Unknown)))
+		_ = writeWrapped(out, "  ", fmt.Sprintf("how up to %s live at once grow is not known: no other recording or iteration shows it, or they fall or jump as no tensor does", Bytes(l.Unknown)))
 	}
 	if len(l.Checks) > 0 {
 		l.writeChecks(out)
 	}
 	l.writeLargest(out)
 	for _, p := range l.Asked {
-		fmt.Fprintf(out, "\nat %s: peak allocated %s\n", l.size(p.Size), Bytes(p.PeakAllocated))
-		writeFitted(out, p.Allocators)
+		fmt.Fprintf(out, "\nat %s: peak allocated %s, error bar %s to %s\n", l.size(p.Size), Bytes(p.PeakAllocated), Bytes(p.Low), Bytes(p.High))
+		writeFitted(out, p.Allocators, paint)
 	}
 }
 

@@ -125,6 +125,15 @@ type fleetRow struct {
 // what holds for all of them.
 func (all *CompiledAll) Write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its errors
+	var died ended
+	for i := range all.Plans {
+		var failures []*Failure
+		for k := range all.Plans[i].Devices {
+			failures = append(failures, all.Plans[i].Devices[k].Failure)
+		}
+		died.count(all.Plans[i].Trace, failures...)
+	}
+	_ = died.write(out)
 	if rows := all.rows(); len(rows) > 0 {
 		var t Table
 		t.Row("program of", "recordings", "recorded", "plan", "gap", "saved", "waits")

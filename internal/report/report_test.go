@@ -26,6 +26,42 @@ a           1 B         2 B        3 B
 	}
 }
 
+// TestTableFitsTheTerminal: columns for which there is no room follow below, with the names,
+// and names that leave no room have lines of their own. Nothing is lost.
+func TestTableFitsTheTerminal(t *testing.T) {
+	for _, name := range []string{"rank0.pickle.gz device 0", strings.Repeat("n", widestName+1), strings.Repeat("n", 2*lineWidth)} {
+		for columns := 1; columns < 30; columns++ {
+			var table Table
+			titles, cells := []string{"recording"}, []string{name}
+			for i := range columns {
+				titles = append(titles, "allocator "+Count(i))
+				cells = append(cells, "cell"+Count(i)+strings.Repeat("x", i%9))
+			}
+			table.Head(titles...)
+			table.Row(cells...)
+			table.Row("a", "b")
+			var out strings.Builder
+			if err := table.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			for line := range strings.Lines(out.String()) {
+				if n := len(strings.TrimSuffix(line, "\n")); n > lineWidth {
+					t.Errorf("%d columns: a line of %d: %s", columns, n, line)
+				}
+				for _, word := range strings.Fields(line) {
+					if strings.HasPrefix(word, "cell") {
+						found = append(found, word)
+					}
+				}
+			}
+			if got, want := strings.Join(found, " "), strings.Join(cells[1:], " "); got != want {
+				t.Errorf("%d columns: cells %s, expected %s", columns, got, want)
+			}
+		}
+	}
+}
+
 func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0", 7: "7", 999: "999", 1000: "1,000", 23430: "23,430", -1234567: "-1,234,567",

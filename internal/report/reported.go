@@ -32,6 +32,8 @@ type ReportedDevice struct {
 	BoundKind  string          `json:"bound_kind"`
 	BoundEvent int64           `json:"bound_event"`
 	Curves     []ReportedCurve `json:"curves"`
+	// Failure is the last request that ran out of memory.
+	Failure *Failure `json:"out_of_memory"`
 }
 
 // ReportedCurve is memory over time under one allocator.
@@ -43,6 +45,13 @@ type ReportedCurve struct {
 
 // Write prints the files for people.
 func (r *Reported) Write(w io.Writer) error {
+	var failures []DeviceFailure
+	for i := range r.Devices {
+		failures = append(failures, DeviceFailure{r.Devices[i].Device, r.Devices[i].Failure})
+	}
+	if err := WriteFailures(w, r.Trace, failures); err != nil {
+		return err
+	}
 	for _, f := range r.Files {
 		if _, err := fmt.Fprintf(w, "%s: %s\n", Printable(f.Path), Bytes(f.Bytes)); err != nil {
 			return err

@@ -26,24 +26,43 @@ func (all *PeakedAll) Write(w io.Writer) error {
 		d    *PeakedDevice
 	}
 	var rows []row
+	var died ended
 	for i := range all.Recordings {
 		r := &all.Recordings[i]
+		var failures []*Failure
 		for k := range r.Devices {
 			rows = append(rows, row{deviceName(r.Trace, r.Devices[k].Device), &r.Devices[k]})
+			if q := r.Devices[k].Failed; q != nil {
+				failures = append(failures, &q.Failure)
+			}
 		}
+		died.count(r.Trace, failures...)
+	}
+	if err := died.write(w); err != nil {
+		return err
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(y.d.Allocated, x.d.Allocated) })
 	var t Table
-	t.Head("recording", "at event", "chosen by", "allocated", "reserved", "buffers", "most of it")
+	t.Head("recording", "at event", "allocated", "reserved", "most of it")
+	failed := false
 	for _, r := range rows {
-		most := ""
+		most, event := "", Count(r.d.Event)
+		if r.d.Failed != nil {
+			event, failed = event+" *", true
+		}
 		if len(r.d.Categories) > 0 {
 			c := slices.MaxFunc(r.d.Categories, func(x, y PeakedCategory) int { return cmp.Compare(x.Bytes, y.Bytes) })
 			most = fmt.Sprintf("%s %s", c.Category, Percent(c.Fraction))
 		}
-		t.Row(r.name, Count(r.d.Event), r.d.ChosenBy, Bytes(r.d.Allocated), Bytes(r.d.Reserved), Count(r.d.Buffers), most)
+		t.Row(r.name, event, Bytes(r.d.Allocated), Bytes(r.d.Reserved), most)
 	}
-	return writeSeveral(w, &t, len(rows), all.Failed)
+	if err := writeSeveral(w, &t, len(rows), nil); err != nil {
+		return err
+	}
+	if failed {
+		fmt.Fprintln(w, "* where it last ran out of memory; the others at their peaks")
+	}
+	return writeSeveral(w, &Table{}, 0, all.Failed)
 }
 
 // ImportedAll is what `import --json` prints of several snapshots.
@@ -55,14 +74,21 @@ type ImportedAll struct {
 // Write prints one table.
 func (all *ImportedAll) Write(w io.Writer) error {
 	var t Table
+	var died ended
 	t.Head("trace", "events", "allocations", "size")
 	for i := range all.Recordings {
 		r := &all.Recordings[i]
 		events, allocations := 0, 0
+		var failures []*Failure
 		for _, d := range r.DeviceList {
 			events, allocations = events+d.Events, allocations+d.Allocations
+			failures = append(failures, d.Failure)
 		}
+		died.count(r.Trace, failures...)
 		t.Row(r.Trace, Count(events), Count(allocations), Bytes(r.Bytes))
+	}
+	if err := died.write(w); err != nil {
+		return err
 	}
 	return writeSeveral(w, &t, len(all.Recordings), all.Failed)
 }
@@ -75,6 +101,13 @@ type ComparedAll struct {
 
 // Write prints one table. A simulated allocator that runs out of memory has no figure.
 func (all *ComparedAll) Write(w io.Writer) error {
+	var died ended
+	for i := range all.Plans {
+		died.count(all.Plans[i].Trace, all.Plans[i].Failure)
+	}
+	if err := died.write(w); err != nil {
+		return err
+	}
 	rows := slices.Clone(all.Plans)
 	slices.SortStableFunc(rows, func(x, y Compared) int { return cmp.Compare(y.Plan.PeakReserved, x.Plan.PeakReserved) })
 	var t Table

@@ -51,7 +51,12 @@ func (t *Table) Head(titles ...string) {
 	}
 }
 
-// Write prints the table with two spaces between columns.
+// widestName is how many columns names may take in a table that is wider than a terminal:
+// above it, names have lines of their own, as figures would be broken into too many parts.
+const widestName = 36
+
+// Write prints the table with two spaces between columns. If it is wider than a terminal, some
+// columns follow below the others, with the names again.
 func (t *Table) Write(w io.Writer) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -62,19 +67,59 @@ func (t *Table) Write(w io.Writer) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	out := bufio.NewWriter(w)
-	for _, row := range t.rows {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line.WriteString(cell + pad)
-			} else {
-				line.WriteString("  " + pad + cell)
-			}
-		}
-		out.WriteString(strings.TrimRight(line.String(), " "))
-		out.WriteByte('\n')
+	if len(widths) == 0 {
+		return nil
 	}
+	out := bufio.NewWriter(w)
+	t.writeParts(out, widths)
 	return out.Flush()
+}
+
+func (t *Table) writeParts(out *bufio.Writer, widths []int) {
+	total := widths[0]
+	for _, n := range widths[1:] {
+		total += len("  ") + n
+	}
+	name := widths[0]
+	if total > lineWidth && name > widestName {
+		name = 0
+	}
+	for from := 1; from < len(widths) || from == 1; {
+		to, width := from, name
+		for to < len(widths) && (to == from || width+len("  ")+widths[to] <= lineWidth) {
+			width += len("  ") + widths[to]
+			to++
+		}
+		if from > 1 {
+			out.WriteByte('\n')
+		}
+		for _, row := range t.rows {
+			writeRow(out, row, widths[:to], from, name)
+		}
+		from = max(to, 2)
+	}
+}
+
+// writeRow prints a row's name and its cells from one on. A name that is wider than its column
+// comes before them. A row that has nothing there, such as a part of a title, is left out.
+func writeRow(out *bufio.Writer, row []string, widths []int, from, name int) {
+	line := ""
+	for i := from; i < len(widths) && i < len(row); i++ {
+		line += "  " + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(row[i])) + row[i]
+	}
+	line = strings.TrimRight(line, " ")
+	switch {
+	case row[0] == "" && line == "":
+		return
+	case utf8.RuneCountInString(row[0]) <= name:
+		line = strings.TrimRight(row[0]+strings.Repeat(" ", name-utf8.RuneCountInString(row[0]))+line, " ")
+	default:
+		for _, part := range wrapLabel(row[0], lineWidth) {
+			out.WriteString(part + "\n")
+		}
+		if line == "" {
+			return
+		}
+	}
+	out.WriteString(line + "\n")
 }

@@ -5,7 +5,8 @@ class App {
     Object.assign(this, { all, index, device, figures: all.devices[index].figures, hover: null, chosen: -1, matches: null, found: null, box: null, panels: "both", by: "category", patterns: matchMedia("(prefers-contrast: more)").matches });
     this.view = new View(device.events, Math.max(device.arena_units, device.recorded_units) * 1.02);
     this.shownCurves = new Set(device.curves.map((c) => c.key));
-    if (this.figures.diff.recorded.settings === "native" && device.recorded_units) this.shownCurves.delete("native"); // mostly the same curve
+    const peakOf = (key) => device.curves.find((c) => c.key === key)?.peak_bytes;
+    if (this.figures.diff.recorded.settings === "native" && peakOf("recorded") === peakOf("native")) this.shownCurves.delete("native"); // mostly the same curve
     this.setTheme(theme);
   }
 

@@ -51,7 +51,7 @@ ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch", "--num_process
 
 CASES = [
     Case("plain loop", train("plain")),
-    Case("plain loop, `--stacks python`", train("plain"), options=("--stacks", "python")),
+    Case("plain loop, `--stacks none`", train("plain"), options=("--stacks", "none")),
     Case("plain loop, `--stacks all`", train("plain"), options=("--stacks", "all")),
     Case("plain loop, `--steps 0`", train("plain"), steps=(12,), options=("--steps", "0")),
     Case("two optimizers", train("two_optimizers")),

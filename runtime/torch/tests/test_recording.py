@@ -183,6 +183,26 @@ def test_a_script_can_record_itself(job: Job) -> None:
     assert steps_in(job.snapshots()[0]) == 2
 
 
+def test_a_recording_has_pythons_stacks(job: Job) -> None:
+    env = job.environment()
+    del env["STPLAN_RECORD"]
+    env["PYTHONPATH"] += ":" + str(job_source())
+    noted = """
+import torch.cuda.memory as memory
+original = memory._record_memory_history
+def noted(**options):
+    if options["enabled"]:
+        print(options["context"], options["stacks"])
+    original(**options)
+memory._record_memory_history = noted
+import stplan
+stplan.record('traces', steps=2)
+"""
+    process = job.start(noted + TRAIN.format(steps=3), env)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "all python\n"), err
+
+
 def job_source() -> Any:
     from conftest import BOOTSTRAP
 

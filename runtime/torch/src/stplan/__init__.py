@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def record(directory: str = ".", steps: int = 4, stacks: str = "none") -> None:
+def record(directory: str = ".", steps: int = 4, stacks: str = "python") -> None:
     """Record this process's CUDA memory from now on, and write one trace.
 
     directory: an existing folder for the trace.
