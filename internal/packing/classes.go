@@ -59,9 +59,9 @@ func (c classing) sizes(own []int64) ([]int64, bool) {
 	slices.Sort(sorted)
 	stands, classes := map[int64]int64{}, 0
 	for i := 0; i < len(sorted); {
-		last := int64(float64(sorted[i]) * (1 + c.width))
+		last := float64(sorted[i]) * (1 + c.width)
 		j, sum := i, 0.0
-		for ; j < len(sorted) && sorted[j] <= last; j++ {
+		for ; j < len(sorted) && float64(sorted[j]) <= last; j++ {
 			sum += float64(sorted[j])
 		}
 		mean := roundDigits(int64(math.Round(sum/float64(j-i))), c.digits)
