@@ -86,11 +86,16 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 	}
 	f := fused{problem: p, opt: opt, deadline: time.Now().Add(opt.TimeLimit)}
 	for i, r := range reductions {
+		if i == 1 && !f.done() && !f.late() {
+			if err := f.tryClasses(ctx, fold); err != nil {
+				return Placement{}, err
+			}
+		}
+		if f.done() || f.late() {
+			break
+		}
 		if r.name != "" && len(fold.Buffers) > groupUpTo {
 			continue
-		}
-		if f.late() {
-			break
 		}
 		reduced, err := r.reduce(fold)
 		if err != nil {
@@ -98,9 +103,6 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 		}
 		if err := f.try(ctx, i, r, reduced); err != nil {
 			return Placement{}, err
-		}
-		if f.done() {
-			break
 		}
 	}
 	return f.answer()
@@ -119,12 +121,9 @@ type fused struct {
 // try packs one reduction and keeps the result if it is the best so far. answer validates
 // what is kept in the end.
 func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Reduced) error {
-	opt, work := f.opt, r.work(len(reduced.Buffers))
+	opt, work := f.remaining(), r.work(len(reduced.Buffers))
 	if work.rulesOnly {
 		work.below = f.best.Makespan
-	}
-	if opt.TimeLimit > 0 {
-		opt.TimeLimit = max(time.Until(f.deadline), 1) // 0 would mean no limit
 	}
 	if f.opt.Progress != nil {
 		opt.Progress = func(done, total int, best Bytes) {
@@ -148,6 +147,15 @@ func (f *fused) try(ctx context.Context, i int, r reduction, reduced *fusion.Red
 	}
 	f.best.TimeLimitHit = hit
 	return nil
+}
+
+// remaining is the options with the time that is left.
+func (f *fused) remaining() Options {
+	opt := f.opt
+	if opt.TimeLimit > 0 {
+		opt.TimeLimit = max(time.Until(f.deadline), 1) // 0 would mean no limit
+	}
+	return opt
 }
 
 // keepProof takes over the lower bound that the search has proven of the reduced
@@ -174,6 +182,9 @@ func (f *fused) late() bool {
 }
 
 func (f *fused) done() bool {
+	if f.best.Offsets == nil {
+		return false
+	}
 	if c := f.opt.Capacity; c > 0 && f.best.MaxLoad.Load > c {
 		return true
 	}

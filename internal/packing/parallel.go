@@ -51,6 +51,14 @@ func (j *job) stopped() bool {
 	return j.accepted.Load() < j.index || (!j.mustFinish && j.ctx.Err() != nil)
 }
 
+// unlimited is j without its limit: a placement may be worse than the best one known.
+func (j *job) unlimited() *job {
+	own := *j
+	own.limit = new(atomic.Int64)
+	own.limit.Store(math.MaxInt64)
+	return &own
+}
+
 // decide runs the contest and returns the winner. ok is false if no attempt has a
 // result.
 func (s *search) decide(c contest) (best layout, ok bool) {

@@ -2,9 +2,7 @@ package packing
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"sync/atomic"
 )
 
 // squeakyWheel is squeaky wheel optimization (Joslin and Clements, JAIR 10, 1999):
@@ -49,16 +47,13 @@ const squeakMaxRounds = 2_000
 // the first round finished.
 func squeakFrom(j *job, seq []int32, target int64) (best layout, ok bool) {
 	in := j.in
-	unlimited := *j // a round may be worse than the best layout known
-	unlimited.limit = new(atomic.Int64)
-	unlimited.limit.Store(math.MaxInt64)
-
+	unlimited := j.unlimited()
 	score := make([]float64, in.n)
 	for rank, b := range seq {
 		score[b] = float64(rank)
 	}
 	for range min(squeakPlacements/in.n, squeakMaxRounds) {
-		l, done := firstFit(&unlimited, seq)
+		l, done := firstFit(unlimited, seq)
 		if !done {
 			return best, ok
 		}
