@@ -171,7 +171,7 @@ func (f *Fitted) Write(w io.Writer) error {
 			f.Jobs[i].write(out)
 		}
 	}
-	if f.Ranks {
+	if f.Ranks && len(f.Jobs) > 0 {
 		f.writeWhole(out)
 	}
 	writeFailed(out, f.Failed)
