@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -61,6 +62,21 @@ func ofEnvironment(err error) bool {
 	return errors.As(err, &system) && !slices.ContainsFunc(ofRecording, func(no error) bool { return errors.Is(system, no) })
 }
 
+// cannotWrite is the error of an output.
+func cannotWrite(path string, err error) error {
+	return &environment{fmt.Errorf("%s: cannot write: %w", path, cause(err))}
+}
+
+// cannotWriteContent is the error of an output that was opened: the system's, or that of content
+// which cannot be written anywhere.
+func cannotWriteContent(path string, err error) error {
+	var system syscall.Errno
+	if errors.As(err, &system) {
+		return cannotWrite(path, err)
+	}
+	return fmt.Errorf("%s: cannot write: %w", path, err)
+}
+
 // hinted is an error with advice that is printed on a line of its own.
 type hinted struct {
 	err  error
@@ -69,6 +85,21 @@ type hinted struct {
 
 func (h *hinted) Error() string { return h.err.Error() }
 func (h *hinted) Unwrap() error { return h.err }
+
+// failure is a file without an answer, and why.
+type failure struct {
+	name string
+	err  error
+}
+
+// reportFailed is what a table says of failures. Without any it is an empty list in JSON.
+func reportFailed(failed []failure) []report.FailedTrace {
+	rows := []report.FailedTrace{}
+	for _, f := range failed {
+		rows = append(rows, report.FailedTrace{Trace: f.name, Error: message(f.err)})
+	}
+	return rows
+}
 
 // message is an error's text, on a line of its own for each of several joined ones.
 func message(err error) string {

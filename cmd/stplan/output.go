@@ -9,25 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/stplan/stplan/internal/store"
 )
-
-// cannotWrite is the error of an output.
-func cannotWrite(path string, err error) error {
-	return &environment{fmt.Errorf("%s: cannot write: %w", path, cause(err))}
-}
-
-// cannotWriteContent is the error of an output that was opened: the system's, or that of content
-// which cannot be written anywhere.
-func cannotWriteContent(path string, err error) error {
-	var system syscall.Errno
-	if errors.As(err, &system) {
-		return cannotWrite(path, err)
-	}
-	return fmt.Errorf("%s: cannot write: %w", path, err)
-}
 
 // outputs knows the temporary files of the command under way, so that an
 // interruption or an error leaves none behind, and the files that it reads, so

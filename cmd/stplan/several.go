@@ -10,8 +10,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"github.com/stplan/stplan/internal/report"
 )
 
 // several asks one question of several files, and goes on after a file that has no answer.
@@ -19,21 +17,6 @@ type several struct {
 	app    *app
 	failed []failure
 	asked  int
-}
-
-// failure is a file without an answer, and why.
-type failure struct {
-	name string
-	err  error
-}
-
-// reportFailed is what a table says of failures. Without any it is an empty list in JSON.
-func reportFailed(failed []failure) []report.FailedTrace {
-	rows := []report.FailedTrace{}
-	for _, f := range failed {
-		rows = append(rows, report.FailedTrace{Trace: f.name, Error: message(f.err)})
-	}
-	return rows
 }
 
 // askEach asks it of all files, as many at once as there are cores and as fit into memory. The
