@@ -20,7 +20,8 @@ var mayImport = map[string][]string{
 	"internal/trace/pickle":  {},
 	"internal/trace/parquet": {},
 	"internal/trace":         {"internal/trace/pickle", "internal/trace/parquet"},
-	"internal/lifespan":      {"internal/trace", "internal/splitmix"},
+	"internal/callstack":     {"internal/trace"},
+	"internal/lifespan":      {"internal/trace", "internal/callstack", "internal/splitmix"},
 	"internal/fusion":        {},
 	"internal/packing":       {"internal/fusion", "internal/splitmix"},
 	"internal/planfile":      {},
@@ -30,11 +31,11 @@ var mayImport = map[string][]string{
 	"internal/stalloc":       {"internal/trace", "internal/lifespan", "internal/baseline"},
 	"internal/replay":        {"internal/trace", "internal/lifespan"},
 	"internal/report":        {"internal/planfile", "internal/verify"},
-	"internal/peak":          {"internal/trace", "internal/lifespan"},
+	"internal/peak":          {"internal/trace", "internal/callstack", "internal/lifespan"},
 	"internal/export":        {"internal/trace", "internal/trace/parquet", "internal/lifespan", "internal/peak", "internal/planfile"},
-	"internal/page":          {"internal/trace", "internal/lifespan", "internal/peak", "internal/planfile", "internal/export", "internal/report"},
+	"internal/page":          {"internal/trace", "internal/callstack", "internal/lifespan", "internal/peak", "internal/planfile", "internal/export", "internal/report"},
 	"internal/compile": {
-		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify",
+		"internal/trace", "internal/callstack", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify",
 		"internal/baseline", "internal/replay", "internal/report",
 	},
 	"internal/fit": {
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 	"runtime/cuda":       {},
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
-		"internal/trace", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
+		"internal/trace", "internal/callstack", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
 		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
 		"internal/page", "internal/simdevice", "internal/store", "runtime/cuda", "runtime/torch",
 	},

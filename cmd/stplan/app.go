@@ -65,6 +65,14 @@ func demandValues(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
+// print prints a result on standard output, as JSON or for people.
+func (a *app) print(result interface{ Write(w io.Writer) error }, asJSON bool) error {
+	if asJSON {
+		return report.WriteJSON(a.stdout, result)
+	}
+	return result.Write(a.stdout)
+}
+
 // note tells the reader something that is not a result.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {

@@ -47,7 +47,7 @@ func TestFindInputs(t *testing.T) {
 		if got := strings.Join(in.paths, " "); got != c.want || in.many != c.many {
 			t.Errorf("%s: %s, many %t, expected %s, %t", c.args, got, in.many, c.want, c.many)
 		}
-		if c.failed == "" && len(in.failed) > 0 || c.failed != "" && (len(in.failed) != 1 || !strings.HasPrefix(in.failed[0].Error, c.failed)) {
+		if c.failed == "" && len(in.failed) > 0 || c.failed != "" && (len(in.failed) != 1 || !strings.HasPrefix(in.failed[0].err.Error(), c.failed)) {
 			t.Errorf("%s: failed %v, expected %q", c.args, in.failed, c.failed)
 		}
 	}

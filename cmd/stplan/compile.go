@@ -92,21 +92,22 @@ would take more than PyTorch reserved.
 Several recordings, a folder or a pattern are compiled into the folder -o, which
 is made if it is missing: a plan each, on all cores, as many at once as fit into
 half of the memory that is free. Recordings that do the same, whatever their
-addresses, are compiled once and share a plan. A recording that is no good does
-not stop the others: the table at the end names it, and the exit code is 1. The
-same command again does only what is missing or has changed, and one recording
-that is compiled into that folder later joins the table. docs/fleet.md has the
-rest, for jobs on many machines too:
+addresses, are compiled once and share a plan. A recording that fails does not
+stop the others: the table at the end names it, and says why. The same command
+again does only what is missing or has changed, and one recording that is
+compiled into that folder later joins the table. docs/fleet.md has the rest, for
+jobs on many machines too:
 
 --shard 2/8 compiles every eighth recording only, counted from 0. In a Slurm
 array --shard auto takes the part of the task, and in a Kubernetes Indexed Job
 --shard auto/8 does. Without --shard a task compiles all that it is given. All
 shards may write into one folder; "stplan table" prints the table of all.
 
-The exit code is 1 if some recordings of several failed and the others are done,
-2 if nothing could be done, as with a single recording, and 3 if one failed by a
-bug in stplan. Only 143 and 137, terminated and killed, are worth another try
-with the same files.
+The exit code of several recordings says why some failed, not how many did: 1 if
+they are no good, even all of them; 2 if the fault is not theirs, such as a full
+disk or a server that does not answer; 3 if it is a bug in stplan. Of several
+causes the largest counts. 1 and 3 are the same in another try with the same
+files. 2 may pass, and so may 143 and 137, terminated and killed.
 
 The same recording and options give the same bytes on any machine. Only
 --time-limit can change that; the output says so if it did. It is
@@ -154,7 +155,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	}
 	paths := in.paths
 	if f.merge && len(in.failed) > 0 {
-		return errors.New(in.failed[0].Error)
+		return in.failed[0].err
 	}
 	many := (in.many || hasRecords(f.output)) && !f.merge
 	if many && f.output != "" && f.output != "-" {
@@ -221,7 +222,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 		return err
 	}
 	if f.json {
-		return a.printAllCompiled(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
+		return a.print(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
 	}
 	if err := a.printCompiled(sum, outputs[0]); err != nil {
 		return err
@@ -269,7 +270,6 @@ func compileOutputs(paths []string, many bool, f compileFlags) ([]string, error)
 		return nil, &hinted{fmt.Errorf("%d traces need a folder for their plans", len(paths)), "-o DIR"}
 	}
 	names := make([]string, len(paths))
-	from := map[string]string{}
 	for i, path := range paths {
 		if path == "-" {
 			return nil, &hinted{errors.New("a trace from standard input needs a name for its plan"), "-o PLAN.bin, or -o - for standard output"}
@@ -278,12 +278,20 @@ func compileOutputs(paths []string, many bool, f compileFlags) ([]string, error)
 		if f.output != "" {
 			names[i] = inFolder(f.output, filepath.Base(names[i]))
 		}
-		if other, ok := from[names[i]]; ok {
-			return nil, fmt.Errorf("%s and %s would both be compiled to %s", other, path, names[i])
-		}
-		from[names[i]] = path
 	}
-	return names, nil
+	return names, oneEach(paths, names, "compiled")
+}
+
+// oneEach refuses outputs of which two have one name. done says what the paths are.
+func oneEach(paths, outputs []string, done string) error {
+	from := map[string]string{}
+	for i, output := range outputs {
+		if other, ok := from[output]; ok {
+			return fmt.Errorf("%s and %s would both be %s to %s", other, paths[i], done, output)
+		}
+		from[output] = paths[i]
+	}
+	return nil
 }
 
 // compileOne compiles one recording and writes its plan.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ type batch struct {
 	app     *app
 	opt     compile.Options
 	folder  *planFolderRecords
-	memory  *memoryShare
 	mu      sync.Mutex
 	classes map[string]*class
 	rows    []batchRow // by index of the recording
@@ -31,7 +29,6 @@ type batch struct {
 	now     int // programs that were compiled by this call
 	before  int // recordings that were done before it
 	notes   map[string]*batchNote
-	bug     bool // one of the failures is a defect of stplan's
 	bar     *progress
 }
 
@@ -65,7 +62,7 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 		a.noteUnsharded(len(paths))
 	}
 	b := &batch{
-		app: a, opt: opt, folder: records, memory: newMemoryShare(), classes: map[string]*class{},
+		app: a, opt: opt, folder: records, classes: map[string]*class{},
 		rows: make([]batchRow, len(paths)), notes: map[string]*batchNote{},
 	}
 	a.resumes.Store(true)
@@ -77,53 +74,53 @@ func (a *app) runBatch(ctx context.Context, in inputs, outputs []string, f compi
 	return b.report(in, paths, f)
 }
 
-// run compiles all recordings, as many at once as there are cores.
+// run compiles all recordings.
 func (b *batch) run(ctx context.Context, paths, outputs []string) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.memory.total))
 	b.app.subject = fmt.Sprintf("%d recordings", len(paths))
 	b.bar = b.app.progress("compiling")
 	defer b.bar.done()
-	inParallel(len(paths), func(i int) {
-		if ctx.Err() == nil {
-			b.one(ctx, i, paths[i], outputs[i])
+	inParallel(paths, func(i int, fits func(size int64)) error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return b.one(ctx, i, paths[i], outputs[i], fits)
+	}, func(i int, err error) {
+		if err != nil {
+			b.finish(i, inputName(paths[i]), outputs[i], nil, err)
 		}
 	})
 }
 
-// one does recording i, or leaves it with those that wait for its program.
-func (b *batch) one(ctx context.Context, i int, path, output string) {
+// one does recording i, or leaves it with those that wait for its program. An error is the
+// recording's own.
+func (b *batch) one(ctx context.Context, i int, path, output string, fits func(size int64)) error {
 	name := inputName(path)
-	defer func() {
-		if p := recover(); p != nil {
-			b.finish(i, name, output, nil, &bug{fmt.Errorf("%s: panic: %v\n%s", name, p, debug.Stack())})
-		}
-	}()
 	stat, err := b.app.statRecording(path)
 	if err != nil {
-		b.finish(i, name, output, nil, err)
-		return
+		return err
 	}
 	if sum := b.folder.doneBefore(name, output, stat); sum != nil {
 		b.mu.Lock()
 		b.before++
 		b.mu.Unlock()
 		b.finish(i, name, output, sum, nil)
-		return
+		return nil
 	}
-	release := b.memory.acquire(estimate(name, stat.Size))
-	defer release()
+	fits(stat.Size)
 	t, err := b.app.openRecording(path, trace.Options{})
 	if err != nil {
-		b.finish(i, name, output, nil, err)
-		return
+		return err
 	}
 	id := compile.Identity(t, b.opt)
 	r := rank{index: i, path: name, output: output, stat: stat, program: hex.EncodeToString(id[:]), notes: t.Notes, ordinals: compile.Ordinals(t)}
 	c, first := b.join(r)
 	if !first {
-		return
+		return nil
 	}
-	c.record, c.err = b.program(ctx, t, r)
+	c.err = noPanic(path, func() (err error) {
+		c.record, err = b.program(ctx, t, r)
+		return err
+	})
 	b.mu.Lock()
 	c.ready = true
 	waiting := c.waiting
@@ -132,6 +129,7 @@ func (b *batch) one(ctx context.Context, i int, path, output string) {
 	for _, r := range waiting {
 		b.serve(c, r)
 	}
+	return nil
 }
 
 // join adds a recording to those of its program. first says that it is the one to compile;
@@ -155,12 +153,7 @@ func (b *batch) join(r rank) (c *class, first bool) {
 }
 
 // program finds the plan of a program in the folder, or compiles it from the recording.
-func (b *batch) program(ctx context.Context, t *trace.Trace, r rank) (record *programRecord, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &bug{fmt.Errorf("%s: panic: %v\n%s", r.path, p, debug.Stack())}
-		}
-	}()
+func (b *batch) program(ctx context.Context, t *trace.Trace, r rank) (*programRecord, error) {
 	if record := b.folder.program(r.program); record != nil {
 		return record, nil
 	}
@@ -197,13 +190,13 @@ func (b *batch) serve(c *class, r rank) {
 // finish notes what has become of recording i.
 func (b *batch) finish(i int, path, output string, sum *report.Compiled, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
-		if kept := b.folder.keepFailure(path, output, err); kept != nil {
+		// If the folder cannot be written, that is mostly what err says already.
+		if kept := b.folder.keepFailure(path, output, err); kept != nil && !ofEnvironment(err) {
 			err = errors.Join(err, kept)
 		}
 	}
 	b.mu.Lock()
 	b.rows[i] = batchRow{path, output, sum, err}
-	b.bug = b.bug || err != nil && isBug(err)
 	b.done++
 	b.bar.update(b.done, int64(len(b.rows)))
 	b.mu.Unlock()
@@ -240,38 +233,25 @@ func (b *batch) printNotes() {
 	}
 }
 
-// report prints the table of the batch. If anything failed, the answer is no; if everything did, it
-// is an error.
+// report prints the table of the batch.
 func (b *batch) report(in inputs, paths []string, f compileFlags) error {
 	b.printNotes()
 	var plans []report.Compiled
-	failed := slices.Clone(in.failed)
+	s := several{app: b.app}
+	s.lacks(in.failed)
 	for i, row := range b.rows {
 		if row.plan == nil && row.err == nil {
 			row.path = inputName(paths[i])
 			row.err = &bug{fmt.Errorf("%s: was not compiled", row.path)}
-			b.bug = true
 		}
+		s.asked++
 		if row.err != nil {
-			failed = append(failed, report.FailedTrace{Trace: row.path, Error: message(row.err)})
+			s.failed = append(s.failed, failure{row.path, row.err})
 		} else {
 			plans = append(plans, *row.plan)
 		}
 	}
-	all := report.NewCompiledAll(plans, failed)
+	all := report.NewCompiledAll(plans, reportFailed(s.failed))
 	all.Fleet.Compiled, all.Fleet.Done = b.now, b.before
-	if err := b.app.printAllCompiled(all, f.json); err != nil {
-		return err
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	err := fmt.Errorf("%d of %d recordings failed", len(failed), len(failed)+len(plans))
-	if b.bug {
-		return &bug{err}
-	}
-	if len(plans) == 0 { // nothing was done, as with a disk that is full
-		return err
-	}
-	return &negative{err.Error()}
+	return s.printAnswer(all, f.json, "recordings")
 }

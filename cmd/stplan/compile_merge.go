@@ -41,7 +41,7 @@ func (a *app) compileMerged(ctx context.Context, paths []string, f compileFlags,
 		return err
 	}
 	if f.json {
-		return a.printAllCompiled(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
+		return a.print(report.NewCompiledAll([]report.Compiled{sum}, nil), true)
 	}
 	return a.printCompiled(sum, f.output)
 }

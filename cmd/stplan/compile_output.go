@@ -50,11 +50,3 @@ func (a *app) printCompiled(sum report.Compiled, output string) error {
 	}
 	return sum.Write(a.stdout)
 }
-
-// printAllCompiled prints the plans of many recordings, as JSON also those of one.
-func (a *app) printAllCompiled(all *report.CompiledAll, asJSON bool) error {
-	if asJSON {
-		return report.WriteJSON(a.stdout, all)
-	}
-	return all.Write(a.stdout)
-}

@@ -169,6 +169,9 @@ func (f *planFolderRecords) keepPlan(data []byte) (sum string, err error) {
 func (f *planFolderRecords) keepRank(p *programRecord, r rank) (*report.Compiled, error) {
 	plan, err := f.planOf(p, r.ordinals)
 	if err != nil {
+		if !isBug(err) { // the folder had this plan a moment before
+			err = &environment{err}
+		}
 		return nil, fmt.Errorf("%s: %w", r.path, err)
 	}
 	if err := f.place.share(recordName(plan+".bin"), planName(r.output)+".bin"); err != nil {

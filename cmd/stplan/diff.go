@@ -205,14 +205,8 @@ func (a *app) runDiffMany(ctx context.Context, plans, traces inputs, f diffFlags
 	askEach(&s, "comparing", recordingsOf(pairs), func(a *app, i int) ([]report.Compared, error) {
 		return a.comparePair(ctx, pairs[i].plan, pairs[i].trace, f, peers, budget)
 	}, func(compared []report.Compared) { all.Plans = append(all.Plans, compared...) })
-	all.Failed = notNilFailed(s.failed)
-	var err error
-	if f.json {
-		err = report.WriteJSON(a.stdout, all)
-	} else {
-		err = all.Write(a.stdout)
-	}
-	if err != nil {
+	all.Failed = reportFailed(s.failed)
+	if err := a.print(&all, f.json); err != nil {
 		return err
 	}
 	return errors.Join(s.answer("plans"), a.enforce(&f.limits, planVerdicts(&f.limits, all.Plans)))

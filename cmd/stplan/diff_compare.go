@@ -143,7 +143,7 @@ func (a *app) compareDevice(planName string, pd *planfile.Device, t *trace.Trace
 		cmp.Recorded.PeakEvent = nil
 	}
 	contenders, err := a.peerContenders(peers, &peerInput{
-		device: d, plan: pd, timeline: tl, program: program, recorded: recorded,
+		stacks: &t.Stacks, device: d, plan: pd, timeline: tl, program: program, recorded: recorded,
 	})
 	if err != nil {
 		return none, fmt.Errorf("%s: device %d: %w", t.Name, d.Ordinal, err)

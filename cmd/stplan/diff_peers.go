@@ -99,6 +99,7 @@ func simulatedContenders(program *baseline.Program, allocators []baseline.Alloca
 
 // peerInput is what the allocators of --allocators are simulated with.
 type peerInput struct {
+	stacks   *trace.Stacks // of the device's events
 	device   *trace.Device
 	plan     *planfile.Device
 	timeline *lifespan.Timeline
@@ -138,7 +139,7 @@ func named(all []baseline.Allocator, key string) []baseline.Allocator {
 }
 
 func (in *peerInput) stalloc() ([]baseline.Allocator, error) {
-	it, err := lifespan.FindIterations(in.device, in.timeline, nil)
+	it, err := lifespan.FindIterations(in.stacks, in.device, in.timeline, nil)
 	return stalloc.Allocators(in.timeline, it, in.recorded), err
 }
 

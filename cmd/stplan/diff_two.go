@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stplan/stplan/internal/baseline"
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/fit"
 	"github.com/stplan/stplan/internal/peak"
@@ -182,7 +183,7 @@ func phaseName(ph peak.Phase) string {
 		return "before recording began"
 	case ph.Iteration == 0:
 		return "start-up"
-	case ph.Part == peak.PartUnknown:
+	case ph.Part == callstack.PartUnknown:
 		return "iterations"
 	}
 	return ph.Part.String()

@@ -38,7 +38,8 @@ measure yours; --context-memory and --nccl-memory set them.
 
 A folder or a pattern stands for its recordings, and these for the ranks of one
 job: it fits if all do. They are one table, and fit names the rank that binds.
-What cannot be read is named at the end, and the exit code is 1.
+What cannot be read is named at the end, and the exit code is 1 or 2, as
+"stplan --help" says of several recordings.
 
 Several recordings are of one job at several sizes: samples in a batch, or
 tokens in a sequence. From them fit finds how each allocation grows, and from
@@ -163,14 +164,16 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 			return err
 		}
 	}
-	if len(result.Jobs) == 0 {
-		return errors.New(s.failed[0].Error)
-	}
-	result.Failed = s.failed
-	if ranks {
+	result.Failed = reportFailed(s.failed)
+	switch {
+	case len(result.Jobs) == 0:
+		return s.printAnswer(&result, f.json, "recordings")
+	case ranks:
 		result.Whole = report.NewWhole(result.Jobs)
-	} else if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
-		return err
+	default:
+		if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
+			return err
+		}
 	}
 	if f.top > 0 {
 		if result.Holders, err = peakHolders(largest, f.top); err != nil {

@@ -40,7 +40,8 @@ has the exact state: name it with --base.
 
 Several snapshots, a folder or a pattern are imported into the folder -o, which
 is made if it is missing. One that is no good does not stop the others; the exit
-code is then 1.`,
+code is then 1. It is 2 if a trace could not be written, or a snapshot could not
+be reached.`,
 		Example: `  stplan import run.pickle.gz                     # writes run.parquet
   stplan import run.pickle -o /data/run.parquet --base start.pickle
   stplan import traces/ -o parquet/
@@ -84,6 +85,13 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	case f.base != "":
 		return errors.New("--base: expected one snapshot, found a folder, a pattern or several: each has a state of its own")
 	}
+	targets := make([]string, len(in.paths))
+	for i, path := range in.paths {
+		targets[i] = inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
+	}
+	if err := oneEach(in.paths, targets, "imported"); err != nil {
+		return err
+	}
 	a.noteInputs(in.paths)
 	if store.Is(f.output) {
 		if err := a.outputs.demand(inFolder(f.output, "trace.parquet")); err != nil {
@@ -96,39 +104,24 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	all := report.ImportedAll{Recordings: []report.Imported{}}
 	s := several{app: a}
 	s.lacks(in.failed)
-	from := map[string]string{}
-	targets := make([]string, len(in.paths))
-	for i, path := range in.paths {
-		targets[i] = inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
-		if _, ok := from[targets[i]]; !ok {
-			from[targets[i]] = path
-		}
-	}
 	askEach(&s, "importing", in.paths, func(a *app, i int) (*report.Imported, error) {
-		path, output := in.paths[i], targets[i]
-		if other := from[output]; other != path {
-			return nil, fmt.Errorf("%s: was imported to %s from %s", path, output, other)
-		}
-		t, err := a.readTrace(path, trace.Options{})
+		t, err := a.readTrace(in.paths[i], trace.Options{})
 		if err != nil {
 			return nil, err
 		}
-		written, err := a.writeTrace(output, t)
+		written, err := a.writeTrace(targets[i], t)
 		if err != nil {
 			return nil, err
 		}
-		one := summarise(output, t, written)
+		one := summarise(targets[i], t, written)
 		return &one, nil
 	}, func(one *report.Imported) {
 		if one != nil {
 			all.Recordings = append(all.Recordings, *one)
 		}
 	})
-	all.Failed = notNilFailed(s.failed)
-	if f.json {
-		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("snapshots"))
-	}
-	return errors.Join(all.Write(a.stdout), s.answer("snapshots"))
+	all.Failed = reportFailed(s.failed)
+	return s.printAnswer(&all, f.json, "snapshots")
 }
 
 func (a *app) runImport(path string, f importFlags) error {

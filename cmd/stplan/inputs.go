@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/store"
 )
 
@@ -22,7 +21,7 @@ type inputs struct {
 	// several arguments, or one is a folder or a pattern.
 	many bool
 	// failed are arguments that name no file.
-	failed []report.FailedTrace
+	failed []failure
 }
 
 // inputKind is what a folder or a pattern is searched for.
@@ -50,7 +49,7 @@ func (a *app) findInputs(args []string, kind inputKind) inputs {
 		found, set, err := a.expand(arg, kind)
 		in.many = in.many || set
 		if err != nil {
-			in.failed = append(in.failed, report.FailedTrace{Trace: inputName(arg), Error: err.Error()})
+			in.failed = append(in.failed, failure{inputName(arg), err})
 		}
 		for _, path := range found {
 			clean := cleanPath(path)
@@ -182,7 +181,7 @@ func (in *inputs) none() error {
 	}
 	var all []error
 	for _, f := range in.failed {
-		all = append(all, errors.New(f.Error))
+		all = append(all, f.err)
 	}
 	return errors.Join(all...)
 }

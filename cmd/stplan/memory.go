@@ -133,7 +133,7 @@ func plannedPeer(name string, recorded baseline.Config) fit.Allocator {
 	al := of(nil, lifespan.Iterations{}) // its names
 	al.Slow = true
 	al.Try = func(ctx context.Context, j *fit.Job, usable, device trace.Bytes) (fit.Answer, error) {
-		it, err := lifespan.FindIterations(j.Device, j.Timeline, nil)
+		it, err := lifespan.FindIterations(&j.Trace.Stacks, j.Device, j.Timeline, nil)
 		if err != nil {
 			return fit.Answer{}, err
 		}

@@ -66,7 +66,7 @@ func (o *outputs) create(path string) (*os.File, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return nil, cannotWrite(path, err)
 	}
 	if o.pending == nil {
 		o.pending = map[string]bool{}
@@ -85,7 +85,7 @@ func (o *outputs) finish(temp, path string) error {
 	delete(o.pending, temp)
 	if err := os.Rename(temp, path); err != nil {
 		os.Remove(temp)
-		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return cannotWrite(path, err)
 	}
 	o.written = append(o.written, path)
 	return nil
@@ -146,17 +146,17 @@ type place struct {
 func (o *outputs) target(path string) (place, error) {
 	link, err := followLinks(path)
 	if err != nil {
-		return place{}, fmt.Errorf("%s: cannot write: %w", path, err)
+		return place{}, cannotWrite(path, err)
 	}
 	info, err := os.Stat(link)
 	if err != nil {
 		return place{path: link}, nil
 	}
 	if o.isInput(info) {
-		return place{}, fmt.Errorf("%s: cannot write: is also an input", path)
+		return place{}, cannotWrite(path, errIsInput)
 	}
 	if err := writable(link, info); err != nil {
-		return place{}, fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return place{}, cannotWrite(path, err)
 	}
 	return place{link, info}, nil
 }
@@ -183,11 +183,11 @@ func (o *outputs) demand(paths ...string) error {
 			continue // a device or a pipe: an error shows when it is written to
 		}
 		if err := probeFolder(filepath.Dir(t.path)); err != nil {
-			return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+			return cannotWrite(path, err)
 		}
 		file, err := filepath.Abs(t.path)
 		if err != nil {
-			return fmt.Errorf("%s: cannot write: %w", path, err)
+			return cannotWrite(path, err)
 		}
 		if other, ok := files[file]; ok {
 			return fmt.Errorf("%s and %s: expected a file for each output, found the same", other, path)
@@ -236,7 +236,7 @@ func (o *outputs) write(path string, content func(io.Writer) error) error {
 	temp := f.Name()
 	if err := writeAndClose(f, mode, content); err != nil {
 		o.discard(temp)
-		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return cannotWriteContent(path, err)
 	}
 	return o.finish(temp, to.path)
 }
@@ -285,10 +285,10 @@ func writable(path string, info fs.FileInfo) error {
 func writeThrough(path, target string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(target, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return cannotWrite(path, err)
 	}
 	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("%s: cannot write: %w", path, cause(err))
+		return cannotWriteContent(path, err)
 	}
 	return nil
 }

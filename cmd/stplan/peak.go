@@ -130,10 +130,7 @@ func (a *app) runPeak(args []string, f peakFlags, at, oneDevice bool) error {
 			return err
 		}
 	}
-	if f.json {
-		return report.WriteJSON(a.stdout, result)
-	}
-	return result.Write(a.stdout)
+	return a.print(result, f.json)
 }
 
 // runPeakMany shows the peaks of several recordings in one table.
@@ -146,11 +143,8 @@ func (a *app) runPeakMany(in inputs, f peakFlags, look func(a *app, i int) (*rep
 			all.Recordings = append(all.Recordings, *one)
 		}
 	})
-	all.Failed = notNilFailed(s.failed)
-	if f.json {
-		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("recordings"))
-	}
-	return errors.Join(all.Write(a.stdout), s.answer("recordings"))
+	all.Failed = reportFailed(s.failed)
+	return s.printAnswer(&all, f.json, "recordings")
 }
 
 // lookAt looks at one instant of the devices of a recording; folds write it as folded stacks.

@@ -60,11 +60,11 @@ func (p *localPlace) path(name string) string { return filepath.Join(p.folder, n
 
 func (p *localPlace) demand() error {
 	if err := os.MkdirAll(p.path(recordsFolder), 0o777); err != nil {
-		return fmt.Errorf("%s: cannot make the folder for plans: %w", p.folder, cause(err))
+		return &environment{fmt.Errorf("%s: cannot make the folder for plans: %w", p.folder, cause(err))}
 	}
 	for _, dir := range []string{p.folder, p.path(recordsFolder)} {
 		if err := probeFolder(dir); err != nil {
-			return fmt.Errorf("%s: cannot write: %w", dir, cause(err))
+			return cannotWrite(dir, err)
 		}
 	}
 	return nil
@@ -169,7 +169,10 @@ func (p *bucketPlace) share(from, to string) error {
 		return err
 	}
 	return p.outputs.send(p.path(to), func() error {
-		return p.remote().store.Copy(p.remote().ctx, p.path(from), p.path(to))
+		if err := p.remote().store.Copy(p.remote().ctx, p.path(from), p.path(to)); err != nil {
+			return &environment{err}
+		}
+		return nil
 	})
 }
 

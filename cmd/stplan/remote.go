@@ -56,7 +56,17 @@ func (o *outputs) demandObject(path string) error {
 
 // upload writes an object whole or not at all.
 func (o *outputs) upload(path string, content func(io.Writer) error) error {
-	return o.send(path, func() error { return o.remote.store.Write(o.remote.ctx, path, content) })
+	var refused error // by content, whose text says the path as well
+	return o.send(path, func() error {
+		err := o.remote.store.Write(o.remote.ctx, path, func(w io.Writer) error {
+			refused = content(w)
+			return refused
+		})
+		if refused == nil && err != nil {
+			return &environment{err}
+		}
+		return err
+	})
 }
 
 // send makes an object, unless the command was interrupted before.
@@ -123,7 +133,7 @@ func demandLocal(flag, path string) error {
 // notInput refuses to write an object that the command reads.
 func (r *remote) notInput(path string) error {
 	if slices.Contains(r.inputs, path) {
-		return fmt.Errorf("%s: cannot write: is also an input", path)
+		return cannotWrite(path, errIsInput)
 	}
 	return nil
 }

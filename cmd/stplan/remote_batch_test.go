@@ -234,7 +234,7 @@ func TestBucketWithBadRecordings(t *testing.T) {
 	// A plan never takes the place of a recording.
 	b.Put(t, "run/odd.bin", good)
 	b.Put(t, "other/odd.parquet", good)
-	all = batchOf(t, exitNo, "s3://traces/run/odd.bin", "s3://traces/other/odd.parquet", "-o", "s3://traces/run/")
+	all = batchOf(t, exitBadInput, "s3://traces/run/odd.bin", "s3://traces/other/odd.parquet", "-o", "s3://traces/run/")
 	if len(all.Failed) != 1 || !strings.Contains(all.Failed[0].Error, "s3://traces/run/odd.bin: cannot write: is also an input") || !bytes.Equal(b.Get(t, "run/odd.bin"), good) {
 		t.Errorf("failed: %v", all.Failed)
 	}
@@ -344,7 +344,7 @@ func TestFindObjects(t *testing.T) {
 		if got := strings.ReplaceAll(strings.Join(in.paths, " "), "s3://traces/", ""); got != c.want || in.many != c.many {
 			t.Errorf("%s: %s, many %t, expected %s, %t", c.args, got, in.many, c.want, c.many)
 		}
-		if c.failed == "" && len(in.failed) > 0 || c.failed != "" && (len(in.failed) != 1 || !strings.HasPrefix(in.failed[0].Error, c.failed)) {
+		if c.failed == "" && len(in.failed) > 0 || c.failed != "" && (len(in.failed) != 1 || !strings.HasPrefix(in.failed[0].err.Error(), c.failed)) {
 			t.Errorf("%s: failed %v, expected %q", c.args, in.failed, c.failed)
 		}
 	}

@@ -122,7 +122,7 @@ func (l *learningDevice) learned() *report.LearnedInRun {
 
 // iterationEnds are the times at which the iterations of a recording end.
 func iterationEnds(t *trace.Trace, d *trace.Device, tl *lifespan.Timeline) ([]trace.Time, error) {
-	it, err := lifespan.FindIterations(d, tl, nil)
+	it, err := lifespan.FindIterations(&t.Stacks, d, tl, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}

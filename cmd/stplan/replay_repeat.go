@@ -20,7 +20,7 @@ func (a *app) repeat(t *trace.Trace, d *trace.Device, n int, seed uint64) (long 
 	if err != nil {
 		return fail(err)
 	}
-	it, err := lifespan.FindIterations(d, tl, nil)
+	it, err := lifespan.FindIterations(&t.Stacks, d, tl, nil)
 	if err != nil {
 		return fail(err)
 	}

@@ -103,7 +103,7 @@ func (a *app) finish(err error) int {
 		return exitBug
 	}
 	var n *negative
-	no, text := errors.As(err, &n), message(err)
+	no, text := errors.As(err, &n) && !ofEnvironment(err), message(err)
 	if no {
 		text = verdict(a.stderr, false, text)
 	}
@@ -138,9 +138,11 @@ speaks S3 (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and the like; docs/stores.md), or
 to read https://HOST/PATH. s3://BUCKET/DIR/, with the slash, is a folder.
 
 Exit codes: 0 fine; 1 the answer is no (a plan that does not verify, a limit not
-met, some of several recordings that failed); 2 bad usage or bad input; 3 a bug
+met); 2 bad usage or bad input, or an output that could not be written; 3 a bug
 in stplan; 130 interrupted (SIGINT), 143 terminated (SIGTERM). record and run
-end with the job's own.`,
+end with the job's own. Of several recordings or plans, 1 says that some or all
+are no good, and 2 that some could not be reached or their output not written: a
+full disk, a server that does not answer. Of several causes the largest counts.`,
 		Example: `  stplan run -- python train.py             # learns a plan, then uses it
   stplan record -- python train.py          # writes traces/...pickle.gz
   stplan compile run.pickle.gz              # writes run.bin

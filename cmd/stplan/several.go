@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,16 +10,13 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"github.com/stplan/stplan/internal/report"
 )
 
 // several asks one question of several files, and goes on after a file that has no answer.
 type several struct {
 	app    *app
-	failed []report.FailedTrace
+	failed []failure
 	asked  int
-	bug    bool
 }
 
 // askEach asks it of all files, as many at once as there are cores and as fit into memory. The
@@ -36,25 +34,21 @@ func askEach[T any](s *several, what string, paths []string, question func(a *ap
 		s.app.working(paths[0], 1, 1)
 		replies[0].answer, replies[0].err = question(s.app, 0)
 	} else {
-		memory := newMemoryShare()
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory.total))
 		s.app.subject = fmt.Sprintf("%d files", len(paths))
 		bar := s.app.progress(what)
 		var done atomic.Int64
-		inParallel(len(paths), func(i int) {
-			r := &replies[i]
-			defer func() {
-				if p := recover(); p != nil {
-					r.err = &bug{fmt.Errorf("%s: panic: %v\n%s", inputName(paths[i]), p, debug.Stack())}
-				}
-				bar.update(done.Add(1), int64(len(paths)))
-			}()
+		inParallel(paths, func(i int, fits func(size int64)) error {
 			size := int64(0)
 			if stat, err := s.app.statRecording(paths[i]); err == nil { // if not, the question will say so
 				size = stat.Size
 			}
-			defer memory.acquire(estimate(paths[i], size))()
-			r.answer, r.err = question(s.app.beside(&r.said, len(paths)), i)
+			fits(size)
+			var err error
+			replies[i].answer, err = question(s.app.beside(&replies[i].said, len(paths)), i)
+			return err
+		}, func(i int, err error) {
+			replies[i].err = err
+			bar.update(done.Add(1), int64(len(paths)))
 		})
 		bar.done()
 	}
@@ -64,8 +58,7 @@ func askEach[T any](s *several, what string, paths []string, question func(a *ap
 		_, _ = r.said.WriteTo(s.app.stderr)
 		take(r.answer)
 		if r.err != nil {
-			s.failed = append(s.failed, report.FailedTrace{Trace: inputName(paths[i]), Error: message(r.err)})
-			s.bug = s.bug || isBug(r.err)
+			s.failed = append(s.failed, failure{inputName(paths[i]), r.err})
 		}
 	}
 }
@@ -75,42 +68,83 @@ func (a *app) beside(said io.Writer, of int) *app {
 	return &app{stdin: a.stdin, stdout: a.stdout, stderr: said, quiet: a.quiet, outputs: a.outputs, subjectOf: of}
 }
 
-// inParallel calls do with 0 to n-1, as many at once as there are cores.
-func inParallel(n int, do func(i int)) {
+// inParallel works on recordings, as many at once as there are cores and as fit into memory. do
+// gets the index of one. It calls fits, with the size of the recording's file, before it takes
+// memory for it; fits waits until there is enough, which is given back when do returns. ended gets
+// what do has returned, or its panic, which is a bug.
+func inParallel(paths []string, do func(i int, fits func(size int64)) error, ended func(i int, err error)) {
+	memory := newMemoryShare()
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory.total))
+	one := func(i int) error {
+		release := func() {}
+		defer func() { release() }()
+		return noPanic(paths[i], func() error {
+			return do(i, func(size int64) { release = memory.acquire(estimate(inputName(paths[i]), size)) })
+		})
+	}
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
+	for range min(runtime.GOMAXPROCS(0), len(paths)) {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()
 			for i := range next {
-				do(i)
+				ended(i, one(i))
 			}
 		}()
 	}
-	for i := range n {
+	for i := range paths {
 		next <- i
 	}
 	close(next)
 	workers.Wait()
 }
 
+// noPanic works on a recording, and makes a panic a bug that names it.
+func noPanic(path string, do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &bug{fmt.Errorf("%s: panic: %v\n%s", inputName(path), p, debug.Stack())}
+		}
+	}()
+	return do()
+}
+
 // lacks notes arguments that name no file, which count as well.
-func (s *several) lacks(failed []report.FailedTrace) {
+func (s *several) lacks(failed []failure) {
 	s.failed = append(s.failed, failed...)
 	s.asked += len(failed)
 }
 
-// answer is no if any file had no answer.
+// answer is no if any file had no answer because of what it is. A failure of another cause is not
+// an answer: the worst of them is the result, a bug before a fault of the environment.
 func (s *several) answer(what string) error {
 	if len(s.failed) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("%d of %d %s failed", len(s.failed), s.asked, what)
-	if s.bug {
-		return &bug{err}
+	outside := 0
+	for _, f := range s.failed {
+		switch {
+		case isBug(f.err):
+			return &bug{err}
+		case ofEnvironment(f.err):
+			outside++
+		}
 	}
-	return &negative{err.Error()}
+	if outside == 0 {
+		return &negative{err.Error()}
+	}
+	return &hinted{&environment{err}, fmt.Sprintf("%d of them for a reason outside of them, such as a disk or a server; once that is cured, the same command may succeed", outside)}
+}
+
+// printAnswer prints one table of all files, or JSON. The result is that of answer, unless
+// nobody could read it.
+func (s *several) printAnswer(table interface{ Write(w io.Writer) error }, asJSON bool, what string) error {
+	if err := s.app.print(table, asJSON); err != nil {
+		return err
+	}
+	return s.answer(what)
 }
 
 // pairedPlan is a plan and the recording of its name, "" if none was asked for.
@@ -127,7 +161,7 @@ func recordingsOf(pairs []pairedPlan) []string {
 
 // pair finds the recording of each plan by the name that compile gives it: plans/run.bin is
 // the plan of traces/run.pickle.gz.
-func pair(plans, traces inputs) (pairs []pairedPlan, failed []report.FailedTrace) {
+func pair(plans, traces inputs) (pairs []pairedPlan, failed []failure) {
 	failed = append(append(failed, plans.failed...), traces.failed...)
 	byName := map[string]string{}
 	for _, t := range traces.paths {
@@ -138,21 +172,13 @@ func pair(plans, traces inputs) (pairs []pairedPlan, failed []report.FailedTrace
 			pairs = append(pairs, pairedPlan{p, t})
 			delete(byName, planName(p))
 		} else {
-			failed = append(failed, report.FailedTrace{Trace: inputName(p), Error: "no recording of this name"})
+			failed = append(failed, failure{inputName(p), errors.New("no recording of this name")})
 		}
 	}
 	for _, t := range traces.paths {
 		if byName[filepath.Base(outputName(t, ""))] == t {
-			failed = append(failed, report.FailedTrace{Trace: inputName(t), Error: "no plan of this name"})
+			failed = append(failed, failure{inputName(t), errors.New("no plan of this name")})
 		}
 	}
 	return pairs, failed
-}
-
-// notNilFailed is an empty list in JSON if nothing failed.
-func notNilFailed(failed []report.FailedTrace) []report.FailedTrace {
-	if failed == nil {
-		return []report.FailedTrace{}
-	}
-	return failed
 }

@@ -56,7 +56,7 @@ func TestEachInOrder(t *testing.T) {
 	if !slices.Equal(got, want) || stderr.String() != strings.Join(notes, "") {
 		t.Errorf("answers %q, notes %q", got, stderr.String())
 	}
-	if len(s.failed) != 2 || s.failed[0].Trace != "file07" || s.failed[0].Error != "no good" || s.failed[1].Trace != "file09" || s.asked != n {
+	if len(s.failed) != 2 || s.failed[0].name != "file07" || s.failed[0].err.Error() != "no good" || s.failed[1].name != "file09" || s.asked != n {
 		t.Errorf("%d asked, failed %+v", s.asked, s.failed)
 	}
 	if err := s.answer("files"); !isBug(err) {

@@ -72,7 +72,7 @@ func (a *app) runTable(folders []string, asJSON bool) error {
 			all.Missing = append(all.Missing, missing[name][0])
 		}
 	}
-	if err := a.printAllCompiled(all, asJSON); err != nil {
+	if err := a.print(all, asJSON); err != nil {
 		return err
 	}
 	var no []error

@@ -130,11 +130,8 @@ func (a *app) runVerifyMany(plans, traces inputs, f verifyFlags) error {
 			all.Plans = append(all.Plans, *res)
 		}
 	})
-	all.Failed = notNilFailed(s.failed)
-	if f.json {
-		return errors.Join(report.WriteJSON(a.stdout, all), s.answer("plans"))
-	}
-	return errors.Join(all.Write(a.stdout), s.answer("plans"))
+	all.Failed = reportFailed(s.failed)
+	return s.printAnswer(&all, f.json, "plans")
 }
 
 func (a *app) checkPlan(p *planfile.Plan, res *report.Verified) {

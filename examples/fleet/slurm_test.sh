@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs compile.sbatch as it stands under a Slurm of its own: a controller and four nodes on this
 # machine, without any part of a Slurm that is installed as a service. One task is killed, another
-# one requeued, and the result is compared with that of one call.
+# one requeued, a third one has a full disk, and the results are compared with those of one call.
 #
 #     examples/fleet/slurm_test.sh STPLAN
 #
@@ -24,6 +24,7 @@ finish() {
     for p in /proc/[0-9]*; do # tasks that have not ended, and what watches them
         tr '\0' '\n' <"$p/environ" | grep -qx "SLURM_CONF=$work/slurm.conf" && kill -KILL "${p#/proc/}"
     done 2>/dev/null
+    umount -l "$work/disk" 2>/dev/null
     rm -rf "$work"
     exit $code
 }
@@ -135,12 +136,14 @@ echo "queued task 2 again after its first plan"
 
 # A task that is queued again waits until its former credential has expired: 10 s here, and two
 # minutes if a cluster does not say otherwise.
-ended() { [ "$(scontrol -o show job "$job" | grep -c 'JobState=COMPLETED')" = 4 ]; }
-for _ in $(seq 200); do
-    ended && break
-    sleep 1
-done
-ended || fail "not every task has completed: $(scontrol -o show job "$job")"
+completed() { # TASKS: waits for so many tasks of $job
+    for _ in $(seq 200); do
+        [ "$(scontrol -o show job "$job" | grep -c 'JobState=COMPLETED')" = "$1" ] && return
+        sleep 1
+    done
+    fail "not every task has completed: $(scontrol -o show job "$job")"
+}
+completed 4
 
 # Nothing lost, nothing twice.
 stplan table plans >table.txt || fail "table: $(cat table.txt)"
@@ -156,3 +159,20 @@ done
 [ -z "$(find plans one -name '*.tmp')" ] || fail "unfinished files: $(find plans -name '*.tmp')"
 grep -q 'queued again' stplan-"$job"-1.log || fail "task 1 was not queued again by the script"
 echo "12 plans of 4 tasks are those of one call; what was done before the kill was not done again"
+
+# A task whose disk is full is queued again, and goes on behind what it has done.
+mkdir "$work/disk"
+mount -t tmpfs -o size=2m tmpfs "$work/disk" # of 12 plans of 1 MB
+job=$(sbatch --parsable --array=0-0 --cpus-per-task=1 --mem-per-cpu=0 \
+    --export=ALL,TRACES="$work/traces",PLANS="$work/disk" "$here/compile.sbatch")
+log="stplan-$job-0.log"
+await 100 grep -q 'ended with 2; .*queued again' "$log"
+grep -q 'no space left on device' "$log" || fail "the disk was not full: $(cat "$log")"
+had=$(ls disk/*.bin | wc -l)
+[ "$had" -gt 0 ] && [ "$had" -lt 12 ] || fail "$had plans before the disk was full, expected some"
+mount -o remount,size=64m "$work/disk"
+completed 1
+for plan in "$work"/one/*.bin; do
+    cmp "$plan" "disk/$(basename "$plan")"
+done
+echo "a task had a full disk after $had plans, was queued again, and has the others now"

@@ -34,7 +34,7 @@ func TestAdvice(t *testing.T) {
 	}
 
 	twiceAsLarge(dev)
-	c := compiler{Options: opt, ctx: context.Background(), trace: "resnet50", device: &recording.Devices[0]}
+	c := compiler{Options: opt, ctx: context.Background(), trace: "resnet50", device: &recording.Devices[0], stacks: &recording.Stacks}
 	if c.timeline, err = lifespan.Build(c.device); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func compileJoined(ctx context.Context, t *trace.Trace, joined []joinedDevice, o
 		}
 	}
 	for i := range t.Devices {
-		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i], settings: t.Settings}
+		c := compiler{Options: opt, ctx: ctx, trace: t.Name, device: &t.Devices[i], stacks: &t.Stacks, settings: t.Settings}
 		if joined != nil {
 			c.joined = &joined[i]
 		}
@@ -128,7 +128,7 @@ func (c *compiler) analyse() (err error) {
 	if c.joined != nil {
 		return c.analyseJoined()
 	}
-	if c.iterations, err = lifespan.FindIterations(c.device, c.timeline, c.Marker); err != nil {
+	if c.iterations, err = lifespan.FindIterations(c.stacks, c.device, c.timeline, c.Marker); err != nil {
 		return c.fault(err)
 	}
 	c.periodic, err = c.steadyState()

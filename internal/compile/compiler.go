@@ -72,6 +72,7 @@ type compiler struct {
 	ctx    context.Context
 	trace  string // its name
 	device *trace.Device
+	stacks *trace.Stacks // of its events
 	// settings are those that the recording ran under.
 	settings trace.Settings
 	joined   *joinedDevice // nil if the device is of one recording

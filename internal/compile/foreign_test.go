@@ -185,7 +185,7 @@ func makeRun(t *testing.T, name string, d *trace.Device, scale float64) run {
 	}
 	r.program = replay.NewProgram(tl)
 	r.pool = servePool(t, r.program)
-	if it, err := lifespan.FindIterations(d, tl, nil); err == nil && scale == 1 {
+	if it, err := lifespan.FindIterations(&trace.Stacks{}, d, tl, nil); err == nil && scale == 1 {
 		if made, _, err := lifespan.Lengthen(tl, it, longer, 1); err == nil {
 			if tl, err = lifespan.Build(made); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"slices"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -29,13 +30,15 @@ func (o *Options) ID() string {
 // Identity is the SHA-256 of all that Compile makes a plan from: two recordings with one
 // identity have the same plan, but for the ordinals of the devices, and all that is said of
 // it holds for both. Beside each device's Fingerprint it covers what was live before the
-// recording, the annotations, the allocator's settings and the options.
+// recording, the annotations, the part of an iteration that Python stacks show of each allocation,
+// the allocator's settings and the options.
 //
 // It holds no addresses, unless the recording ends in an out-of-memory: what would have
 // fitted is simulated then, and a simulation places blocks by their addresses.
 func Identity(t *trace.Trace, opt Options) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s%s\n%#v\n", identityDomain, opt.ID(), t.Settings)
+	stacks := callstack.Read(&t.Stacks)
 	for i := range t.Devices {
 		d := &t.Devices[i]
 		if !HasAllocations(d) {
@@ -52,8 +55,22 @@ func Identity(t *trace.Trace, opt Options) [32]byte {
 			fmt.Fprintf(h, "%q %t %d\n", a.Name, a.End, a.At)
 		}
 		hashInitial(h, d)
+		if stacks.Python {
+			hashParts(h, stacks, d)
+		}
 	}
 	return [32]byte(h.Sum(nil))
+}
+
+// hashParts hashes what tells iterations from layers.
+func hashParts(h hash.Hash, stacks *callstack.Reader, d *trace.Device) {
+	parts := make([]byte, len(d.Events))
+	for i := range d.Events {
+		if d.Events[i].Action == trace.ActionAlloc {
+			parts[i] = byte(stacks.Part(d.Events[i].Stack))
+		}
+	}
+	h.Write(parts)
 }
 
 // hashInitial hashes what was live before a recording, in the order of addresses, in which

@@ -94,6 +94,9 @@ func TestIdentityDiffers(t *testing.T) {
 		"live before": func(t *trace.Trace, _ *Options) {
 			t.Devices[0].Initial = []trace.Segment{{Address: 1 << 30, Size: 512, Blocks: []trace.Block{{Address: 1 << 30, Size: 512, Requested: 512, State: trace.BlockAllocated}}}}
 		},
+		"parts of an iteration": func(t *trace.Trace, _ *Options) {
+			t.Stacks = trace.Stacks{Frames: []trace.Frame{{File: "train.py", Line: 1, Name: "f"}}, Index: []int32{0}, Bounds: []int32{0, 1}}
+		},
 		"mode":     func(_ *trace.Trace, o *Options) { o.Mode = planfile.ModeRecorded },
 		"pending":  func(_ *trace.Trace, o *Options) { o.NoReusePending = true },
 		"cross":    func(_ *trace.Trace, o *Options) { o.NoCrossStream = true },

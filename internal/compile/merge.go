@@ -108,7 +108,7 @@ func partOf(t *trace.Trace, ordinal int, opt Options) (*lifespan.Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		it, err := lifespan.FindIterations(d, tl, opt.Marker)
+		it, err := lifespan.FindIterations(&t.Stacks, d, tl, opt.Marker)
 		return &lifespan.Part{Name: t.Name, Device: d, Timeline: tl, Iterations: it}, err
 	}
 	return nil, errors.New("expected allocations, as in the first recording, found none")

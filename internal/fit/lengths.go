@@ -51,7 +51,7 @@ func FindLengths(j *Job) (*Laws, error) {
 	if len(j.Device.Initial) > 0 {
 		return nil, nil
 	}
-	it, err := lifespan.FindIterations(j.Device, j.Timeline, nil)
+	it, err := lifespan.FindIterations(&j.Trace.Stacks, j.Device, j.Timeline, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: device %d: %w", j.Trace.Name, j.Device.Ordinal, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -34,14 +35,15 @@ const SourcePeriodicity = "periodicity"
 
 // FindIterations looks for iterations in three places and takes the first that has
 // any: the annotations that marker matches, the annotations that torch.optim leaves,
-// and the sequence of allocations itself. tl is the timeline of d.
+// and the sequence of allocations itself. tl is the timeline of d, and stacks are those of
+// its events.
 //
 // If marker is not nil, every annotation with a name that it matches begins an
 // iteration. If it matches none, that is an error, which lists the names in the
 // recording. Without a marker it is no error if nothing is found.
-func FindIterations(d *trace.Device, tl *Timeline, marker *regexp.Regexp) (Iterations, error) {
+func FindIterations(stacks *trace.Stacks, d *trace.Device, tl *Timeline, marker *regexp.Regexp) (Iterations, error) {
 	s := newSequence(tl)
-	it, err := findIterations(d, tl, s, marker)
+	it, err := findIterations(stacks, d, tl, s, marker)
 	if err != nil || it.Count == 0 {
 		return Iterations{Source: "none"}, err
 	}
@@ -52,14 +54,49 @@ func FindIterations(d *trace.Device, tl *Timeline, marker *regexp.Regexp) (Itera
 	return it, nil
 }
 
-func findIterations(d *trace.Device, tl *Timeline, s *sequence, marker *regexp.Regexp) (Iterations, error) {
+func findIterations(stacks *trace.Stacks, d *trace.Device, tl *Timeline, s *sequence, marker *regexp.Regexp) (Iterations, error) {
 	if marker != nil {
 		return fromMarker(d, tl.Events, marker)
 	}
 	if it := fromOptimizer(d, tl); it.Count > 0 {
 		return it, nil
 	}
-	return fromPeriod(tl, s), nil
+	it := fromPeriod(tl, s)
+	if it.Count > 0 && areLayers(callstack.Read(stacks), d, tl, it) {
+		return Iterations{}, nil
+	}
+	return it, nil
+}
+
+// areLayers says whether repetitions are the layers of a model and not its iterations: a recording
+// that has forward and backward, but most of whose repetitions have only one of the two. So it is
+// if a recording ends in its first iteration, as by an out-of-memory: then nothing repeats but
+// layers. An evaluation between iterations has no backward, and an inference has none at all. A
+// recording without Python stacks does not tell.
+func areLayers(stacks *callstack.Reader, d *trace.Device, tl *Timeline, it Iterations) bool {
+	if !stacks.Python {
+		return false
+	}
+	forward, backward := make([]bool, it.Count+1), make([]bool, it.Count+1) // the last is the tail
+	at := 0
+	for _, b := range tl.Buffers[tl.initial():] {
+		for at < it.Count && b.Start >= it.Starts[at+1] {
+			at++
+		}
+		switch stacks.Part(d.Events[b.Start].Stack) {
+		case callstack.PartForward:
+			forward[at] = true
+		case callstack.PartBackward, callstack.PartRecompute:
+			backward[at] = true
+		}
+	}
+	whole := 0
+	for i := range it.Count {
+		if forward[i] && backward[i] {
+			whole++
+		}
+	}
+	return slices.Contains(forward, true) && slices.Contains(backward, true) && 2*whole < it.Count
 }
 
 // newIterations makes Iterations of their ends, cuts, which are in order. Iterations

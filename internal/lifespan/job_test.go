@@ -44,7 +44,18 @@ type run struct {
 	inputs       []uint64
 	pending      []uint64
 	stream       uint64
+	stack        int32 // of the next allocations, into jobStacks
 }
+
+// jobStacks are the stacks of a job: the script alone, and a module that it calls. Backward has
+// none (trace.None).
+var jobStacks = trace.Stacks{
+	Frames: []trace.Frame{{File: "/home/me/train.py", Line: 3, Name: "<module>"}, {File: "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", Line: 1, Name: "_call_impl"}},
+	Index:  []int32{0, 1, 0},
+	Bounds: []int32{0, 1, 3},
+}
+
+const stackForward = 1
 
 func (j job) record(seed uint64) *run {
 	x := &run{job: j, r: rand.New(rand.NewPCG(seed, 5)), d: &trace.Device{}}
@@ -93,7 +104,7 @@ func (x *run) alloc(size trace.Bytes) uint64 {
 	} else {
 		x.next += 1 << 32
 	}
-	x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: size, Stream: x.stream})
+	x.d.Events = append(x.d.Events, trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: size, Stream: x.stream, Stack: x.stack})
 	return addr
 }
 
@@ -121,6 +132,8 @@ func (x *run) temporaries(n int, size trace.Bytes) {
 }
 
 func (x *run) forward(length trace.Bytes) (saved []uint64) {
+	x.stack = stackForward
+	defer func() { x.stack = 0 }()
 	for range x.layers {
 		x.temporaries(3, 4096*length)
 		saved = append(saved, x.alloc(8192*length), x.alloc(1024*length))
@@ -135,6 +148,8 @@ func (x *run) forward(length trace.Bytes) (saved []uint64) {
 }
 
 func (x *run) backward(saved []uint64, length trace.Bytes, first bool) {
+	x.stack = trace.None
+	defer func() { x.stack = 0 }()
 	for i, a := range slices.Backward(saved) {
 		x.temporaries(2, 4096*length)
 		if i%2 == 1 {
@@ -228,6 +243,41 @@ var jobs = []job{
 	{name: "two optimizers", layers: 12, micro: 2, steps: 4, optimizers: 2},
 	{name: "three optimizers", layers: 12, micro: 2, steps: 4, optimizers: 3},
 	{name: "recorded later", layers: 12, micro: 2, steps: 7, recordedFromStep: 2},
+}
+
+// TestLayersAreNoIterations: a recording that ends in the backward of its first step repeats the
+// layers of its model. Stacks show that these are no iterations, and take nothing from a job that
+// has some, with evaluations between them or without any backward.
+func TestLayersAreNoIterations(t *testing.T) {
+	counts := func(d *trace.Device) (without, with int) {
+		tl := build(t, d)
+		plain, err := FindIterations(&trace.Stacks{}, d, tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := FindIterations(&jobStacks, d, tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plain.Count, read.Count
+	}
+	for _, j := range jobs {
+		d := withoutAnnotations(j.record(1).d)
+		if without, with := counts(d); without == 0 || with != without {
+			t.Errorf("%s: %d iterations without stacks, %d with them", j.name, without, with)
+		}
+	}
+	x := job{layers: 32, micro: 1, steps: 1}.record(1)
+	d := withoutAnnotations(x.d)
+	first := slices.IndexFunc(d.Events, func(e trace.Event) bool { return e.Stack == trace.None })
+	d.Events = d.Events[:first+first/16] // early in backward
+	if without, with := counts(d); without == 0 || with != 0 {
+		t.Errorf("out of memory in the first backward: %d iterations without stacks, %d with them", without, with)
+	}
+	inference := job{layers: 8, evaluations: 20, evaluateEvery: 1}.record(1)
+	if without, with := counts(inference.d); without == 0 || with != without {
+		t.Errorf("inference: %d iterations without stacks, %d with them", without, with)
+	}
 }
 
 // TestJobs finds the steps of made-up jobs, with and without annotations.
@@ -344,7 +394,7 @@ func BenchmarkFindIterations(b *testing.B) {
 		for name, d := range map[string]*trace.Device{"annotations": d, "periodicity": withoutAnnotations(d)} {
 			b.Run(j.name+"/"+name, func(b *testing.B) {
 				for b.Loop() {
-					if _, err := FindIterations(d, tl, nil); err != nil {
+					if _, err := FindIterations(&trace.Stacks{}, d, tl, nil); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -12,7 +12,7 @@ func lengthened(t *testing.T, j job, n int, seed uint64) (before, after *Timelin
 	t.Helper()
 	recorded := j.record(1).d
 	before = build(t, recorded)
-	it, err := FindIterations(recorded, before, nil)
+	it, err := FindIterations(&trace.Stacks{}, recorded, before, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -576,7 +576,7 @@ func BenchmarkFindPeriodic(b *testing.B) {
 	} {
 		d := j.record(0).d
 		tl := build(b, d)
-		it, err := FindIterations(d, tl, nil)
+		it, err := FindIterations(&trace.Stacks{}, d, tl, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

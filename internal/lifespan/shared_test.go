@@ -108,7 +108,7 @@ func TestShared(t *testing.T) {
 }
 
 func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
-	it, err := FindIterations(d, tl, nil)
+	it, err := FindIterations(&trace.Stacks{}, d, tl, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
 // compareWithSteps checks the iterations from annotations: one for each step, or one for
 // each pair of steps without an allocation between them.
 func compareWithSteps(t *testing.T, r recording, d *trace.Device, it Iterations) {
-	marker, err := FindIterations(d, build(t, d), regexp.MustCompile("^Optimizer.step"))
+	marker, err := FindIterations(&trace.Stacks{}, d, build(t, d), regexp.MustCompile("^Optimizer.step"))
 	steps := r.OptimizerSteps
 	if n := len(d.Annotations); d.Annotations[n-1].At == trace.Time(len(d.Events)) && !d.Annotations[n-1].End {
 		steps-- // the recording ends where the last one begins, so that begins no iteration

@@ -84,7 +84,7 @@ func runCase(t *testing.T, head string) string {
 		if argument != "" {
 			marker = regexp.MustCompile(argument)
 		}
-		it, err := FindIterations(d, tl, marker)
+		it, err := FindIterations(&trace.Stacks{}, d, tl, marker)
 		if err != nil {
 			return "error: " + err.Error()
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/export"
 	"github.com/stplan/stplan/internal/peak"
 	"github.com/stplan/stplan/internal/planfile"
@@ -55,7 +56,7 @@ func (d *Device) nameKinds() {
 		d.Names.Categories = append(d.Names.Categories, c.String())
 	}
 	d.Names.Categories = append(d.Names.Categories, export.FailedRequest)
-	d.Names.Parts = peak.Parts()
+	d.Names.Parts = callstack.Parts()
 }
 
 // gathering adds one buffer after the other to the columns.

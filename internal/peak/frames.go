@@ -2,161 +2,25 @@ package peak
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// origin says whose code a frame is.
-type origin uint8
-
-const (
-	native  origin = iota // C++: no file or no line
-	python                // Python's own library
-	torch                 // torch and what it generates
-	library               // any other installed package
-	own                   // everything else: the user's
-)
-
-var (
-	// inPackages cuts the path of an installed package after the folder it is
-	// installed in.
-	inPackages = regexp.MustCompile(`^.*/(?:site|dist)-packages/`)
-	// torchPackages are the installed packages that are torch's.
-	torchPackages = regexp.MustCompile(`^(?:torch|functorch|torchgen|triton)/`)
-	// torchSources are files of a torch that runs from its sources, and the code that
-	// its compiler writes.
-	torchSources = regexp.MustCompile(`/torch/(?:_[a-z]\w*|amp|autograd|cuda|distributed|fx|jit|nn|optim|utils)(?:/|\.py)` +
-		`|/torch/(?:functional|overrides|serialization)\.py$|/torchinductor_[^/]*/`)
-	// stepping are the functions of torch.optim that run in a step.
-	stepping = regexp.MustCompile(`^(?:step$|_single_tensor|_multi_tensor|_fused)`)
-	// standardLibrary is Python's own library.
-	standardLibrary = regexp.MustCompile(`/lib(?:64)?/python\d+(?:\.\d+)?/|^<frozen `)
-)
-
-func originOf(f *trace.Frame) origin {
-	file := f.File
-	switch {
-	case f.Line == 0 || file == "" || file == "??":
-		return native
-	case inPackages.MatchString(file):
-		if torchPackages.MatchString(inPackages.ReplaceAllString(file, "")) {
-			return torch
-		}
-		return library
-	case torchSources.MatchString(file):
-		return torch
-	case standardLibrary.MatchString(file):
-		return python
-	}
-	return own
-}
-
-// role is what a frame says of the moment: that a module's forward runs, that an
-// optimizer steps, that backward recomputes.
-type role uint8
-
-const (
-	roleCall      role = 1 << iota // torch calls a module
-	roleBuild                      // a module is built or moved
-	roleStep                       // an optimizer steps
-	roleState                      // an optimizer makes its state
-	roleBackward                   // backward runs, in Python
-	roleRecompute                  // backward recomputes a part of forward
-)
-
-// roleOf reads a frame of torch. The names are those of torch 2.0 to 2.11.
-func roleOf(f *trace.Frame) role {
-	file := inPackages.ReplaceAllString(f.File, "")
-	if i := strings.LastIndex(file, "torch/"); i > 0 {
-		file = file[i:] // a torch that runs from its sources
-	}
-	switch {
-	case file == "torch/nn/modules/module.py" && (f.Name == "_call_impl" || f.Name == "_slow_forward"):
-		return roleCall
-	case file == "torch/nn/modules/module.py" && (f.Name == "_apply" || f.Name == "convert" || f.Name == "register_parameter"),
-		strings.HasPrefix(file, "torch/nn/modules/") && (f.Name == "__init__" || f.Name == "reset_parameters"):
-		return roleBuild
-	case strings.HasPrefix(file, "torch/optim/") && f.Name == "_init_group":
-		return roleStep | roleState
-	case strings.HasPrefix(file, "torch/optim/") && stepping.MatchString(f.Name):
-		return roleStep
-	case file == "torch/utils/checkpoint.py" && (f.Name == "unpack_hook" || f.Name == "recompute_fn" || f.Name == "backward"):
-		return roleBackward | roleRecompute
-	case file == "torch/autograd/function.py" && f.Name == "apply",
-		file == "torch/_tensor.py" && f.Name == "backward",
-		file == "torch/autograd/graph.py" && f.Name == "_engine_run_backward":
-		return roleBackward
-	}
-	return 0
-}
-
-// frames knows the frames and stacks of a trace. Each is looked at once.
+// frames are the frames and stacks of a trace, with their names.
 type frames struct {
-	stacks  *trace.Stacks
-	origins []origin // by frame
-	roles   []role   // by frame
-	stack   []view   // by stack
-	python  bool     // some stack has a frame of Python
-	files   []string // by frame: its file, shortened
-	labels  []string // by frame: FILE:LINE NAME
-	nothing view     // of an allocation without a stack
-}
-
-// view is what a stack shows at a glance.
-type view struct {
-	line   int32 // the innermost frame outside torch and Python's library, or None
-	owner  int32 // the innermost frame of the user's own code, or None
-	inner  int32 // the innermost frame of Python at all, or None
-	roles  role  // of all its frames
-	called bool  // a module's forward runs
+	*callstack.Reader
+	files  []string // by frame: its file, shortened
+	labels []string // by frame: FILE:LINE NAME
 }
 
 func newFrames(s *trace.Stacks) *frames {
-	f := &frames{stacks: s, nothing: view{line: trace.None, owner: trace.None, inner: trace.None}}
-	f.origins, f.roles = make([]origin, len(s.Frames)), make([]role, len(s.Frames))
-	f.files, f.labels = make([]string, len(s.Frames)), make([]string, len(s.Frames))
-	for i := range s.Frames {
-		f.origins[i] = originOf(&s.Frames[i])
-		if f.origins[i] == torch {
-			f.roles[i] = roleOf(&s.Frames[i])
-		}
-		f.python = f.python || f.origins[i] != native
-	}
+	f := &frames{Reader: callstack.Read(s), files: make([]string, len(s.Frames)), labels: make([]string, len(s.Frames))}
 	f.shorten()
-	f.stack = make([]view, s.Len())
-	for i := range f.stack {
-		f.stack[i] = f.look(s.At(int32(i)))
-	}
 	return f
-}
-
-func (f *frames) look(stack []int32) view {
-	v := f.nothing
-	for _, k := range stack {
-		v.roles |= f.roles[k]
-		if v.inner == trace.None && f.origins[k] != native {
-			v.inner = k
-		}
-		if v.line == trace.None && f.origins[k] >= library {
-			v.line = k
-		}
-		if v.owner == trace.None && f.origins[k] == own {
-			v.owner = k
-		}
-	}
-	v.called = v.roles&roleCall != 0
-	return v
-}
-
-func (f *frames) view(stack int32) *view {
-	if stack == trace.None {
-		return &f.nothing
-	}
-	return &f.stack[stack]
 }
 
 // shorten gives every frame its label: the file of an installed package by its last
@@ -164,11 +28,11 @@ func (f *frames) view(stack int32) *view {
 func (f *frames) shorten() {
 	root := ""
 	first := true
-	for i := range f.stacks.Frames {
-		if f.origins[i] != own {
+	for i := range f.Stacks.Frames {
+		if f.Origins[i] != callstack.Own {
 			continue
 		}
-		dir := path.Dir(f.stacks.Frames[i].File) + "/"
+		dir := path.Dir(f.Stacks.Frames[i].File) + "/"
 		if first {
 			root, first = dir, false
 		}
@@ -181,14 +45,14 @@ func (f *frames) shorten() {
 			root += "/"
 		}
 	}
-	for i := range f.stacks.Frames {
-		fr := &f.stacks.Frames[i]
+	for i := range f.Stacks.Frames {
+		fr := &f.Stacks.Frames[i]
 		f.files[i] = strings.TrimPrefix(fr.File, root)
-		if f.origins[i] != own {
+		if f.Origins[i] != callstack.Own {
 			f.files[i] = lastTwo(fr.File)
 		}
 		f.labels[i] = f.files[i] + ":" + strconv.Itoa(int(fr.Line)) + " " + fr.Name
-		if f.origins[i] == native {
+		if f.Origins[i] == callstack.Native {
 			f.labels[i] = fr.Name
 		}
 	}
@@ -218,18 +82,18 @@ type Line struct{ Label, From, File string }
 // Line names the line of code of a stack.
 func (r *Recording) Line(stack int32) Line {
 	f := r.frames
-	v := f.view(stack)
+	v := f.View(stack)
 	switch {
-	case v.line != trace.None:
-		frame := &f.stacks.Frames[v.line]
-		l := Line{Label: f.labels[v.line], File: frame.File}
-		if v.owner != trace.None && v.owner != v.line {
-			l.From = f.labels[v.owner]
+	case v.Line != trace.None:
+		frame := &f.Stacks.Frames[v.Line]
+		l := Line{Label: f.labels[v.Line], File: frame.File}
+		if v.Owner != trace.None && v.Owner != v.Line {
+			l.From = f.labels[v.Owner]
 		}
 		return l
-	case v.inner != trace.None:
-		return Line{Label: f.labels[v.inner] + " " + noOwnLine}
-	case !f.python:
+	case v.Inner != trace.None:
+		return Line{Label: f.labels[v.Inner] + " " + noOwnLine}
+	case !f.Python:
 		return Line{Label: noStack}
 	}
 	return Line{Label: noPythonStack}
@@ -238,12 +102,12 @@ func (r *Recording) Line(stack int32) Line {
 // owner is the line of the user's own code of a stack, without a file if it has none.
 func (r *Recording) owner(stack int32) Line {
 	f := r.frames
-	v := f.view(stack)
-	if v.owner == trace.None {
+	v := f.View(stack)
+	if v.Owner == trace.None {
 		return Line{}
 	}
-	frame := &f.stacks.Frames[v.owner]
-	return Line{Label: f.labels[v.owner], File: frame.File}
+	frame := &f.Stacks.Frames[v.Owner]
+	return Line{Label: f.labels[v.Owner], File: frame.File}
 }
 
 // Modules are the forward calls of nn.Modules in a stack, outermost first: of each the
@@ -262,10 +126,10 @@ func (r *Recording) Modules(stack int32) []string {
 		}
 		running = trace.None
 	}
-	for _, k := range slices.Backward(f.stacks.At(stack)) {
-		name := f.stacks.Frames[k].Name
+	for _, k := range slices.Backward(f.Stacks.At(stack)) {
+		name := f.Stacks.Frames[k].Name
 		switch {
-		case f.roles[k]&roleCall != 0:
+		case f.Roles[k]&callstack.RoleCall != 0:
 			end()
 			inside = true
 		case !inside:
@@ -287,7 +151,7 @@ const forward = "forward"
 // two files are told apart.
 func (r *Recording) Function(frame int32) string {
 	f := &r.Trace.Stacks.Frames[frame]
-	if r.frames.origins[frame] == native {
+	if r.frames.Origins[frame] == callstack.Native {
 		return f.Name
 	}
 	return r.frames.files[frame] + " " + f.Name
@@ -299,8 +163,8 @@ func (r *Recording) Stack(stack int32) []string {
 		return nil
 	}
 	var out []string
-	for _, k := range slices.Backward(r.frames.stacks.At(stack)) {
-		if r.frames.origins[k] != native {
+	for _, k := range slices.Backward(r.frames.Stacks.At(stack)) {
+		if r.frames.Origins[k] != callstack.Native {
 			out = append(out, r.frames.labels[k])
 		}
 	}

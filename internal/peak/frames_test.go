@@ -7,33 +7,6 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-// TestOrigins: whose code a frame is follows from its file alone.
-func TestOrigins(t *testing.T) {
-	for _, c := range []struct {
-		file string
-		line int32
-		want origin
-	}{
-		{"", 0, native}, {"??", 0, native}, {"??", 7, native}, {"/home/me/train.py", 0, native},
-		{"/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", 1, torch},
-		{"/opt/venv/lib/python3.12/site-packages/torch/_tensor.py", 1, torch},
-		{"/opt/venv/lib/python3.12/site-packages/triton/runtime/jit.py", 1, torch},
-		{"/opt/venv/lib/python3.12/site-packages/torchvision/models/resnet.py", 1, library},
-		{"/opt/venv/lib/python3.12/site-packages/transformers/torch/nn/x.py", 1, library},
-		{"/home/me/pytorch/torch/nn/modules/linear.py", 1, torch},
-		{"/home/me/pytorch/torch/_dynamo/eval_frame.py", 1, torch},
-		{"/tmp/torchinductor_me/ab/cab.py", 1, torch},
-		{"/home/me/torch/train.py", 1, own}, // a folder of that name is not torch
-		{"/home/me/torch/model/nn.py", 1, own},
-		{"/usr/lib/python3.11/threading.py", 1, python}, {"/usr/lib64/python3.9/runpy.py", 1, python}, {"<frozen runpy>", 1, python},
-		{"/home/me/train.py", 1, own}, {"train.py", 1, own}, {"<string>", 1, own},
-	} {
-		if got := originOf(&trace.Frame{File: c.file, Line: c.line, Name: "f"}); got != c.want {
-			t.Errorf("%s:%d is of %d, expected %d", c.file, c.line, got, c.want)
-		}
-	}
-}
-
 // stacked makes a recording with one stack, innermost first.
 func stacked(frames ...trace.Frame) *Recording {
 	s := trace.Stacks{Frames: frames, Bounds: []int32{0, int32(len(frames))}}

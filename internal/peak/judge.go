@@ -3,6 +3,7 @@ package peak
 import (
 	"sort"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -45,9 +46,9 @@ func newJudge(r *Recording) *judge {
 			continue
 		}
 		switch j.phases.part(b.Start, r.stackOf(i)) {
-		case PartBackward:
+		case callstack.PartBackward:
 			j.backward[i+1]++
-		case PartRecompute:
+		case callstack.PartRecompute:
 			j.recompute[i+1]++
 		}
 	}
@@ -135,14 +136,14 @@ func (j *judge) of(i int) Verdict {
 // if the buffer is none of these.
 func (j *judge) lasting(i int) *Verdict {
 	b := &j.r.Timeline.Buffers[i]
-	roles := j.r.frames.view(j.r.stackOf(i)).roles
+	roles := j.r.frames.View(j.r.stackOf(i)).Roles
 	is := func(r Rule) *Verdict { v := r.verdict(); return &v }
-	if step := j.phases.stepAt(b.Start); !b.Initial && (step != nil || roles&roleStep != 0) {
+	if step := j.phases.stepAt(b.Start); !b.Initial && (step != nil || roles&callstack.RoleStep != 0) {
 		return is(j.inStep(b, step, roles))
 	}
 	startUp := !b.Initial && j.phases.iteration(b.Start) == 0
 	switch kept := j.kept(i); {
-	case kept && roles&roleBuild != 0:
+	case kept && roles&callstack.RoleBuild != 0:
 		return is(ruleBuilt)
 	case kept && startUp:
 		return is(ruleStartUp)
@@ -156,9 +157,9 @@ func (j *judge) lasting(i int) *Verdict {
 	return nil
 }
 
-func (j *judge) inStep(b *lifespan.Buffer, step *rangeOf, roles role) Rule {
+func (j *judge) inStep(b *lifespan.Buffer, step *rangeOf, roles callstack.Role) Rule {
 	switch {
-	case roles&roleState != 0:
+	case roles&callstack.RoleState != 0:
 		return ruleState
 	case step != nil && step.open && j.r.CutOff(b):
 		return ruleOpenStep
@@ -172,7 +173,7 @@ func (j *judge) inStep(b *lifespan.Buffer, step *rangeOf, roles role) Rule {
 func (j *judge) throughStep(i int) Verdict {
 	b := &j.r.Timeline.Buffers[i]
 	part := j.phases.of(i).Part
-	backward := part == PartBackward || part == PartUnknown
+	backward := part == callstack.PartBackward || part == callstack.PartUnknown
 	first := j.phases.iteration(b.Start) <= 1
 	switch {
 	case within(j.phases.zeros, b.RequestedEnd) != nil:
@@ -181,9 +182,9 @@ func (j *judge) throughStep(i int) Verdict {
 		return ruleKeptBackward.verdict()
 	case j.kept(i):
 		return ruleKept.verdict()
-	case part == PartBackward:
+	case part == callstack.PartBackward:
 		return ruleBackwardToStep.verdict()
-	case part == PartUnknown && !b.Initial:
+	case part == callstack.PartUnknown && !b.Initial:
 		return ruleToStep.verdict()
 	}
 	return ruleHeld.verdict()
@@ -192,9 +193,9 @@ func (j *judge) throughStep(i int) Verdict {
 // byStack judges a buffer that was allocated and freed between two optimizer steps.
 func (j *judge) byStack(i int) Verdict {
 	switch j.phases.part(j.r.Timeline.Buffers[i].Start, j.r.stackOf(i)) {
-	case PartBackward:
+	case callstack.PartBackward:
 		return ruleInBackward.verdict()
-	case PartRecompute:
+	case callstack.PartRecompute:
 		if j.meets(j.backward, i) {
 			return ruleRecomputed.verdict()
 		}
@@ -212,7 +213,7 @@ func (j *judge) unfinished(i int) Verdict {
 	stack := j.r.stackOf(i)
 	if j.phases.byStack {
 		part := j.phases.part(b.Start, stack)
-		forward := part == PartForward || part == PartOther
+		forward := part == callstack.PartForward || part == callstack.PartOther
 		if forward && (j.meets(j.backward, i) || j.meets(j.recompute, i)) {
 			return ruleIntoBackward.verdict()
 		}
@@ -220,7 +221,7 @@ func (j *judge) unfinished(i int) Verdict {
 			return Verdict{Category: c, Rule: ruleAlike}
 		}
 		switch {
-		case part != PartBackward:
+		case part != callstack.PartBackward:
 			return ruleOpenForward.verdict()
 		case j.parameters[b.Requested]:
 			return ruleOpenGradient.verdict()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -58,7 +59,7 @@ func TestFirstIterationFails(t *testing.T) {
 	if r.Iterations.Count != 0 {
 		t.Errorf("%d iterations (%s), but the first never ended", r.Iterations.Count, r.Iterations.Source)
 	}
-	if m := p.Moment; m.Phase.Iteration != 1 || m.Phase.Part != PartBackward || m.Failed == nil || !m.Failed.Fatal {
+	if m := p.Moment; m.Phase.Iteration != 1 || m.Phase.Part != callstack.PartBackward || m.Failed == nil || !m.Failed.Fatal {
 		t.Errorf("%+v, expected a fatal failure in backward of iteration 1", m)
 	}
 	if got, want := p.Moment.Twin, "loss/loss_utils.py:40 fixed_cross_entropy"; got != want {

@@ -72,7 +72,7 @@ func Read(t *trace.Trace, d *trace.Device, marker *regexp.Regexp) (*Recording, e
 	if err != nil {
 		return nil, err
 	}
-	it, err := lifespan.FindIterations(d, tl, marker)
+	it, err := lifespan.FindIterations(&t.Stacks, d, tl, marker)
 	if err != nil {
 		return nil, err
 	}
@@ -84,38 +84,9 @@ func Read(t *trace.Trace, d *trace.Device, marker *regexp.Regexp) (*Recording, e
 			r.initial[b.Address] = b.Stack
 		}
 	}
-	r.dropLayers()
 	r.phases = newPhases(r)
 	r.judge = newJudge(r)
 	return r, nil
-}
-
-// dropLayers forgets iterations that were found by repetition alone if one of them has
-// no forward or no backward: a recording that runs out of memory in its first iteration
-// repeats the layers of a model, and nothing else.
-func (r *Recording) dropLayers() {
-	if r.Iterations.Source != lifespan.SourcePeriodicity || !r.frames.python {
-		return
-	}
-	parts := &phases{r: r, byStack: true}
-	starts := r.Iterations.Starts
-	seen := map[Part][]bool{PartForward: make([]bool, len(starts)), PartBackward: make([]bool, len(starts))}
-	for i := range r.Timeline.Buffers {
-		b := &r.Timeline.Buffers[i]
-		in := seen[parts.part(b.Start, r.stackOf(i))]
-		if at, found := slices.BinarySearch(starts, b.Start); in != nil && !b.Initial {
-			if !found {
-				at--
-			}
-			in[at] = true
-		}
-	}
-	for _, in := range seen {
-		if slices.Contains(in[:r.Iterations.Count], false) {
-			r.Iterations = lifespan.Iterations{Source: "none"}
-			return
-		}
-	}
 }
 
 // Auto is the instant that a recording is looked at by default.
@@ -128,7 +99,7 @@ func (r *Recording) At(at trace.Time) (*Peak, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peak{Moment: m, HasStacks: r.frames.python, Marked: len(r.phases.steps) > 0}
+	p := &Peak{Moment: m, HasStacks: r.frames.Python, Marked: len(r.phases.steps) > 0}
 	for i := range r.Timeline.Buffers {
 		b := &r.Timeline.Buffers[i]
 		if b.Failed || b.Start > m.At || b.CompletedEnd <= m.At {

@@ -6,33 +6,10 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/stplan/stplan/internal/callstack"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/trace"
 )
-
-// Part is what a program does within an iteration.
-type Part uint8
-
-// The parts of an iteration. Forward and backward are told apart by Python stacks
-// alone.
-const (
-	PartUnknown   Part = iota // forward or backward
-	PartForward               // a module's forward runs
-	PartRecompute             // backward runs, and recomputes a part of forward
-	PartBackward              // backward runs
-	PartStep                  // an optimizer steps
-	PartOther                 // Python code outside of modules: data, loss, logging
-)
-
-var partNames = [...]string{
-	PartUnknown: "", PartForward: "forward", PartRecompute: "recomputation in backward",
-	PartBackward: "backward", PartStep: "optimizer step", PartOther: "outside of modules",
-}
-
-func (p Part) String() string { return partNames[p] }
-
-// Parts are the names of all of them, in the order of their numbers.
-func Parts() []string { return slices.Clone(partNames[:]) }
 
 // Phase is a stretch of a program: what came before its first iteration, or an
 // iteration, and the part of it.
@@ -40,7 +17,7 @@ type Phase struct {
 	// Iteration is counted from 1. 0 is the start-up, and Before what lived before
 	// recording began.
 	Iteration int
-	Part      Part
+	Part      callstack.Part
 }
 
 // Before is the iteration of what lived before recording began.
@@ -73,7 +50,7 @@ const (
 )
 
 func newPhases(r *Recording) *phases {
-	p := &phases{r: r, starts: r.Iterations.Starts, byStack: r.frames.python}
+	p := &phases{r: r, starts: r.Iterations.Starts, byStack: r.frames.Python}
 	p.steps = p.ranges(stepPrefix)
 	p.zeros = p.ranges(zeroPrefix)
 	p.training = p.begin()
@@ -116,8 +93,8 @@ func (p *phases) begin() trace.Time {
 	buffers := p.r.Timeline.Buffers
 	if p.byStack {
 		for i := range buffers {
-			v := p.r.frames.view(p.r.stackOf(i))
-			if v.called && v.roles&roleBuild == 0 && !buffers[i].Initial {
+			v := p.r.frames.View(p.r.stackOf(i))
+			if v.Called && v.Roles&callstack.RoleBuild == 0 && !buffers[i].Initial {
 				return buffers[i].Start
 			}
 		}
@@ -224,27 +201,17 @@ func (p *phases) of(i int) Phase {
 	}
 	ph := Phase{Iteration: p.iteration(b.Start), Part: p.part(b.Start, p.r.Device.Events[b.Start].Stack)}
 	if ph.Iteration == 0 {
-		ph.Part = PartUnknown // forward and backward begin with the first iteration
+		ph.Part = callstack.PartUnknown // forward and backward begin with the first iteration
 	}
 	return ph
 }
 
 // part is the part of an iteration in which an event with this stack lies.
-func (p *phases) part(t trace.Time, stack int32) Part {
-	v := p.r.frames.view(stack)
-	switch {
-	case p.stepAt(t) != nil || v.roles&roleStep != 0:
-		return PartStep
-	case !p.byStack:
-		return PartUnknown
-	case v.roles&roleRecompute != 0:
-		return PartRecompute
-	case v.roles&roleBackward != 0 || v.inner == trace.None:
-		return PartBackward // C++ runs backward, in a thread without Python
-	case v.called:
-		return PartForward
+func (p *phases) part(t trace.Time, stack int32) callstack.Part {
+	if p.stepAt(t) != nil {
+		return callstack.PartStep
 	}
-	return PartOther
+	return p.r.frames.Part(stack)
 }
 
 // at is the phase at an instant, and the stack: those of the latest request up to it.
@@ -279,7 +246,7 @@ func (ph Phase) Title(whole int) string {
 	default:
 		s = fmt.Sprintf("iteration %d", ph.Iteration)
 	}
-	if ph.Part != PartUnknown {
+	if ph.Part != callstack.PartUnknown {
 		s += ", " + ph.Part.String()
 	}
 	return s

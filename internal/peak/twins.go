@@ -33,7 +33,7 @@ func (r *Recording) findTwins(p *Peak) {
 
 // wantsTwin says that a buffer was allocated in C++ and comes and goes.
 func (r *Recording) wantsTwin(p *Peak, b *lifespan.Buffer, stack int32, c Category) bool {
-	return p.HasStacks && !b.Initial && c != Unknown && b.Size >= leastTwin && r.frames.view(stack).inner == trace.None
+	return p.HasStacks && !b.Initial && c != Unknown && b.Size >= leastTwin && r.frames.View(stack).Inner == trace.None
 }
 
 func (r *Recording) sizedAs(b *lifespan.Buffer) sized {

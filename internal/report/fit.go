@@ -192,7 +192,7 @@ func (f *Fitted) Write(w io.Writer) error {
 			f.Jobs[i].write(out, f.Paint)
 		}
 	}
-	if f.Ranks {
+	if f.Ranks && len(f.Jobs) > 0 {
 		f.writeWhole(out)
 	}
 	writeFailed(out, f.Failed)

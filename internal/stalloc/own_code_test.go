@@ -59,7 +59,7 @@ func (j *madeUpJob) traced(t *testing.T) *Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	it, err := lifespan.FindIterations(j.device, tl, nil)
+	it, err := lifespan.FindIterations(&trace.Stacks{}, j.device, tl, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

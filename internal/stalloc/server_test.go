@@ -75,7 +75,7 @@ func analyse(t *testing.T, j *job) (*lifespan.Timeline, lifespan.Iterations) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	it, err := lifespan.FindIterations(&j.d, tl, nil)
+	it, err := lifespan.FindIterations(&trace.Stacks{}, &j.d, tl, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestRecordings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		it, err := lifespan.FindIterations(d, tl, nil)
+		it, err := lifespan.FindIterations(&trace.Stacks{}, d, tl, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,11 @@ type buckets struct {
 //   - AWS_REGION or AWS_DEFAULT_REGION. Without one, AWS is asked for the bucket's, and any
 //     other endpoint gets us-east-1, which is the region of those that have none.
 func (b *buckets) connect() (*minio.Core, error) {
-	b.once.Do(func() { b.err = b.open() })
+	b.once.Do(func() {
+		if err := b.open(); err != nil {
+			b.err = &Unavailable{err}
+		}
+	})
 	return b.core, b.err
 }
 
@@ -112,6 +116,14 @@ func (b *bucketSource) get(ctx context.Context, from, to int64, etag string) (*p
 // explain says in words what a server or the way to it has refused.
 func (b *buckets) explain(err error, u address) error {
 	r := minio.ToErrorResponse(err)
+	text := b.inWords(err, r, u)
+	if r.StatusCode == 0 || mayPass(r.StatusCode) || slices.Contains(notOfObjects, r.Code) {
+		return &Unavailable{text}
+	}
+	return text
+}
+
+func (b *buckets) inWords(err error, r minio.ErrorResponse, u address) error {
 	detail := r.Code
 	if r.Message != "" && r.Message != r.Code {
 		detail += ": " + r.Message
@@ -140,6 +152,11 @@ func (b *buckets) explain(err error, u address) error {
 	return fmt.Errorf("%s does not answer: %w", b.at, err)
 }
 
-// refusedKeys are the answers to credentials that are wrong, other than a status of 401 or
-// 403.
-var refusedKeys = []string{"InvalidToken", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+var (
+	// refusedKeys are the answers to credentials that are wrong, with or without a status of 401 or
+	// 403.
+	refusedKeys = []string{"InvalidToken", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+
+	// notOfObjects are the answers that have nothing to do with the object.
+	notOfObjects = append([]string{"RequestTimeTooSkewed", "AuthorizationHeaderMalformed", "PermanentRedirect"}, refusedKeys...)
+)

@@ -52,7 +52,7 @@ func (r *resumed) Read(b []byte) (int, error) {
 			if r.ctx.Err() == nil && r.off > 0 {
 				err = fmt.Errorf("at byte %d of %d: %w", r.off, r.size, err)
 			}
-			return 0, err
+			return 0, &Unavailable{err}
 		}
 		pause(r.ctx, r.store.unit, r.failures)
 	}
@@ -76,8 +76,8 @@ func (r *resumed) try(b []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		err = passing{errors.New("the connection was cut")}
-	case err != nil:
-		err = passing{fmt.Errorf("the connection was cut: %w", err)}
+	case err != nil: // hidden, as it may be io.ErrUnexpectedEOF, which readers take for the object's end
+		err = passing{fmt.Errorf("the connection was cut: %v", err)}
 	}
 	return n, err
 }

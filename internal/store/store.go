@@ -86,6 +86,17 @@ type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
+// Unavailable says that a fault is not the object's: a server that does not answer or has too much
+// to do, a connection that was cut, credentials that are not taken, an endpoint that is none. What
+// the server says of the object itself, that there is none of this name or that it is denied, is
+// another error.
+type Unavailable struct{ Err error }
+
+func (u *Unavailable) Error() string { return u.Err.Error() }
+
+// Unwrap is the fault.
+func (u *Unavailable) Unwrap() error { return u.Err }
+
 // source finds the source of a path.
 func (s *Store) source(path string) (source, error) {
 	u, err := parse(path)
@@ -161,7 +172,8 @@ func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.ReadCloser.Read(b)
 	s.at += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("at byte %d: the connection was cut, and the server sends no parts, so it cannot be taken up there: %w", s.at, err)
+		// Hidden, as it may be io.ErrUnexpectedEOF, which readers take for the object's end.
+		err = &Unavailable{fmt.Errorf("at byte %d: the connection was cut, and the server sends no parts, so it cannot be taken up there: %v", s.at, err)}
 	}
 	return n, err
 }

@@ -56,7 +56,7 @@ func (w *webSource) get(ctx context.Context, from, to int64, etag string) (*part
 		var again passing
 		if !errors.As(err, &again) || failures == retries || ctx.Err() != nil {
 			if err != nil && again.error != nil {
-				err = again.error // tried often enough
+				err = &Unavailable{again.error} // tried often enough
 			}
 			return p, err
 		}
@@ -112,13 +112,19 @@ func answered(resp *http.Response, from int64) (*part, error) {
 		return nil, fmt.Errorf("the server has no such file (%s)", resp.Status)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return nil, fmt.Errorf("the server denies it (%s)", resp.Status)
-	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
+	case mayPass(code):
 		return nil, passing{fmt.Errorf("the server answers %s, also after %d tries", resp.Status, retries)}
 	}
 	return nil, fmt.Errorf("the server answers %s, expected 200 or 206", resp.Status)
 }
 
-var errChanged = errors.New("it has changed since reading it began")
+// mayPass says whether a status is of the server, which has too much to do or a fault.
+func mayPass(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
+}
+
+// errChanged is of a version that is gone. Another try reads the next one.
+var errChanged = &Unavailable{errors.New("it has changed since reading it began")}
 
 // byteRange asks for the bytes from "from" up to before "to".
 func byteRange(from, to int64) string { return fmt.Sprintf("bytes=%d-%d", from, to-1) }

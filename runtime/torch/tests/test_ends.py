@@ -11,8 +11,10 @@ import pytest
 
 from conftest import Job, steps_in
 
+# A job in the background of a shell ignores SIGINT, and so do its children; Python then has no handler.
 BEGIN = """
 import os, sys, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import torch
 weight = torch.empty(1000)
 optimizer = torch.optim.SGD()
