@@ -91,8 +91,9 @@ the process. Speed is not judged; what gives cached memory back costs time.
 With --trace twice, or with two plans, diff says what changed from the first to
 the second. Of recordings it compares the peaks, what each allocator and the
 pool reserve, and what was allocated at the peak: by category, by phase, and by
-line of code if both have Python stacks. Of plans it compares sizes, lower
-bounds, waits and phases.
+line of code if both have Python stacks. Lines that an edit has moved are taken
+for the same if their function has as many in both recordings. Of plans it
+compares sizes, lower bounds, waits and phases.
 
 A folder or a pattern of plans, with one of recordings, is one table: each plan
 with the recording of its name. --fail-over and --fail-under are then about all.

@@ -246,7 +246,7 @@ func changedDevice(x, y *recordedSide) report.ChangedDevice {
 			out.Figures = append(out.Figures, figure)
 		}
 	}
-	out.Lines = changes(x.lines, y.lines, func(l peak.Line) report.ChangedFigure { return report.ChangedFigure{Name: l.Label, From: l.From} })
+	out.Lines = changes(moved(x.lines, y.lines), y.lines, func(l peak.Line) report.ChangedFigure { return report.ChangedFigure{Name: l.Label, From: l.From} })
 	named := func(name string) report.ChangedFigure { return report.ChangedFigure{Name: name} }
 	out.Categories = changes(x.categories, y.categories, named)
 	out.Phases = changes(x.phases, y.phases, named)
