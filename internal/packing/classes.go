@@ -29,8 +29,8 @@ type classing struct {
 	digits int
 }
 
-// classings are tried in this order. Sizes that vary by a tenth, a fifth and two fifths
-// form a class of their own.
+// classings are tried in this order. Sizes that vary by 6, 11 and 20 % up and down are one
+// class each.
 var classings = []classing{{1.0 / 8, 4}, {1.0 / 4, 4}, {1.0 / 2, 4}}
 
 // classRules pack the classes. All go in the program's order, in which a buffer depends

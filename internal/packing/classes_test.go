@@ -23,7 +23,7 @@ func variedPipelines() []*Problem {
 }
 
 // withClasses is what the cheap rules place of p, and what is placed by classes after that.
-func withClasses(t *testing.T, p *Problem, opt Options) (rules, classes Placement) {
+func withClasses(t testing.TB, p *Problem, opt Options) (rules, classes Placement) {
 	t.Helper()
 	fold, err := fusion.Fold(roundedBuffers(p))
 	if err != nil {
@@ -186,5 +186,37 @@ func TestCompact(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// BenchmarkClasses has a table of docs/results/scale.md: the gaps in percent that the cheap
+// rules leave, and classes after them. The seconds are of both.
+func BenchmarkClasses(b *testing.B) {
+	for i, spec := range []pipeline{
+		{Layers: 8, Chunks: 4, Stages: 4, MicroBatches: 64, Iterations: 2, PerLayer: 10, Jitter: 0.1},
+		{Layers: 8, Chunks: 4, Stages: 4, MicroBatches: 64, Iterations: 2, PerLayer: 10, Jitter: 0.2},
+		{Layers: 8, Chunks: 4, Stages: 4, MicroBatches: 64, Iterations: 2, PerLayer: 10, Jitter: 0.4},
+		{Layers: 8, Chunks: 4, Stages: 4, MicroBatches: 64, Iterations: 2, PerLayer: 5, Jitter: 0.1},
+		{Layers: 12, Chunks: 3, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 7, Jitter: 0.05},
+		{Layers: 12, Chunks: 2, Stages: 8, MicroBatches: 32, Iterations: 2, PerLayer: 12, Jitter: 0.1, Varied: true},
+		{Layers: 12, Chunks: 1, Stages: 8, MicroBatches: 64, Iterations: 2, PerLayer: 12, Jitter: 0.1, Varied: true},
+		{Layers: 12, Chunks: 2, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 16, Jitter: 0.1, Recompute: true},
+		{Layers: 12, Chunks: 3, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 12, Jitter: 0.1, Recompute: true, Varied: true},
+		{Layers: 12, Chunks: 3, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 12, Jitter: 0.1, Drift: 0.1},
+		{Layers: 12, Chunks: 3, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 12, Drift: 0.1},
+		{Layers: 12, Chunks: 3, Stages: 4, MicroBatches: 32, Iterations: 2, PerLayer: 12, Drift: 0.4},
+		{Layers: 8, Chunks: 4, Stages: 2, MicroBatches: 64, Iterations: 2, PerLayer: 8, Jitter: 0.02, Varied: true, Optimizer: 20},
+	} {
+		seed := uint64(900 + i)
+		b.Run(fmt.Sprintf("seed=%d", seed), func(b *testing.B) {
+			p := generate(spec, seed)
+			var rules, classes Placement
+			for b.Loop() {
+				rules, classes = withClasses(b, p, Options{Workers: 2})
+			}
+			b.ReportMetric(100*(float64(rules.Makespan)/float64(rules.MaxLoad.Load)-1), "%gap-rules")
+			b.ReportMetric(100*(float64(classes.Makespan)/float64(classes.MaxLoad.Load)-1), "%gap-classes")
+			b.ReportMetric(float64(len(p.Buffers)), "buffers")
+		})
 	}
 }

@@ -27,7 +27,11 @@ func crux(s *search, best layout) layout {
 	small := poolSize(s.in)
 	tries := newBottlenecks(s.in, small)
 	low, ceiling, failures := s.target, s.target, 0
-	for range min(cruxPlacements/s.in.n, cruxRounds) {
+	rounds, looks := min(cruxPlacements/s.in.n, cruxRounds), int64(cruxLooks)
+	if rounds == 1 {
+		looks *= 2
+	}
+	for range rounds {
 		if s.finished(best) || best.makespan-low <= small || failures == cruxFailures || s.ctx.Err() != nil {
 			break
 		}
@@ -35,7 +39,7 @@ func crux(s *search, best layout) layout {
 			tasks:  len(tries),
 			target: ceiling,
 			known:  best.makespan - 1,
-			run:    func(i int, j *job) (layout, bool) { return tries[i].attempt(j, ceiling) },
+			run:    func(i int, j *job) (layout, bool) { return tries[i].attempt(j, ceiling, looks) },
 		})
 		failures++
 		if ok {
@@ -52,7 +56,7 @@ func crux(s *search, best layout) layout {
 // cruxShares are the sizes of bottleneck that are tried, most promising first: a buffer
 // is in the bottleneck if the largest load during its life is below the max load by at
 // most the max load divided by the share.
-var cruxShares = []int64{256, 128, 64, 32, 16, 1024, 4096}
+var cruxShares = []int64{256, 128, 64, 32, 16, 1024, 4096, 512}
 
 // cruxRounds bounds crux, in ceilings. Each one after the first halves the interval
 // that is undecided.
@@ -77,7 +81,8 @@ const cruxBuffers = 1 << 12
 const cruxNodesPer = 12
 
 // cruxLooks bounds the exact search of one attempt, in looks: 0.15 to 1.4 s of
-// processor time on the bottlenecks of recorded pipelines.
+// processor time on the bottlenecks of recorded pipelines. It is twice as much if
+// cruxPlacements leaves one ceiling: no other one makes use of what the first leaves.
 const cruxLooks = 1 << 24
 
 // cruxFills are the orders in which first fit places the other buffers. The second is
@@ -126,12 +131,12 @@ func (in *instance) only(members []int32) *instance {
 	return own
 }
 
-// attempt looks for a layout under the ceiling. The ceiling of the exact search is
+// attempt looks for a layout under the ceiling, in so many looks. The ceiling of the exact search is
 // lower by the difference of the two max loads: the room that the buffers left out of
 // the bottleneck need at the peak.
-func (n bottleneck) attempt(j *job, ceiling int64) (best layout, ok bool) {
+func (n bottleneck) attempt(j *job, ceiling, looks int64) (best layout, ok bool) {
 	e := newExact(n.in)
-	e.maxLooks = cruxLooks
+	e.maxLooks = looks
 	if e.decide(ceiling-(j.in.bound-n.in.bound), cruxNodesPer*int64(n.in.n), j.stopped) != fits {
 		return layout{}, false
 	}
