@@ -15,9 +15,10 @@
 
 /* A zone is an index of free ranges. Small blocks have one of their own, so
  * that a small block that lives long does not split a gap that large ones need;
- * all other blocks share one. The memory of a plan is a third, so that requests
- * off plan are not served there by accident. */
-typedef enum { SP_ZONE_OPEN, SP_ZONE_SMALL, SP_ZONE_PLAN, SP_ZONES } sp_zone;
+ * all other blocks share two, the second of which has large granules (device_grow.c). The
+ * memory of a plan is one as well, so that requests off plan are not served there by
+ * accident. */
+typedef enum { SP_ZONE_OPEN, SP_ZONE_LARGE, SP_ZONE_SMALL, SP_ZONE_PLAN, SP_ZONES } sp_zone;
 
 /* How many of the least granules a granule of an extent may have. */
 enum { SP_UNIT_MOST = UINT16_MAX };

@@ -131,6 +131,16 @@ func TestMoving(t *testing.T) {
 	}
 }
 
+// TestRooms drives pools that are large enough for large granules: their number, what is
+// reserved, and that no two blocks share a byte.
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "rooms.c"))
+	if !testing.Short() {
+		execute(t, compile(t, "thread", "rooms.c"))
+	}
+}
+
 // TestPluggable calls the functions that torch's pluggable allocator calls.
 func TestPluggable(t *testing.T) {
 	t.Parallel()

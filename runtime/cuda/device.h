@@ -53,6 +53,7 @@ struct stplan_device {
   sp_chunk *chunks; /* all nodes of the arena */
   sp_range *deferred; /* freed, but not usable yet (device_defer.h), linked by chain */
   uint64_t end[SP_ZONES]; /* address where each zone's growing extent ends; 0 if it has none */
+  uint64_t most[SP_ZONES]; /* address where the room of that extent ends */
   uint64_t limit;         /* of reserved bytes; 0: none */
   int kept;               /* memory is never given back */
   int still;              /* memory does not move */

@@ -65,15 +65,27 @@ static sp_range *choose_planned(stplan_device *d, request *q) {
   return sp_arena_take(&d->arena, gap, addr, q->need);
 }
 
-/* fit is a free range of the request's own zone, or NULL. If memory moves, large blocks go to
+/* lowest and best look for a large block's memory where granules are small first: there it
+ * can be moved to the byte, nearly, and what is left of it is of use to smaller ones. */
+static sp_range *lowest(const stplan_device *d, uint64_t need) {
+  sp_range *r = sp_arena_lowest(&d->arena, SP_ZONE_OPEN, need);
+  return r != NULL ? r : sp_arena_lowest(&d->arena, SP_ZONE_LARGE, need);
+}
+
+static sp_range *best(const stplan_device *d, const request *q) {
+  sp_range *r = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_OPEN, q->need, q->stream);
+  return r != NULL ? r : sp_arena_fit(&d->arena, &d->streams, SP_ZONE_LARGE, q->need, q->stream);
+}
+
+/* fit is a free range for the request outside of the plan's memory, or NULL. If memory moves, large blocks go to
  * low addresses, so that what is free at the other end stays in one piece and less has to
  * move. If it does not, free memory in pieces of its own is best left to what fits it, and
  * the lowest address would reserve 0.4 % more on average. Small blocks go to where they fit
  * best and need no wait (docs/results/pool.md). */
 static sp_range *fit(const stplan_device *d, const request *q) {
-  if (q->zone == SP_ZONE_OPEN && sp_device_moves(d))
-    return sp_arena_lowest(&d->arena, q->zone, q->need);
-  return sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  if (q->zone != SP_ZONE_OPEN)
+    return sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  return sp_device_moves(d) ? lowest(d, q->need) : best(d, q);
 }
 
 /* choose takes a free range for the request, or NULL if none fits. Locked. */
@@ -145,6 +157,8 @@ static sp_range *unwaited(stplan_device *d, request *q) {
   if (!sp_device_nodes(d))
     return NULL;
   sp_range *ready = sp_arena_ready(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  if (ready == NULL && q->zone == SP_ZONE_OPEN)
+    ready = sp_arena_ready(&d->arena, &d->streams, SP_ZONE_LARGE, q->need, q->stream);
   if (ready != NULL) {
     q->source = STPLAN_FROM_GAP;
     return sp_arena_take(&d->arena, ready, ready->addr, q->need);

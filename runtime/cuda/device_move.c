@@ -4,8 +4,10 @@
 #include "device_trim.h"
 
 /* Memory moves from a free range only if at least three quarters of it can: the rest fits
- * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. */
-static uint64_t worth_moving(uint64_t size) { return size / 4 * 3; }
+ * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. Of
+ * large granules a half will do, as more of a range is in those at its ends: of 1/4, 1/2 and
+ * 3/4, 1/4 and 1/2 reserve 0.03 % less on average than 3/4. */
+static uint64_t worth_moving(uint64_t size, sp_zone zone) { return zone == SP_ZONE_LARGE ? size / 2 : size / 4 * 3; }
 
 /* Bytes. If the request itself needs a part of a free range, memory moves from
  * the rest only if that has at least this. Of 32, 64 and 128 MiB this reserves
@@ -26,7 +28,7 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
     uint64_t addr = r->addr, end = r->addr + r->size;
     sp_larger_part(&addr, &end, low, high);
     uint64_t outside = end - addr;
-    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside) || (outside < r->size && end - addr < REST_LEAST))
+    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside, zone) || (outside < r->size && end - addr < REST_LEAST))
       continue;
     if (d->prim.partial && end - addr > bytes - *found)
       addr = sp_round_down(end - (bytes - *found), sp_arena_unit(&d->arena, r));
@@ -45,7 +47,17 @@ static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t more, uint64_t 
     return 1;
   sp_device_plan_give_up(d);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, list, found);
+  chain_zone(d, SP_ZONE_LARGE, bytes, low, high, list, found);
   return 0;
+}
+
+/* price is what moving a list costs, as bytes in the least granules: the driver takes as long
+ * for one granule as for another, whatever its size. */
+static uint64_t price(const stplan_device *d, const sp_range *list) {
+  uint64_t granules = 0;
+  for (; list != NULL; list = list->chain)
+    granules += sp_round_up(list->size, sp_arena_unit(&d->arena, list)) / sp_arena_unit(&d->arena, list);
+  return granules * d->prim.granularity;
 }
 
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
@@ -71,10 +83,11 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
     chain_zone(d, SP_ZONE_PLAN, bytes, low, high, &list, &found); /* what a plan on trial has left */
   chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
   chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_LARGE, bytes, low, high, &list, &found);
   int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
-  uint64_t moved = sp_device_withdraw(d, list, SP_TO_MOVE);
+  uint64_t owed = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
-  sp_debt_add(&d->debt, moved);
+  sp_debt_add(&d->debt, sp_least(owed, moved));
   return served;
 }

@@ -41,6 +41,10 @@ enum { EXCESS_FITS = 33 };
  * been allocated, and in leaving, the plan costs something besides. */
 enum { EXCESS_OTHER = 150 };
 
+/* Granules that may be reserved beyond any share: one begun in each zone that takes the least
+ * granules. */
+enum { GRANULES_MORE = 3 };
+
 /* 1/N of what the run has allocated: a run that lacks no more than this has
  * allocated as much as the recording. */
 enum { FOLLOWS = 100 };
@@ -345,7 +349,7 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
     share = EXCESS_OTHER;
   else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))
     share = EXCESS_FITS;
-  return c->reserved_bytes + taken > most + most / share + SP_ZONES * d->prim.granularity;
+  return c->reserved_bytes + taken > most + most / share + GRANULES_MORE * d->prim.granularity;
 }
 
 /* forget_steps has no live block be at a step's place: the steps are another plan's now. */

@@ -28,15 +28,17 @@ typedef struct sp_prim {
    * all of one call's, and extend gives memory at an address of the caller's choice. */
   int partial;
 
+  /* Bytes of addresses for a room that is to go on growing: at least what the device has. 0
+   * if memory is not virtual. */
+  uint64_t span;
+
   /* extend obtains `bytes` of device memory, a multiple of 512, at *addr. It
    * works while graphs are captured too. If a device gives whole granules, the
    * rest of the last one comes and goes with the bytes.
    *
    * If `at` is 0, they lie at the start of a new room: a range of addresses whose granules
-   * have `unit` bytes, a multiple of `granularity`, and begin at multiples of that. If `unit`
-   * is `granularity`, there is room for all the memory that the device has, and for at least
-   * `room` bytes. Otherwise there is room for `room` bytes, a multiple of `unit`. If `at` is
-   * not 0, the bytes begin at `at`, the start of a granule without memory in a room that has
+   * have `unit` bytes, a multiple of `granularity`, and begin at multiples of that. There is
+   * room for `room` bytes, rounded up to whole granules. If `at` is not 0, the bytes begin at `at`, the start of a granule without memory in a room that has
    * memory in some other granule; anything else is refused, and so is memory beyond the end of
    * a room. No two rooms touch. `room` and `unit` count only if `at` is 0 and `partial` is
    * set. Fails if the device has no memory left.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "prim_cuda_driver.h"
+#include "sizes.h"
 
 /* Bytes. Plain memory is taken in multiples of it; virtual memory has granules
  * of this size. */
@@ -147,6 +148,7 @@ int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error,
       .self = c,
       .granularity = c->granularity,
       .partial = c->is_virtual,
+      .span = c->is_virtual ? sp_round_up(2 * c->total, c->granularity) : 0,
       .extend = sp_cuda_extend,
       .give_back = sp_cuda_give_back,
       .synchronize = synchronize,

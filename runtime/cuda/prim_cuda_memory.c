@@ -68,20 +68,18 @@ static region *holding(const cuda *c, uint64_t addr) {
 /* vacant is a region without memory that was left for this, or NULL. Locked. */
 static region *vacant(const cuda *c, uint64_t span, uint64_t unit) {
   region *r = c->regions;
-  while (r != NULL && (r->mapped > 0 || r->unit != unit || r->end - r->start < span))
+  while (r != NULL && (r->mapped > 0 || r->unit != unit || r->base + r->reserved - r->start < span))
     r = r->next;
   return r;
 }
 
-/* reserve is a region for `bytes` in granules of `unit`. If these are the least, and memory
- * moves, it has at least twice what the device has. If memory moves, it may have been used
+/* reserve is a region for `bytes` in granules of `unit`. If memory moves, it may have been used
  * before. NULL if there is none. Locked. */
 static region *reserve(cuda *c, uint64_t bytes, uint64_t unit) {
-  uint64_t grows = !c->still && unit == c->granularity ? 2 * c->total : 0, span = granules(c, grows > bytes ? grows : bytes);
+  uint64_t span = c->still ? granules(c, bytes) : sp_round_up(bytes, unit);
   region *r = c->still ? NULL : vacant(c, span, unit);
   if (r != NULL) {
-    if (unit > c->granularity)
-      r->end = r->start + span;
+    r->end = r->start + span;
     return r;
   }
   r = calloc(1, sizeof *r);

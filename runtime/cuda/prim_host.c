@@ -55,9 +55,9 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
       i++;
     uint64_t from = h->options.base + i * span, end = from + span - least;
     at = sp_round_up(from, unit);
-    if (i == SP_HOST_REGIONS || at > end || room > end - at)
+    if (i == SP_HOST_REGIONS || at > end || sp_round_up(room, unit) > end - at)
       return 0;
-    h->end[i] = unit > least ? at + room : end;
+    h->end[i] = at + sp_round_up(room, unit);
     h->unit[i] = unit;
   }
   h->mapped[i] += bytes;
@@ -216,6 +216,7 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
       .self = h,
       .granularity = options->granularity,
       .partial = options->partial,
+      .span = options->partial ? sp_round_down((SP_HOST_SPAN - 1) * options->capacity, options->granularity) : 0,
       .extend = extend,
       .give_back = give_back,
       .stop_moving = options->partial ? stop_moving : NULL,

@@ -287,6 +287,7 @@ model *model_open(const model_options *options, sp_prim *prim) {
       .self = m,
       .granularity = options->granularity,
       .partial = 1,
+      .span = m->host.span,
       .extend = extend,
       .give_back = give_back,
       .synchronize = synchronize,

@@ -112,7 +112,7 @@ static world *fresh(void) {
   world *w = calloc(1, sizeof *w);
   DEMAND(w != NULL && sp_host_open(&options, &w->host));
   const sp_prim prim = {
-      .self = w, .granularity = GRANULE, .partial = 1, .extend = extend, .give_back = give_back,
+      .self = w, .granularity = GRANULE, .partial = 1, .span = w->host.span, .extend = extend, .give_back = give_back,
       .stop_moving = stop_moving, .synchronize = synchronize, .event_create = event_create,
       .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait,
       .event_record_whole = event_record_whole, .event_done = event_done,
