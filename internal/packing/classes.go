@@ -29,9 +29,9 @@ type classing struct {
 	digits int
 }
 
-// classings are tried in this order. Sizes that vary by 6, 11 and 20 % up and down are one
-// class each.
-var classings = []classing{{1.0 / 8, 4}, {1.0 / 4, 4}, {1.0 / 2, 4}}
+// classings are tried in this order. Sizes that vary by 6 and by 11 % up and down are one
+// class. If they vary more, they overlap with those of other classes.
+var classings = []classing{{1.0 / 8, 4}, {1.0 / 4, 4}}
 
 // classRules pack the classes. All go in the program's order, in which a buffer depends
 // on few others: rules by size that reached the load of the classes left two to four
@@ -39,7 +39,6 @@ var classings = []classing{{1.0 / 8, 4}, {1.0 / 4, 4}, {1.0 / 2, 4}}
 var classRules = []rule{
 	{"sweep-FF", costSweep, true, 0, sweep((*freeList).first)},
 	{"start-BF", costBestFit, false, 0, func(j *job) (layout, bool) { return bestFit(j, byStart.sorted(j.in)) }},
-	{"start-FF", costFit, false, 0, func(j *job) (layout, bool) { return firstFit(j, byStart.sorted(j.in)) }},
 }
 
 // classBudget bounds the cost of tryClasses, in the unit of cost.

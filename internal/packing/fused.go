@@ -86,7 +86,7 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 	}
 	f := fused{problem: p, opt: opt, deadline: time.Now().Add(opt.TimeLimit)}
 	for i, r := range reductions {
-		if i == 1 && !f.done() && !f.late() {
+		if i == len(reductions)-1 && !f.done() && !f.late() {
 			if err := f.tryClasses(ctx, fold); err != nil {
 				return Placement{}, err
 			}
