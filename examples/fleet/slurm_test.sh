@@ -87,7 +87,8 @@ slurmctld -D -i >"$work/slurmctld.out.log" 2>&1 &
 children+=($!)
 for i in 0 1 2 3; do
     mkdir "$work/state/node$i"
-    slurmd -D -N "node$i" >"$work/node$i.out.log" 2>&1 &
+    # Nice, and so are its tasks: this script has to stop them in time, also if the machine is busy.
+    nice -n 10 slurmd -D -N "node$i" >"$work/node$i.out.log" 2>&1 &
     children+=($!)
 done
 idle() { [ "$(sinfo -h -t idle -o %D)" = 4 ]; }
@@ -159,6 +160,28 @@ done
 [ -z "$(find plans one -name '*.tmp')" ] || fail "unfinished files: $(find plans -name '*.tmp')"
 grep -q 'queued again' stplan-"$job"-1.log || fail "task 1 was not queued again by the script"
 echo "12 plans of 4 tasks are those of one call; what was done before the kill was not done again"
+
+# A job on two nodes, with two ranks each: each node runs its own "stplan run" with the plans of the
+# shared folder, and every rank gets its own. torch and the allocator are stand-ins.
+mkdir served # with the names that "stplan record" gives, whose ranks have no zeros before them
+for rank in 0 1 2 3; do ln "plans/job-rank0$rank.bin" "served/job-rank$rank.bin"; done
+serve() {
+    export XDG_CACHE_HOME="$work/cache-$SLURMD_NODENAME" COUNTERS='{}'
+    export PYTHONPATH="$examples/../runtime/torch/tests/fake:$examples/../runtime/torch/tests/serving"
+    stplan run -q served -- bash -c 'for local in 0 1; do
+        RANK=$((2 * SLURM_NODEID + local)) python3 -c "import os, torch; print(os.environ[\"SLURMD_NODENAME\"]); torch.empty(5)" || exit
+    done' 2>&1
+}
+export -f serve
+export work examples
+srun --nodes=2 --ntasks-per-node=1 --mem=0 --label bash -c serve >served.log || fail "srun: $(cat served.log)"
+for rank in 0 1 2 3; do
+    node=$((rank / 2))
+    grep -q "^$node: asked $rank: served/job-rank$rank.bin " served.log || fail "rank $rank has another plan: $(cat served.log)"
+    [ "$(grep -c "^$node: node" served.log)" = 2 ] || fail "expected two ranks on node $node: $(cat served.log)"
+done
+[ "$(grep -o 'node[0-9]$' served.log | sort -u | wc -l)" = 2 ] || fail "expected two nodes: $(cat served.log)"
+echo "four ranks on two nodes are served by their own plans"
 
 # A task whose disk is full is queued again, and goes on behind what it has done.
 mkdir "$work/disk"
