@@ -10,6 +10,7 @@ COPY internal internal
 COPY runtime runtime
 RUN CGO_ENABLED=1 go build -trimpath -ldflags "-s -w" -o /stplan ./cmd/stplan
 COPY packaging/licenses.py packaging/
+RUN apt-get update && apt-get install -y --no-install-recommends python3
 RUN python3 packaging/licenses.py /THIRD_PARTY_LICENSES.txt
 
 FROM gcr.io/distroless/base-debian12:nonroot

@@ -38,7 +38,7 @@ wheel-test:
 
 # Archives of the command line with checksums and SBOMs, into build/release
 # (docs/releasing.md). The snapshot publishes nothing and needs no tag. Both need ziglang of
-# packaging/requirements.txt, and syft unless SKIP=sbom.
+# packaging/requirements.txt; SKIP=sbom leaves the SBOMs out.
 SKIP ?=
 release-snapshot:
 	$(ZIG_CC) $(GORELEASER) release --snapshot --clean $(if $(SKIP),--skip=$(SKIP))

