@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/callstack"
+	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/trace"
 )
 
