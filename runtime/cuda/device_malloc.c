@@ -77,9 +77,9 @@ static sp_range *best(const stplan_device *d, const request *q) {
   return r != NULL ? r : sp_arena_fit(&d->arena, &d->streams, SP_ZONE_LARGE, q->need, q->stream);
 }
 
-/* fit is a free range for the request outside of the plan's memory, or NULL. If memory moves, large blocks go to
- * low addresses, so that what is free at the other end stays in one piece and less has to
- * move. If it does not, free memory in pieces of its own is best left to what fits it, and
+/* fit is a free range for the request outside of the plan's memory, or NULL. If memory moves,
+ * large blocks go to low addresses, so that what is free at the other end stays in one piece
+ * and less has to move. If it does not, free memory in pieces of its own is best left to what fits it, and
  * the lowest address would reserve 0.4 % more on average. Small blocks go to where they fit
  * best and need no wait (docs/results/pool.md). */
 static sp_range *fit(const stplan_device *d, const request *q) {

@@ -38,10 +38,11 @@ typedef struct sp_prim {
    *
    * If `at` is 0, they lie at the start of a new room: a range of addresses whose granules
    * have `unit` bytes, a multiple of `granularity`, and begin at multiples of that. There is
-   * room for `room` bytes, rounded up to whole granules. If `at` is not 0, the bytes begin at `at`, the start of a granule without memory in a room that has
-   * memory in some other granule; anything else is refused, and so is memory beyond the end of
-   * a room. No two rooms touch. `room` and `unit` count only if `at` is 0 and `partial` is
-   * set. Fails if the device has no memory left.
+   * room for `room` bytes, rounded up to whole granules. If `at` is not 0, the bytes begin at
+   * `at`, the start of a granule without memory in a room that has memory in some other
+   * granule; anything else is refused, and so is memory beyond the end of a room. No two rooms
+   * touch. `room` and `unit` count only if `at` is 0 and `partial` is set. Fails if the device
+   * has no memory left.
    *
    * After stop_moving a new room has `room` bytes, and all of them get memory at once, in
    * granules of any size. */
