@@ -8,6 +8,7 @@ compiled for each and kept once."""
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -58,7 +59,6 @@ _TORCHS = re.compile(r"_Z(T[ISV])?N?K?3c10")
 # The parts of a symbol's version, such as GLIBCXX_3.4.18, that say how new the C++ library has to
 # be.
 _CXX = ("GLIBCXX", "CXXABI", "GCC")
-
 
 # What every C++ library has that a Linux with glibc 2.17 came with, that of GCC 4.8, and what
 # every one has that programs with the new ABI run with, GCC 5.1's.
@@ -238,10 +238,7 @@ def demand_symbols(path: Path, release: Release, abi: bool, shown: bool, cxx: It
     ABI. shown: whether the libraries of the release that are known have the same; if they have
     not, any name of torch's own is taken to be there. cxx: the C++ library and GCC's for the
     shim's machine, which say which version each of their symbols came with."""
-    versions: Dict[str, str] = {}
-    for library in cxx:
-        with library.open("rb") as file:
-            versions.update(_versions(ELFFile(file)))
+    versions = {name: version for library in cxx for name, version in _versions(library).items()}
     with path.open("rb") as file:
         asked = list(_asked(ELFFile(file)))
     for name in asked:
@@ -265,15 +262,18 @@ def _asked(shim: Any) -> Iterator[str]:
             yield symbol.name
 
 
-def _versions(library: Any) -> Dict[str, str]:
+@functools.lru_cache(maxsize=None)  # each shim is compared with the same two
+def _versions(path: Path) -> Dict[str, str]:
     """The version of each symbol that a library has."""
-    names = {v["vd_ndx"]: next(aux).name for v, aux in library.get_section_by_name(".gnu.version_d").iter_versions()}
-    numbers = library.get_section_by_name(".gnu.version")
     found: Dict[str, str] = {}
-    for i, symbol in enumerate(library.get_section_by_name(".dynsym").iter_symbols()):
-        number = numbers.get_symbol(i)["ndx"]
-        if symbol["st_shndx"] != "SHN_UNDEF" and isinstance(number, int):
-            found.setdefault(symbol.name, names.get(number & 0x7FFF, ""))
+    with path.open("rb") as file:
+        library = ELFFile(file)
+        names = {v["vd_ndx"]: next(aux).name for v, aux in library.get_section_by_name(".gnu.version_d").iter_versions()}
+        numbers = library.get_section_by_name(".gnu.version")
+        for i, symbol in enumerate(library.get_section_by_name(".dynsym").iter_symbols()):
+            number = numbers.get_symbol(i)["ndx"]
+            if symbol["st_shndx"] != "SHN_UNDEF" and isinstance(number, int):
+                found.setdefault(symbol.name, names.get(number & 0x7FFF, ""))
     return found
 
 

@@ -265,14 +265,13 @@ def timed(bench: Bench, found: Dict[str, Tuple[int, int]], figures: Dict[str, Di
     """Fills figures: those of a run of each variant that got beyond its base, at its largest batch,
     with nothing else on the machine. The first run gets an empty cache, and leaves its plan
     there for the second."""
+    bench.drop()
     chosen = [(named(name), batch) for name, (batch, _) in found.items() if batch]
-    keep = {variant.name for variant, _ in chosen}
-    bench.drop(*(variant.name for variant in VARIANTS if variant.name not in keep))
     for variant, _ in chosen:
         bench.prepare(variant, 1, FRESH)
     bench.settle()
     for variant, batch in chosen:
-        if variant.name == SECOND and batch != found[FIRST][0]:
+        if variant.name == SECOND and batch != found.get(FIRST, (0, 0))[0]:
             bench.go(named(FIRST), batch, FRESH, phase=TIMED)  # leaves the plan, even if it does not train
         run = bench.go(variant, batch, FRESH, phase=TIMED)
         if run is None:

@@ -140,6 +140,13 @@ def test_a_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert 3 < len(before) < len(searched) == len(set(searched))
 
 
+def test_only_second_runs_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first run leaves the plan with which the second trains, even if it never trains itself."""
+    code, lines = run(tmp_path, monkeypatch, first=0, second=20)
+    rows = {cells(text)[0]: cells(text)[1:] for text in lines if text.startswith("| ")}
+    assert code == 0 and rows["stplan, second run"][:4] == ["20", "24", "10.0", "166.7 %"]
+
+
 def test_earlier_trials_are_of_the_same_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "first", monkeypatch)
     with pytest.raises(SystemExit, match="another job"):
