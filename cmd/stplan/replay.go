@@ -25,6 +25,7 @@ type replayFlags struct {
 	json      bool
 	device    int
 	move      string
+	proven    bool
 	inject    float64
 	repeat    int
 	seed      uint64
@@ -63,6 +64,9 @@ serves without it. So does replay.
 --move off has memory stay where it is, as "run --move off" does: what that
 costs in memory.
 
+--proven serves the plan as "run" does once an earlier run has followed it: its
+memory comes in larger granules, if its places stay where they are.
+
 --inject disturbs the program: at that rate allocations, with their frees, are
 left out, added, doubled or swapped with the next one. Figures of what is on
 plan then count what is left of the recording.
@@ -96,6 +100,11 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 			if err := demandValues(cmd, "addresses"); err != nil {
 				return err
 			}
+			if f.noPlan {
+				if err := refuseFlags(cmd, "only with PLAN.bin", "proven"); err != nil {
+					return err
+				}
+			}
 			return a.runReplay(args, f, cmd.Flags().Changed("device"))
 		},
 	}
@@ -105,6 +114,7 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&f.device, "device", 0, "replay this device of the recording")
 	cmd.Flags().StringVar(&f.move, "move", "auto", `"off": idle memory does not move`)
+	cmd.Flags().BoolVar(&f.proven, "proven", false, "serve the plan as one that an earlier run has followed")
 	cmd.Flags().Float64Var(&f.inject, "inject", 0, "disturb the program at this rate, from 0 to 1")
 	cmd.Flags().IntVar(&f.repeat, "repeat", 0, "make the recording longer by this many iterations")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of --inject and --repeat: the same seed gives the same program")
@@ -236,6 +246,9 @@ func (a *app) replayOne(t *trace.Trace, d, played *trace.Device, ends []trace.Ti
 		return nil, nil, planRefused(err)
 	}
 	defer device.Close()
+	if f.proven && data != nil {
+		device.Prove(planfile.Checksum(data))
+	}
 	if f.move == moveOff {
 		device.StopMoving()
 	}

@@ -42,6 +42,10 @@ func Decode(data []byte) (*Plan, error) {
 	return p, nil
 }
 
+// Checksum is the checksum that a plan's file has in its header, which names the plan as the
+// runtime does. data is a file that Decode accepts, or the first bytes of one, at least a header.
+func Checksum(data []byte) uint64 { return binary.LittleEndian.Uint64(data[checksumAt:]) }
+
 // Read is Decode for a stream. It reads the header, and then at most the length that the
 // header claims and one byte more. So anything else than a plan is refused by its first
 // bytes, however long it is. Errors of r itself are returned as they are.

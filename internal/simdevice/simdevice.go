@@ -52,6 +52,10 @@ func open(plan []byte, ordinal int, silent bool, memory, limit uint64) (*Device,
 // Close frees the device.
 func (d *Device) Close() { d.device.Close() }
 
+// Prove tells, before the first Malloc, that an earlier run has followed the plan with this
+// checksum.
+func (d *Device) Prove(checksum uint64) { d.device.Prove(checksum) }
+
 // StopMoving has memory stay where it is from now on.
 func (d *Device) StopMoving() { d.device.StopMoving() }
 

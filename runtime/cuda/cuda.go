@@ -62,6 +62,10 @@ func Open(plan []byte, ordinal int, opt Options) (*Device, error) {
 	return d, nil
 }
 
+// Prove tells, before the first Malloc, that an earlier run has followed the plan with this
+// checksum: if it is the device's, its memory may come in larger granules.
+func (d *Device) Prove(checksum uint64) { C.stplan_prove(d.device, C.uint64_t(checksum)) }
+
 func (d *Device) parse(plan []byte) (*C.stplan_plan, error) {
 	p := parsed{data: C.CBytes(plan)}
 	message := (*C.char)(C.calloc(256, 1))

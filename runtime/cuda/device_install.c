@@ -33,8 +33,12 @@ static int low(const stplan_device *d, const sp_device_plan *next) {
 }
 
 /* begin_pass judges how a pass went, and the ones before it, each half as much as the one after
- * it. Then it begins to watch the next one. */
-static void begin_pass(sp_device_plan *next) {
+ * it. Then it begins to watch the next one. The first pass is partly that of a matcher which has
+ * to find the run, so what counts of a plan that was followed begins with the second. */
+static void begin_pass(stplan_device *d, sp_device_plan *next) {
+  if (!next->followed)
+    sp_device_plan_follows(d, next);
+  next->followed = 1;
   next->fitted = next->placed_bytes >= next->wanted_bytes / 100 * BEGINS;
   next->least = next->least_now;
   next->most = next->most_now;
@@ -86,15 +90,20 @@ static void put_in_place(stplan_device *d, uint64_t number) {
   sp_device_lock(d);
 }
 
+int sp_device_follows_next(const stplan_device *d) { return d->next != NULL && d->next->followed; }
+
 void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
   sp_device_plan *p = d->next;
   sp_match m = sp_matcher_next(p->matcher, requested, stream);
   *place = sp_device_plan_place(p, &m, need);
   if (p->watched >= sp_matcher_pass(p->matcher))
-    begin_pass(p);
+    begin_pass(d, p);
   watch(d, p, need, place->planned);
+  uint64_t number = p->number;
   if (p->fitted && place->planned && low(d, p) && pays(d, p))
-    put_in_place(d, p->number);
+    put_in_place(d, number);
+  if (sp_device_follows_next(d) && d->next->number == number)
+    sp_device_plan_followed(d, need, place->planned);
 }
 
 /* refused says why a plan cannot begin in a run; STPLAN_OK if it can. */

@@ -16,4 +16,8 @@
  * is in place on return (sp_device_plan_said). There has to be a next plan. Locked. */
 void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place);
 
+/* sp_device_follows_next says whether there is a next plan that the run has followed for a pass:
+ * it counts then how that is followed, and no more how the plan is (sp_device_plan_followed). Locked. */
+int sp_device_follows_next(const stplan_device *d);
+
 #endif

@@ -217,6 +217,8 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   SP_COUNT(d, allocated_bytes, r->size);
   if (d->counters.allocated_bytes > d->counters.peak_allocated_bytes)
     SP_SET(d, peak_allocated_bytes, d->counters.allocated_bytes);
+  if (d->plan != NULL && !sp_device_follows_next(d))
+    sp_device_plan_followed(d, r->size, q->source == STPLAN_FROM_PLAN);
   if (q->source == STPLAN_FROM_PLAN) {
     SP_COUNT(d, planned_allocations, 1);
     SP_COUNT(d, planned_bytes, r->size);

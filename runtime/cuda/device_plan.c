@@ -65,7 +65,7 @@ enum { SOON = 2048 };
  * Most searches need a handful, as most blocks live for a few steps. */
 enum { LOOKS = 8192 };
 
-/* The memory of a plan that the run has followed for a pass comes in granules of at most
+/* The memory of a plan that this run has followed for a pass, or an earlier one, comes in granules of at most
  * 1/UNIT_SHARE of it, and at most UNIT_MOST bytes. The driver takes about as long for a granule
  * of 2 MiB as for one of 64 MiB: on an H100 45 us to map it, 40 to give it back. In a run that
  * does not go on as the plan does, large granules are left with little in them: with 1/1024 for
@@ -115,7 +115,26 @@ int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
     return 0;
   d->plan->number = ++d->plans;
   set_state(d, STPLAN_PROLOGUE);
+  sp_device_plan_follows(d, d->plan);
   return 1;
+}
+
+void stplan_prove(stplan_device *d, uint64_t checksum) {
+  sp_device_lock(d);
+  if (d->plan != NULL && checksum != 0 && d->plan->plan->checksum == checksum)
+    d->plan->proven = 1;
+  sp_device_unlock(d);
+}
+
+void sp_device_plan_follows(stplan_device *d, const sp_device_plan *p) {
+  SP_SET(d, followed_plan, p->plan->checksum);
+  SP_SET(d, followed_bytes, 0);
+  SP_SET(d, fitting_bytes, 0);
+}
+
+void sp_device_plan_followed(stplan_device *d, uint64_t need, int planned) {
+  SP_COUNT(d, followed_bytes, need);
+  SP_COUNT(d, fitting_bytes, planned ? need : 0);
 }
 
 void sp_device_plan_close(stplan_device *d) {

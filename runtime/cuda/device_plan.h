@@ -59,8 +59,8 @@ int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high);
  *
  * needs_memory says whether the plan's memory has not been asked for, and bytes
  * how many bytes of addresses that takes; afterwards, how many its places have taken at most,
- * from `bottom` on. `unit` is the bytes of its granules: large ones if the run has followed the
- * plan and its places stay where they are, else the least. begin is told where the memory lies,
+ * from `bottom` on. `unit` is the bytes of its granules: large ones if the plan is proven,
+ * by this run or an earlier one, and its places stay where they are, else the least. begin is told where the memory lies,
  * or 0 if the device has none for it, and how many bytes of addresses it got. It is asked for
  * when the first place is needed: a plan without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
@@ -97,6 +97,12 @@ void sp_device_plan_freed(stplan_device *d, uint64_t step);
 
 /* sp_device_plan_mark is told that a step of the program begins. */
 void sp_device_plan_mark(stplan_device *d);
+
+/* sp_device_plan_follows begins to count what is asked for while the run follows a plan, which is
+ * that of the device or its next one. sp_device_plan_followed counts a request for `need` bytes,
+ * and whether it is on plan. */
+void sp_device_plan_follows(stplan_device *d, const struct sp_device_plan *p);
+void sp_device_plan_followed(stplan_device *d, uint64_t need, int planned);
 
 /* sp_device_plan_hole finds the smallest free range of the plan's memory that has `need`
  * bytes, from *addr on, which no step uses for a while: as long as the step of `place`

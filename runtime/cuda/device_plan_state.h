@@ -9,7 +9,7 @@ struct sp_device_plan {
   uint64_t number;            /* of the device's plans, from 1 */
   sp_matcher *matcher;
   stplan_state state;         /* as at the last request */
-  int proven;                 /* the run had followed it for a pass when it came (device_install.c) */
+  int proven;                 /* an earlier run has followed it (stplan_prove), or this one had for a pass when it came */
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
@@ -24,9 +24,10 @@ struct sp_device_plan {
    * after `since` requests. */
   uint64_t watched, since, wanted_bytes, placed_bytes;
 
-  /* As the next plan (device_install.c): whether it fitted the last pass, the least and the most
-   * bytes allocated in that and in this one, and how many bytes the run had moved when it came. */
-  int fitted;
+  /* As the next plan (device_install.c): whether it has been followed for a pass, whether it fitted
+   * the last one, the least and the most bytes allocated in that and in this one, and how many
+   * bytes the run had moved when it came. */
+  int followed, fitted;
   uint64_t least, most, least_now, most_now, moved_before;
 
   /* The most that the recording had allocated at the steps that the run has had

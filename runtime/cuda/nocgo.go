@@ -41,6 +41,9 @@ func (*Device) Install([]byte, int) error { return ErrNotBuilt }
 // WriteHistory returns ErrNotBuilt.
 func (*Device) WriteHistory(string, int) error { return ErrNotBuilt }
 
+// Prove does nothing.
+func (*Device) Prove(uint64) {}
+
 // Operations returns into as it is.
 func (*Device) Operations(into []Operation) []Operation { return into }
 

@@ -50,6 +50,7 @@ typedef struct {
   int32_t rank;
   uint64_t events, alignment, arena_bytes;
   uint64_t peak_allocated, peak_active, recorded_peak_reserved;
+  uint64_t checksum; /* of the plan's file: the same in all of its devices */
   uint64_t steady_start, lower_bound, bound_at, gap, steady_end, stray_bytes;
   uint64_t stream_count, slot_count, wait_count, phase_count, pass_count, presence_count, witness_count;
   const uint8_t *streams, *slots, *waits, *phases, *passes, *presence, *witness;

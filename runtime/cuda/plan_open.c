@@ -180,6 +180,8 @@ static int check(stplan_plan *plan, char *error, size_t size) {
     snprintf(error, size, "structure: section table: %s", problem);
     return 0;
   }
+  for (uint32_t i = 0; i < plan->device_count; i++)
+    plan->devices[i].checksum = sp_le64(plan->data + CHECKSUM_AT);
   uint64_t first = HEADER_BYTES + (uint64_t)sp_le32(plan->data + SECTIONS_AT) * ENTRY_BYTES;
   sp_fault f = sp_plan_check_records(plan, plan->data + first, producer_bytes);
   if (f.rule != NULL)

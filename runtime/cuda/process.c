@@ -20,6 +20,7 @@ static char *counters;
 static sp_cuda_memory memory;
 static int still; /* memory does not move */
 static stplan_ranks *ranks;
+static uint64_t proven; /* checksum of a plan, or 0 */
 static uint64_t kept; /* bytes of history for each device */
 static int lent; /* the plan, which has a single device, serves another ordinal */
 
@@ -91,6 +92,7 @@ static stplan_status start(stplan_opener *open, const stplan_settings *settings,
   memory = settings->memory;
   still = settings->still;
   ranks = settings->ranks;
+  proven = settings->proven;
   opener = open;
   return STPLAN_OK;
 }
@@ -139,6 +141,7 @@ static int open_device(int ordinal) {
     stplan_say("cuda:%d is not served: no memory", ordinal);
     return REFUSED;
   }
+  stplan_prove(devices[ordinal].device, proven);
   if (still)
     stplan_stop_moving(devices[ordinal].device);
   devices[ordinal].planned = number >= 0;

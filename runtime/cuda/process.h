@@ -23,6 +23,7 @@ typedef struct {
   sp_cuda_memory memory;
   int still;           /* memory does not move, whatever happens */
   stplan_ranks *ranks; /* NULL: by WORLD_SIZE of the environment */
+  uint64_t proven;     /* checksum of a plan that an earlier run has followed (stplan_prove); 0: none */
 } stplan_settings;
 
 /* stplan_start reads the plan and keeps the settings. It has to be called

@@ -97,6 +97,10 @@ typedef struct {
   uint64_t moved_bytes; /* given back where they were idle, to be taken where they are needed */
   uint64_t displaced_allocations; /* of the planned ones, those whose own place was taken */
   uint64_t installs; /* plans that were put in place while the run went on (stplan_install) */
+  /* The plan that the run has followed last, by its checksum; 0: none. It is the one that it is
+   * served by, or one that comes in the run and has followed that for a pass. Then the bytes
+   * asked for since the plan is followed, and how many of them were on plan, or would have been. */
+  uint64_t followed_plan, followed_bytes, fitting_bytes;
 } stplan_counters;
 
 /* One quantity: how much there is now, the most there has been, and all that
@@ -143,6 +147,13 @@ void stplan_plan_close(stplan_plan *plan);
  * has to outlive the object, and ordinal picks the device in it. Nothing is
  * taken from the device before the first stplan_malloc. */
 stplan_status stplan_open(const struct sp_prim *prim, const stplan_plan *plan, int ordinal, stplan_device **device);
+
+/* stplan_prove tells of a device object that has been opened, before the first stplan_malloc,
+ * that an earlier run has followed the plan with this checksum (docs/planfile.md). If that is
+ * the plan of the object, its memory may come in larger granules, which takes the driver less
+ * time; another checksum, or 0, changes nothing. If the run does not follow the plan it may
+ * reserve more (docs/results/proven.md). */
+void stplan_prove(stplan_device *d, uint64_t checksum);
 
 /* stplan_install has a plan serve a run that goes on already: from the beginning of one of its
  * steady iterations on, once most of the iteration before could have been served by it. What

@@ -64,6 +64,8 @@ type Counters struct {
 	MovedBytes                       uint64
 	DisplacedAllocations             uint64
 	Installs                         uint64
+	FollowedPlan                     uint64
+	FollowedBytes, FittingBytes      uint64
 }
 
 // fields are the numbers behind State, in the order of stplan.h.
@@ -80,6 +82,8 @@ func (c *Counters) fields() []*uint64 {
 		&c.MovedBytes,
 		&c.DisplacedAllocations,
 		&c.Installs,
+		&c.FollowedPlan,
+		&c.FollowedBytes, &c.FittingBytes,
 	}
 }
 

@@ -49,6 +49,7 @@ class _Settings(ctypes.Structure):
         ("memory", ctypes.c_int),
         ("still", ctypes.c_int),
         ("ranks", Ranks),
+        ("proven", ctypes.c_uint64),
     ]
 
 
@@ -113,6 +114,9 @@ class Counters(ctypes.Structure):
             "moved_bytes",
             "displaced_allocations",
             "installs",
+            "followed_plan",
+            "followed_bytes",
+            "fitting_bytes",
         )
     ]
     fields: int

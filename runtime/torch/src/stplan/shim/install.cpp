@@ -71,9 +71,9 @@ const char* stplan_shim_unanswered(void) {
 
 // stplan_shim_install makes torch allocate from the runtime. The arguments are those of
 // stplan_settings. It returns NULL, or an error message.
-const char* stplan_shim_install(const char* plan, const char* counters, int memory, int still, stplan_ranks* ranks) {
+const char* stplan_shim_install(const char* plan, const char* counters, int memory, int still, stplan_ranks* ranks, uint64_t proven) {
   try {
-    return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory), still, ranks});
+    return stplan::install({plan, counters, static_cast<sp_cuda_memory>(memory), still, ranks, proven});
   } catch (const std::exception& problem) {
     static char error[512];
     std::snprintf(error, sizeof error, "%s", problem.what());
