@@ -10,6 +10,7 @@ struct sp_device_plan {
   sp_matcher *matcher;
   stplan_state state;         /* as at the last request */
   int proven;                 /* an earlier run has followed it (stplan_prove), or this one had for a pass when it came */
+  int large;                  /* its granules are larger than the least */
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
