@@ -167,4 +167,3 @@ func demandLittle(t *testing.T, kind string, got []twice) {
 	t.Logf("%s: %d runs, %d reserve more than 1.001 of what they do without, %d more that are above %g of no plan, %d left the plan\n"+
 		"| plan of | serves | no plan | plan | proven | on plan | proven |\n|---|---|---|---|---|---|---|%s", kind, len(got), dearer, above, foreignMost, left, table.String())
 }
-

@@ -177,7 +177,9 @@ uint64_t sp_device_plan_unit(const stplan_device *d) {
 void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room) {
   sp_device_plan *p = d->plan;
   p->begun = 1;
-  p->large = sp_device_plan_unit(d) > d->prim.granularity;
+  uint64_t unit = base == 0 ? 0 : sp_device_plan_unit(d);
+  p->large = unit > d->prim.granularity;
+  SP_SET(d, plan_granule_bytes, unit);
   p->room = room;
   p->base = base;
   if (base == 0 && p->room > 0)

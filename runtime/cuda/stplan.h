@@ -101,6 +101,7 @@ typedef struct {
    * served by, or one that comes in the run and has followed that for a pass. Then the bytes
    * asked for since the plan is followed, and how many of them were on plan, or would have been. */
   uint64_t followed_plan, followed_bytes, fitting_bytes;
+  uint64_t plan_granule_bytes; /* of a granule of the plan's memory; 0 before it has any */
 } stplan_counters;
 
 /* One quantity: how much there is now, the most there has been, and all that

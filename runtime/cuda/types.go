@@ -66,6 +66,7 @@ type Counters struct {
 	Installs                         uint64
 	FollowedPlan                     uint64
 	FollowedBytes, FittingBytes      uint64
+	PlanGranuleBytes                 uint64
 }
 
 // fields are the numbers behind State, in the order of stplan.h.
@@ -84,6 +85,7 @@ func (c *Counters) fields() []*uint64 {
 		&c.Installs,
 		&c.FollowedPlan,
 		&c.FollowedBytes, &c.FittingBytes,
+		&c.PlanGranuleBytes,
 	}
 }
 

@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   NUMBER(frees), NUMBER(refused_frees), NUMBER(failed_allocations);
   NUMBER(growths), NUMBER(clashes), NUMBER(drift_events), NUMBER(resyncs);
   NUMBER(waits), NUMBER(events_recorded), NUMBER(moved_bytes), NUMBER(displaced_allocations), NUMBER(installs);
-  NUMBER(followed_plan), NUMBER(followed_bytes), NUMBER(fitting_bytes);
+  NUMBER(followed_plan), NUMBER(followed_bytes), NUMBER(fitting_bytes), NUMBER(plan_granule_bytes);
   fflush(stdout);
   return raise(SIGKILL);
 }

@@ -117,6 +117,7 @@ class Counters(ctypes.Structure):
             "followed_plan",
             "followed_bytes",
             "fitting_bytes",
+            "plan_granule_bytes",
         )
     ]
     fields: int
