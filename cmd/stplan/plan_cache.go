@@ -20,8 +20,8 @@ import (
 // change of a script makes a new name.
 const mostCached = 512
 
-// planCache is the folder with the plans that were learned, NAME-HASH.bin each. The
-// processes of a job make up the names (_plankey.py).
+// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their marks
+// (plan_mark.go). The processes of a job make up the names (_plankey.py).
 type planCache struct{ folder string }
 
 // openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the
@@ -82,15 +82,19 @@ func (a *app) copyPlan(from, to string) error {
 	})
 }
 
-// prune removes the plans that were not used for longest, if there are too many. A
-// process that uses a plan has read it before.
+// prune removes the plans that were not used for longest, if there are too many, and marks
+// without a plan. A process that uses a plan has read it before.
 func (c *planCache) prune() error {
 	entries, err := os.ReadDir(c.folder)
 	if err != nil {
 		return err
 	}
 	var plans []fs.FileInfo
+	var marks []string
 	for _, e := range entries {
+		if filepath.Ext(e.Name()) == filepath.Ext(markOf("")) {
+			marks = append(marks, e.Name())
+		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) == ".bin" {
 			plans = append(plans, info)
 		}
@@ -98,8 +102,21 @@ func (c *planCache) prune() error {
 	slices.SortFunc(plans, func(x, y fs.FileInfo) int {
 		return cmp.Or(x.ModTime().Compare(y.ModTime()), cmp.Compare(x.Name(), y.Name()))
 	})
-	for _, old := range plans[:max(0, len(plans)-mostCached)] {
-		if err := os.Remove(filepath.Join(c.folder, old.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	old := max(0, len(plans)-mostCached)
+	for _, plan := range plans[:old] {
+		if err := removeFile(filepath.Join(c.folder, plan.Name())); err != nil {
+			return err
+		}
+	}
+	marked := map[string]bool{}
+	for _, plan := range plans[old:] {
+		marked[markOf(plan.Name())] = true
+	}
+	for _, mark := range marks {
+		if marked[mark] {
+			continue
+		}
+		if err := removeFile(filepath.Join(c.folder, mark)); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ func (a *app) tellServed(reports string, plans *jobPlans, learns *learner, summa
 	if err != nil {
 		return err
 	}
+	learns.judge(reports, all)
 	slices.SortStableFunc(all, func(x, y runReport) int { return byRankThenName(x.Name, y.Name) })
 	served := report.Served{ExitCode: code, Processes: []report.ServedProcess{}}
 	var said remarks
@@ -104,19 +105,28 @@ func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.
 	return p, nil
 }
 
+// readCounters reads what a device of a process has counted.
+func readCounters(file string) (cuda.Counters, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), cause(err))
+	}
+	c, err := cuda.ReadCounters(data)
+	if err != nil {
+		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
+	}
+	return c, nil
+}
+
 // readServedDevice reads one device's counters; its name ends with the ordinal.
 func readServedDevice(file string) (report.ServedDevice, error) {
 	ordinal, err := strconv.Atoi(filepath.Ext(file)[len(".device"):])
 	if err != nil {
 		return report.ServedDevice{}, fmt.Errorf("%s: expected a name that ends with a device's number", filepath.Base(file))
 	}
-	data, err := os.ReadFile(file)
+	c, err := readCounters(file)
 	if err != nil {
-		return report.ServedDevice{}, fmt.Errorf("%s: %w", filepath.Base(file), cause(err))
-	}
-	c, err := cuda.ReadCounters(data)
-	if err != nil {
-		return report.ServedDevice{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
+		return report.ServedDevice{}, err
 	}
 	d := report.ServedDevice{
 		Device: ordinal, PlanState: planState(c.State),

@@ -19,11 +19,16 @@ _installed: Optional[Runtime] = None
 
 
 def install(
-    torch: Any, plan: Optional[str], memory: str = "auto", counters: Optional[str] = None, move: str = "auto"
+    torch: Any,
+    plan: Optional[str],
+    memory: str = "auto",
+    counters: Optional[str] = None,
+    move: str = "auto",
+    proven: int = 0,
 ) -> None:
     """Serve this process from now on. torch is the module that the job imported, before
     it initialises CUDA. plan: a path, or None; memory: one of _runtime.MEMORY; counters:
-    as in stplan_settings; move: one of _runtime.MOVE.
+    as in stplan_settings; move: one of _runtime.MOVE; proven: as in stplan_settings.
 
     Raises BuildError if there is no library and none can be built, RuntimeFailure if
     this torch or the plan cannot be served, ValueError for an unknown memory or move. torch
@@ -42,7 +47,7 @@ def install(
     # Without these, the device would be waited for while a graph is captured.
     functions.set_begin_allocate_to_pool(runtime.address("begin_pool"))
     functions.set_end_allocate_to_pool_fn(runtime.address("end_pool"))
-    runtime.start(plan, memory, counters, move)
+    runtime.start(plan, memory, counters, move, proven)
     torch.cuda.memory.change_current_allocator(allocator)
     _installed = runtime
     _Patches(torch, runtime).apply()

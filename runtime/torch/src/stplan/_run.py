@@ -102,9 +102,11 @@ def _install(settings: RunSettings, plan: Optional[str], name: str) -> tuple[str
     """Install the allocator, and return the backend and the plan. A plan of the cache that
     is refused, for it may be damaged, is left out."""
     from stplan import _serving
+    from stplan._proven import checksum
 
+    proven = 0 if plan is None or settings.cache is None else checksum(plan)
     try:
-        return _serving.install(plan, settings.memory, _counters(settings, name), settings.move), plan
+        return _serving.install(plan, settings.memory, _counters(settings, name), settings.move, proven), plan
     except _serving.ServingError as error:
         if plan is None or settings.cache is None:
             raise

@@ -170,14 +170,16 @@ class Runtime:
         self._limit = _function(library, "limit", None, [device, ctypes.c_uint64])
         self._ranges = _function(library, "ranges", size, [device, ctypes.POINTER(Range), size])
 
-    def start(self, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto") -> None:
-        """Start the runtime and read the plan. Raises RuntimeFailure, and ValueError if
+    def start(
+        self, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto", proven: int = 0
+    ) -> None:
+        """Start the runtime and read the plan. proven: as in stplan_settings. Raises RuntimeFailure, and ValueError if
         memory is not in MEMORY or move not in MOVE."""
         for name, value, known in (("memory", memory, MEMORY), ("move", move, MOVE)):
             if value not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(sorted(known))}, found {value!r}")
         error = ctypes.create_string_buffer(512)
-        settings = _Settings(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks)
+        settings = _Settings(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks, proven)
         if self._start(ctypes.byref(settings), error, len(error)) != 0:
             raise RuntimeFailure(error.value.decode("utf-8", "replace"))
 

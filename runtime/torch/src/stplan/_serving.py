@@ -15,11 +15,14 @@ from stplan._runtime import MEMORY, MOVE, Runtime
 _backend: Optional[str] = None
 
 
-def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] = None, move: str = "auto") -> str:
+def install(
+    plan: Optional[str], memory: str = "auto", counters: Optional[str] = None, move: str = "auto", proven: int = 0
+) -> str:
     """Serve this process from now on. torch has to be imported, and CUDA should not be
     initialised yet. plan: a path, or None for the pool alone; memory: one of MEMORY;
     counters: a path; device N keeps its counters in the file with N appended to it; move:
-    one of MOVE.
+    one of MOVE; proven: the checksum of a plan that an earlier run has followed, or 0. If it
+    is that of this plan, memory comes in larger granules.
 
     Returns "shim". If the shim cannot be built it prints one line to standard error and
     returns "pluggable". Raises ServingError; torch is then unchanged.
@@ -36,7 +39,7 @@ def install(plan: Optional[str], memory: str = "auto", counters: Optional[str] =
     if torch.version.cuda is None:
         raise ServingError("this torch was built without CUDA")
     try:
-        _backend = _install(torch, plan, memory, counters, move)
+        _backend = _install(torch, plan, memory, counters, move, proven)
     # RuntimeError and AttributeError may be torch's: a release may lack a function.
     except (RuntimeError, OSError, AttributeError) as error:
         raise ServingError(described(error)) from error
@@ -56,11 +59,13 @@ def backend() -> Optional[str]:
     return _backend
 
 
-def _install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str) -> str:
+def _install(
+    torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str, proven: int
+) -> str:
     try:
-        _shim.install(torch, plan, memory, counters, move)
+        _shim.install(torch, plan, memory, counters, move, proven)
         return "shim"
     except (_build.BuildError, OSError) as error:
         say(f"{error}; torch is served through its C interface, which lacks some functions (docs/runtime.md)")
-    _pluggable.install(torch, plan, memory, counters, move)
+    _pluggable.install(torch, plan, memory, counters, move, proven)
     return "pluggable"

@@ -40,7 +40,7 @@ class Shim:
         self._library = library = ctypes.CDLL(path)
         library.stplan_shim_unanswered.restype = ctypes.c_char_p
         library.stplan_shim_install.restype = ctypes.c_char_p
-        library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, Ranks]
+        library.stplan_shim_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, Ranks, ctypes.c_uint64]
         library.stplan_shim_pin.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         self.history = Kept(library, "stplan_shim")
         self.lending = Lending(library, "stplan_shim")
@@ -56,9 +56,9 @@ class Shim:
         name = self._library.stplan_shim_unanswered()
         return None if name is None else str(name.decode("utf-8", "replace"))
 
-    def install(self, plan: Optional[str], memory: str, counters: Optional[str], move: str) -> None:
+    def install(self, plan: Optional[str], memory: str, counters: Optional[str], move: str, proven: int) -> None:
         """Raises RuntimeFailure, and KeyError if memory is not in MEMORY or move not in MOVE."""
-        problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks)
+        problem = self._library.stplan_shim_install(_path(plan), _path(counters), MEMORY[memory], MOVE[move], ranks, proven)
         if problem is not None:
             raise RuntimeFailure(problem.decode("utf-8", "replace"))
 
@@ -90,7 +90,9 @@ class Shim:
 _installed: Optional[Shim] = None
 
 
-def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto") -> None:
+def install(
+    torch: Any, plan: Optional[str], memory: str, counters: Optional[str], move: str = "auto", proven: int = 0
+) -> None:
     """Serve this process from now on; arguments as for _pluggable.install.
 
     Raises BuildError if the shim cannot be compiled or does not fit this torch, OSError
@@ -99,7 +101,7 @@ def install(torch: Any, plan: Optional[str], memory: str, counters: Optional[str
     """
     global _installed
     shim = _load(torch)
-    shim.install(plan, memory, counters, move)
+    shim.install(plan, memory, counters, move, proven)
     _installed = shim
 
 

@@ -63,7 +63,7 @@ class Served:
         return Counters(**counted, installs=self.history.installs if device == 0 else 0)
 
 
-def install(plan, memory="auto", counters=None, move="auto"):
+def install(plan, memory="auto", counters=None, move="auto", proven=0):
     assert not sys.modules["torch"].cuda.is_initialized()
     if os.environ.get("REFUSE"):
         raise _serving.ServingError(os.environ["REFUSE"])
@@ -72,7 +72,8 @@ def install(plan, memory="auto", counters=None, move="auto"):
     named = plan and os.path.relpath(plan)
     moves = "" if move == "auto" else f", move {move}"
     Served.history.planned = plan is not None
-    sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}{moves}\n")
+    known = f", proven {proven:016x}" if proven else ""
+    sys.stderr.write(f"asked {os.environ.get('RANK')}: {named} {memory}{moves}{known}\n")
     for device, found in json.loads(os.environ.get("COUNTERS", "{}")).items():
         counted = Counters(**{"fields": ctypes.sizeof(Counters) // 8, **found})
         with open(f"{counters}{device}", "wb") as out:

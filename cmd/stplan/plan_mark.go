@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/runtime/cuda"
+)
+
+// Shares of the bytes that a run has asked for while it followed a plan. From proves on, on plan,
+// the plan is proven: runs of the plan's own job have 99 % and more (docs/results/disturbed.md).
+// Below leaves it is not any more; so few have another plan made (device_learn.c). Between the two
+// it stays as it is.
+const (
+	proves = 0.99
+	leaves = 0.90
+)
+
+// markForm is the content of a mark: the checksum in the header of the plan that is proven.
+// _proven.py reads it.
+const markForm = "stplan-proven 1 %016x\n"
+
+// markOf is the mark of a plan in the cache: a file beside it, which says that a run has followed
+// it. The runtime then takes memory for it in larger granules. A mark is of the bytes that it names,
+// so that of a plan which has been replaced means nothing, and it appears whole or not at all.
+func markOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".proven" }
+
+// judge marks the plans of the cache that all processes of the job have followed which had them,
+// and takes the marks of those that one has left. Nothing is changed with --no-learn.
+func (l *learner) judge(reports string, all []runReport) {
+	if l == nil || !l.learns {
+		return
+	}
+	followed := map[string][]cuda.Counters{} // by the plan's path
+	for _, r := range all {
+		if r.Cached == nil || r.State != stateServing {
+			continue
+		}
+		if plan, err := l.cache.path(*r.Cached); err == nil {
+			followed[plan] = append(followed[plan], countersOf(reports, r.Name)...)
+		}
+	}
+	for plan, counters := range followed {
+		if err := l.app.markPlan(plan, counters); err != nil {
+			l.app.note("%s: whether the run followed this plan is not kept: %v", plan, err)
+		}
+	}
+}
+
+// countersOf are those of a process's devices which can be read.
+func countersOf(reports, name string) (all []cuda.Counters) {
+	files, _ := filepath.Glob(filepath.Join(reports, name+".device*"))
+	for _, file := range files {
+		if c, err := readCounters(file); err == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// markPlan marks a plan, or takes its mark, by how devices have followed it. Those count that have
+// followed the very plan that lies there now, for as many bytes as it has in all: fewer do not
+// show whether a run follows it.
+func (a *app) markPlan(plan string, counters []cuda.Counters) error {
+	data, err := os.ReadFile(plan)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cause(err)
+	}
+	p, err := planfile.Decode(data)
+	if err != nil {
+		return nil // the next run says so, and replaces it
+	}
+	sum, enough := planfile.Checksum(data), bytesOnce(p)
+	worst, judged := 1.0, false
+	for _, c := range counters {
+		if c.FollowedPlan == sum && c.FollowedBytes >= enough && enough > 0 {
+			worst, judged = min(worst, float64(c.FittingBytes)/float64(c.FollowedBytes)), true
+		}
+	}
+	switch {
+	case judged && worst >= proves:
+		return a.outputs.writeBytes(markOf(plan), fmt.Appendf(nil, markForm, sum))
+	case judged && worst < leaves:
+		return removeFile(markOf(plan))
+	}
+	return nil
+}
+
+// bytesOnce is what the slots of a plan's device have together, the most of any device.
+func bytesOnce(p *planfile.Plan) (most uint64) {
+	for i := range p.Devices {
+		var all uint64
+		for k := range p.Devices[i].Slots {
+			all += p.Devices[i].Slots[k].Size
+		}
+		most = max(most, all)
+	}
+	return most
+}
+
+// removeFile removes a file that may be gone.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cause(err)
+	}
+	return nil
+}
