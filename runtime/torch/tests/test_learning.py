@@ -10,12 +10,12 @@ import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
 from conftest import FAKE_TORCH, Job, needs_torch
-from stplan import _plankey
+from stplan import _plankey, _proven
 
 BEGIN = """
 import os, signal, sys
@@ -189,6 +189,51 @@ def test_a_plan_is_found_under_the_name_that_is_reported(job: Job) -> None:
     done = job.finish(job.start(BEGIN, {**env, "REFUSE_PLAN": "damaged"}))
     assert done.stderr == "asked 3: None auto\nstplan: damaged; served without this plan\nhistory of rank 3: steps of [0, 0]\n"
     assert job.said()[-1]["plan"] is None
+
+
+MARK = "stplan-proven 1 00000000000000ff\n"
+
+
+@pytest.mark.parametrize(
+    "mark, found",
+    [
+        (MARK, 255),
+        (None, 0),
+        ("", 0),
+        (MARK[:-1], 0),
+        (MARK + "\n", 0),
+        (MARK + 100 * "x", 0),
+        (MARK.replace("ff", "FF"), 0),
+        (MARK.replace(" 1 ", " 2 "), 0),
+        ("\0" + MARK[1:], 0),
+    ],
+)
+def test_the_mark_of_a_plan(tmp_path: Path, mark: Optional[str], found: int) -> None:
+    if mark is not None:
+        (tmp_path / "train.v2-00.proven").write_text(mark)
+    assert _proven.checksum(str(tmp_path / "train.v2-00.bin")) == found
+    assert _proven.checksum(str(tmp_path / "other-00.bin")) == 0
+
+
+def test_a_mark_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / "train-00.proven").mkdir()
+    assert _proven.checksum(str(tmp_path / "train-00.bin")) == 0
+
+
+def test_the_runtime_is_told_of_a_mark_of_the_cache_only(job: Job) -> None:
+    env = environment(job)
+    job.finish(job.start(BEGIN, env))
+    plan = job.folder / "plans" / job.said()[0]["cached"]
+    plan.write_bytes(b"")
+    plan.with_suffix(".proven").write_text(MARK)
+    done = job.finish(job.start(BEGIN, env))
+    assert done.stderr.startswith(f"asked 3: plans/{plan.name} auto, proven 00000000000000ff\n")
+    named = job.run_environment(plan=str(plan))
+    done = job.finish(job.start(BEGIN, {**named, "RANK": "3"}))
+    assert done.stderr.startswith(f"asked 3: plans/{plan.name} auto\n"), done.stderr
+    plan.unlink()
+    done = job.finish(job.start(BEGIN, env))
+    assert done.stderr.startswith("asked 3: None auto\n")
 
 
 def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 def test_the_shim_comes_first(ways: Ways) -> None:
     assert _serving.install("/a/plan.bin", "plain", "/c/counters") == "shim"
-    assert ways.asked == [("shim", ("/a/plan.bin", "plain", "/c/counters", "auto"))]
+    assert ways.asked == [("shim", ("/a/plan.bin", "plain", "/c/counters", "auto", 0))]
     with pytest.raises(stplan.ServingError, match="serves this process already"):
         _serving.install(None)
 

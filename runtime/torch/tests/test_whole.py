@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -167,7 +168,19 @@ def test_a_plan_is_learned_and_put_in_place_in_the_same_run(whole: Whole, backen
     assert (process["plan"], process["backend"]) == (None, backend)
     assert (device["installs"], device["plan_state"]) == (1, "body")
     assert device["planned_allocations"] == 4 * 5
-    # The next run has the plan from the beginning.
+    # The run has followed it since it came. The next run has it from the beginning.
+    (plan,) = (whole.folder / "cache").glob("*.bin")
+    mark = plan.with_suffix(".proven")
+    checksum = struct.unpack_from("<Q", plan.read_bytes(), 24)[0]
+    assert mark.read_text() == f"stplan-proven 1 {checksum:016x}\n"
+    mark.unlink()
     whole(*command, RANK="0", **variables)
     (process,) = whole.summary()["processes"]
     assert process["plan"] is not None and process["devices"][0]["planned_allocations"] == 3 + 4 * 5
+    # That run has followed it too. A damaged mark changes nothing, and is replaced.
+    assert mark.read_text() == f"stplan-proven 1 {checksum:016x}\n"
+    mark.write_text("no mark")
+    whole(*command, RANK="0", **variables)
+    (process,) = whole.summary()["processes"]
+    assert process["devices"][0]["planned_allocations"] == 3 + 4 * 5
+    assert mark.read_text() == f"stplan-proven 1 {checksum:016x}\n"
