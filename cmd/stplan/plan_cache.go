@@ -20,8 +20,7 @@ import (
 // change of a script makes a new name.
 const mostCached = 512
 
-// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their marks
-// (plan_mark.go). The processes of a job make up the names (_plankey.py).
+// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their marks. The processes of a job make up the names (_plankey.py).
 type planCache struct{ folder string }
 
 // openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the
@@ -69,6 +68,11 @@ func (c *planCache) path(name string) (string, error) {
 	}
 	return filepath.Join(c.folder, name), nil
 }
+
+// markOf is the mark of a plan in the cache: a file beside it, which says that a run has followed
+// it. The runtime then takes memory for it in larger granules. A mark is of the bytes that it names,
+// so that of a plan which has been replaced means nothing, and it appears whole or not at all.
+func markOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".proven" }
 
 // copyPlan gives a plan of the cache another name there as well.
 func (a *app) copyPlan(from, to string) error {

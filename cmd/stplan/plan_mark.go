@@ -25,11 +25,6 @@ const (
 // _proven.py reads it.
 const markForm = "stplan-proven 1 %016x\n"
 
-// markOf is the mark of a plan in the cache: a file beside it, which says that a run has followed
-// it. The runtime then takes memory for it in larger granules. A mark is of the bytes that it names,
-// so that of a plan which has been replaced means nothing, and it appears whole or not at all.
-func markOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".proven" }
-
 // judge marks the plans of the cache that all processes of the job have followed which had them,
 // and takes the marks of those that one has left. Nothing is changed with --no-learn.
 func (l *learner) judge(reports string, all []runReport) {
