@@ -20,7 +20,8 @@ import (
 // change of a script makes a new name.
 const mostCached = 512
 
-// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their marks. The processes of a job make up the names (_plankey.py).
+// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their
+// marks. The processes of a job make up the names (_plankey.py).
 type planCache struct{ folder string }
 
 // openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/runtime/cuda"
