@@ -127,3 +127,11 @@ func (c *planCache) prune() error {
 	}
 	return nil
 }
+
+// removeFile removes a file that may be gone.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cause(err)
+	}
+	return nil
+}

@@ -99,11 +99,3 @@ func bytesOnce(p *planfile.Plan) (most uint64) {
 	}
 	return most
 }
-
-// removeFile removes a file that may be gone.
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return cause(err)
-	}
-	return nil
-}

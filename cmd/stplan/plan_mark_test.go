@@ -224,7 +224,9 @@ func TestJobsThatMarkAtOnce(t *testing.T) {
 	var writers, readers sync.WaitGroup
 	over := make(chan struct{})
 	for i := range 4 {
-		writers.Go(func() {
+		writers.Add(1)
+		go func() {
+			defer writers.Done()
 			a := newApp(t)
 			for k := range 50 {
 				fitting := 1000
@@ -235,9 +237,11 @@ func TestJobsThatMarkAtOnce(t *testing.T) {
 					t.Errorf("launcher %d: %v", i, err)
 				}
 			}
-		})
+		}()
 	}
-	readers.Go(func() {
+	readers.Add(1)
+	go func() {
+		defer readers.Done()
 		for {
 			select {
 			case <-over:
@@ -248,7 +252,7 @@ func TestJobsThatMarkAtOnce(t *testing.T) {
 				t.Errorf("a mark is %q", got)
 			}
 		}
-	})
+	}()
 	writers.Wait()
 	close(over)
 	readers.Wait()

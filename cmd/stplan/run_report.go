@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 
@@ -44,6 +46,19 @@ func planState(s cuda.State) string {
 		return name
 	}
 	return fmt.Sprintf("state %d", int(s))
+}
+
+// readCounters reads what a device of a process has counted.
+func readCounters(file string) (cuda.Counters, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), cause(err))
+	}
+	c, err := cuda.ReadCounters(data)
+	if err != nil {
+		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
+	}
+	return c, nil
 }
 
 // byRankThenName puts rank 10 behind rank 9.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -103,19 +102,6 @@ func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.
 	}
 	slices.SortFunc(p.Devices, func(x, y report.ServedDevice) int { return cmp.Compare(x.Device, y.Device) })
 	return p, nil
-}
-
-// readCounters reads what a device of a process has counted.
-func readCounters(file string) (cuda.Counters, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), cause(err))
-	}
-	c, err := cuda.ReadCounters(data)
-	if err != nil {
-		return cuda.Counters{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
-	}
-	return c, nil
 }
 
 // readServedDevice reads one device's counters; its name ends with the ordinal.

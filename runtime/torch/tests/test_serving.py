@@ -131,7 +131,7 @@ def test_enable_makes_a_relative_path_absolute(ways: Ways, monkeypatch: pytest.M
     stplan.enable("plan.bin", memory="virtual", move="off")
     with pytest.raises(stplan.ServingError, match="serves this process already"):
         stplan.enable(tmp_path / "plan.bin")
-    assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None, "off"))]
+    assert ways.asked == [("shim", (str(tmp_path / "plan.bin"), "virtual", None, "off", 0))]
 
 
 def test_enable_has_no_effect_under_a_launcher(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
