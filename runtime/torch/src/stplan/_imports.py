@@ -28,8 +28,8 @@ class _Finder:
     """Waits for one module. It asks the other finders for the module's loader, and makes
     that loader call the callback after it has run the module.
 
-    It has no base class of importlib.abc: importing that takes a fifth of the time by which
-    this package delays the start of every Python process of a job."""
+    It has no base class of importlib.abc: importing that takes 14 ms, in every Python process
+    of a job."""
 
     def __init__(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         self._name = name

@@ -10,9 +10,7 @@ from importlib import import_module
 from typing import Any, Callable, Optional
 
 from stplan._exits import ENDED, Exits
-from stplan._history import History
 from stplan._imports import after_import
-from stplan._output import Output
 from stplan._process import described, say, stem
 from stplan._settings import Settings
 from stplan._steps import StepCounter
@@ -69,6 +67,10 @@ class Recorder:
             return
         settings = self._settings
         try:
+            # These load modules that only a recording needs, and every process loads this one.
+            from stplan._history import History
+            from stplan._output import Output
+
             self._output = Output(settings.directory, settings.reports, stem(sys.argv, os.environ))
             self._output.report("recording")
             self._history = History(self._torch, self._interrupted)

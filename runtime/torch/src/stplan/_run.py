@@ -7,7 +7,6 @@ import contextlib
 import glob
 import os
 import sys
-from dataclasses import replace
 from typing import Any, Callable, Optional
 
 from stplan._imports import after_import
@@ -94,7 +93,7 @@ def _looked_up(settings: RunSettings, cached: Optional[str]) -> RunSettings:
     path = os.path.join(settings.cache, cached)
     with contextlib.suppress(OSError):
         os.utime(path)  # The launcher removes the plans that were not used for longest.
-        return replace(settings, plan=path)
+        return settings._replace(plan=path)
     return settings
 
 

@@ -1,12 +1,14 @@
 """The settings that a launcher passes to a process: one JSON object in an environment
-variable for recording, and one in another for serving."""
+variable for recording, and one in another for serving.
+
+Every Python process of a job imports this module and those that it needs when it starts, so
+heavy ones, such as dataclasses, are left out."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Mapping, MutableMapping, Optional, TypeVar
+from typing import Any, Callable, Mapping, MutableMapping, NamedTuple, Optional, TypeVar
 
 ENVIRONMENT = "STPLAN_RECORD"
 """The environment variable that asks for a recording."""
@@ -24,8 +26,7 @@ class SettingsError(ValueError):
     """A setting cannot be used. The text names it and gives the reason."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Settings of a recording. directory and reports are absolute paths. reports is the
     launcher's folder for the report of each process, or None if there is no launcher."""
 
@@ -61,8 +62,7 @@ class Settings:
         return _from_environment(ENVIRONMENT, environment, cls.checked)
 
 
-@dataclass(frozen=True)
-class RunSettings:
+class RunSettings(NamedTuple):
     """Settings of a served run. plan is the path of one plan for every process, or None.
     With by_rank it is the common beginning of the plans' paths, to which a rank and
     ".bin" are appended. memory and move are checked by the allocator. reports is as in Settings,
@@ -126,7 +126,7 @@ class RunSettings:
     def hand_on(self, environment: MutableMapping[str, str], name: str) -> None:
         """Tell the processes that this one will start that it has a plan, or that one is
         learned from it. name is the name of this process's report."""
-        environment[RUN_ENVIRONMENT] = json.dumps(asdict(replace(self, within=name)))
+        environment[RUN_ENVIRONMENT] = json.dumps(self._replace(within=name)._asdict())
 
 
 def _from_environment(
