@@ -92,3 +92,24 @@ func TestLearningInARunWithAPlan(t *testing.T) {
 		t.Errorf("plans %+v, %d in place, %.4f of the bytes on plan", l.Plans, l.Installs, got.PlannedBytes)
 	}
 }
+
+// TestReplayOfAProvenPlan: --proven has larger granules, which a run that follows its plan hardly
+// notices in memory: no more than one of them.
+func TestReplayOfAProvenPlan(t *testing.T) {
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	plan := filepath.Join(t.TempDir(), "plan.bin")
+	var stdout, stderr bytes.Buffer
+	if code := execute([]string{"-q", "compile", resnet, "-o", plan}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		t.Fatal(stderr.String())
+	}
+	without, proven := replayed(t, plan+" "+resnet), replayed(t, "--proven "+plan+" "+resnet)
+	const granule = 4 << 20 // of a plan of 11 GiB
+	if more := proven.PeakReserved - without.PeakReserved; more <= 0 || more > granule {
+		t.Errorf("%d B more are reserved if the plan is proven, expected some, and at most %d", more, granule)
+	}
+	if proven.PlannedBytes != without.PlannedBytes || proven.Overlaps != 0 {
+		t.Errorf("%.6f of the bytes on plan, %.6f if it is not proven; %d overlaps", proven.PlannedBytes, without.PlannedBytes, proven.Overlaps)
+	}
+}
