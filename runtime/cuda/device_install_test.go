@@ -303,6 +303,19 @@ func TestWhenAPlanIsMade(t *testing.T) {
 	if got := fits.due(50, wider); got == 0 || got > 4 {
 		t.Errorf("due after %d iterations that go beyond the plan, expected 1 to 4", got)
 	}
+	waits := beginJob(t, 100) // its plan follows the run, and is not put in place
+	even := []uint64{8 * mib, 8 * mib, 8 * mib}
+	if got := waits.due(9, even); got != 4 {
+		t.Fatalf("due after %d iterations, expected 4", got)
+	}
+	waits.device.LearnMade()
+	waits.install(planOf(100, even))
+	if got := waits.due(50, even); got != 0 || waits.device.Counters().Installs != 0 {
+		t.Errorf("due after %d iterations, although the plan that follows the run fits", got)
+	}
+	if got := waits.due(50, wider); got == 0 || got > 4 {
+		t.Errorf("due after %d iterations that go beyond the plan that follows the run, expected 1 to 4", got)
+	}
 	if got := beginJob(t, 3, planOf(3, iteration)).due(50, iteration); got != 0 {
 		t.Errorf("due after %d iterations, although the plan that was found fits", got)
 	}

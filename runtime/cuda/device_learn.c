@@ -1,6 +1,6 @@
 #include "device_learn.h"
 
-/* Per cent of the bytes of the window's iterations. With less on plan the plan is too narrow:
+/* Per cent of the bytes of the window's iterations. With less that fits, the plan is too narrow:
  * as much is wanted of runs that a plan was not recorded from. */
 enum { NARROW = 90 };
 
@@ -17,21 +17,23 @@ enum { MOST_PLANS = 3 };
 
 void sp_learn_changed(sp_learn *l) { l->changed_at = l->iterations; }
 
+void sp_learn_fits(sp_learn *l, uint64_t bytes) { l->fitting += bytes; }
+
 void sp_learn_iteration(sp_learn *l, const stplan_counters *now) {
   uint64_t at = ++l->iterations % (SP_LEARN_WINDOW + 1);
   l->ends[at].all = now->allocation_bytes;
-  l->ends[at].planned = now->planned_bytes;
+  l->ends[at].fitting = l->fitting;
 }
 
-/* narrow says whether too little was on plan in the window, or since the last change if that
+/* narrow says whether too little fitted the plan in the window, or since the last change if that
  * is less. */
 static int narrow(const sp_learn *l, const stplan_counters *now) {
   uint64_t from = l->iterations > SP_LEARN_WINDOW ? l->iterations - SP_LEARN_WINDOW : 0;
   if (from < l->changed_at)
     from = l->changed_at;
   uint64_t at = from % (SP_LEARN_WINDOW + 1);
-  uint64_t all = now->allocation_bytes - l->ends[at].all, planned = now->planned_bytes - l->ends[at].planned;
-  return planned < all / 100 * NARROW;
+  uint64_t all = now->allocation_bytes - l->ends[at].all, fitting = l->fitting - l->ends[at].fitting;
+  return fitting < all / 100 * NARROW;
 }
 
 int sp_learn_due(const sp_learn *l, const stplan_counters *now, unsigned first, int ending) {

@@ -19,15 +19,20 @@ typedef struct {
   uint64_t learned_at; /* iterations that the last plan was made of; 0 if none was made */
   uint64_t changed_at; /* iterations before the last change: a plan was made, or came */
   int made;            /* plans */
-  /* Bytes of all requests and of those on plan, up to the end of each of the last iterations,
+  uint64_t fitting;    /* bytes of the requests that were on plan, or would have been by a plan that follows the run */
+  /* Bytes of all requests and the fitting ones, up to the end of each of the last iterations,
    * by its number modulo the places. Of no iteration they are 0. */
   struct {
-    uint64_t all, planned;
+    uint64_t all, fitting;
   } ends[SP_LEARN_WINDOW + 1];
 } sp_learn;
 
 /* sp_learn_changed is told that a plan has come, or has been put in place. */
 void sp_learn_changed(sp_learn *l);
+
+/* sp_learn_fits is told of `bytes` that were on plan, or would have been by a plan that has come
+ * and follows the run, be it put in place or not. */
+void sp_learn_fits(sp_learn *l, uint64_t bytes);
 
 /* sp_learn_iteration is told that an iteration has ended. */
 void sp_learn_iteration(sp_learn *l, const stplan_counters *now);
