@@ -92,6 +92,10 @@ static void put_in_place(stplan_device *d, uint64_t number) {
 
 int sp_device_follows_next(const stplan_device *d) { return d->next != NULL && d->next->followed; }
 
+int sp_device_learns_of_next(const stplan_device *d) {
+  return sp_device_follows_next(d) && sp_matcher_room(d->next->matcher) == 0;
+}
+
 void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
   sp_device_plan *p = d->next;
   sp_match m = sp_matcher_next(p->matcher, requested, stream);
@@ -102,8 +106,11 @@ void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stpla
   uint64_t number = p->number;
   if (p->fitted && place->planned && low(d, p) && pays(d, p))
     put_in_place(d, number);
-  if (sp_device_follows_next(d) && d->next->number == number)
-    sp_device_plan_followed(d, need, place->planned);
+  if (!sp_device_follows_next(d) || d->next->number != number)
+    return;
+  sp_device_plan_followed(d, need, place->planned);
+  if (place->planned && sp_device_learns_of_next(d))
+    sp_learn_fits(&d->learn, need);
 }
 
 /* refused says why a plan cannot begin in a run; STPLAN_OK if it can. */

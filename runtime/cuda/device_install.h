@@ -20,4 +20,9 @@ void sp_device_follow(stplan_device *d, uint64_t need, uint64_t requested, stpla
  * it counts then how that is followed, and no more how the plan is (sp_device_plan_followed). Locked. */
 int sp_device_follows_next(const stplan_device *d);
 
+/* sp_device_learns_of_next says whether it is the next plan, too, by which it is decided if another
+ * plan is made (device_learn.h): one of sizes that vary is made again of more of them until one is in
+ * place, as LoRA's of twelve iterations served later lengths better than that of four. Locked. */
+int sp_device_learns_of_next(const stplan_device *d);
+
 #endif

@@ -19,7 +19,7 @@ typedef struct {
   uint64_t learned_at; /* iterations that the last plan was made of; 0 if none was made */
   uint64_t changed_at; /* iterations before the last change: a plan was made, or came */
   int made;            /* plans */
-  uint64_t fitting;    /* bytes of the requests that were on plan, or would have been by a plan that follows the run */
+  uint64_t fitting;    /* bytes of the requests that were on plan, or would have been by one that follows the run */
   /* Bytes of all requests and the fitting ones, up to the end of each of the last iterations,
    * by its number modulo the places. Of no iteration they are 0. */
   struct {
@@ -30,8 +30,8 @@ typedef struct {
 /* sp_learn_changed is told that a plan has come, or has been put in place. */
 void sp_learn_changed(sp_learn *l);
 
-/* sp_learn_fits is told of `bytes` that were on plan, or would have been by a plan that has come
- * and follows the run, be it put in place or not. */
+/* sp_learn_fits is told of `bytes` that were on plan, or would have been by the next plan
+ * (sp_device_learns_of_next). */
 void sp_learn_fits(sp_learn *l, uint64_t bytes);
 
 /* sp_learn_iteration is told that an iteration has ended. */

@@ -220,6 +220,8 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   if (d->plan != NULL && !sp_device_follows_next(d))
     sp_device_plan_followed(d, r->size, q->source == STPLAN_FROM_PLAN);
   if (q->source == STPLAN_FROM_PLAN) {
+    if (!sp_device_learns_of_next(d))
+      sp_learn_fits(&d->learn, r->size);
     SP_COUNT(d, planned_allocations, 1);
     SP_COUNT(d, planned_bytes, r->size);
     SP_COUNT(d, displaced_allocations, (uint64_t)q->hole);

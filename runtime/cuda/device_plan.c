@@ -135,7 +135,6 @@ void sp_device_plan_follows(stplan_device *d, const sp_device_plan *p) {
 void sp_device_plan_followed(stplan_device *d, uint64_t need, int planned) {
   SP_COUNT(d, followed_bytes, need);
   SP_COUNT(d, fitting_bytes, planned ? need : 0);
-  sp_learn_fits(&d->learn, planned ? need : 0);
 }
 
 void sp_device_plan_close(stplan_device *d) {
