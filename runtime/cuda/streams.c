@@ -303,12 +303,12 @@ int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need) {
          !p->capturing(p->self, on->handle);
 }
 
-int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count) {
+int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count, uint64_t told) {
   uint64_t handle = s->list[stream]->handle;
   if (p->capturing(p->self, handle))
     return 1;
   for (int i = 0; i < count; i++) {
-    if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
+    if (needs[i].record && (!sp_streams_record(s, p, &needs[i]) || s->told != told))
       return 1;
     if (p->stream_wait(p->self, handle, marks_of(s, needs[i].on)->list[needs[i].mark].event) != 0)
       return 1;
