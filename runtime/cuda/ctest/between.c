@@ -1,7 +1,9 @@
 /* between.c: what another thread may do between two calls of the device that one request
  * makes. The runtime holds no lock then, so the primitives here do it themselves, in the
  * middle of a call: each order of events is certain, and no test waits for luck. */
+#include <limits.h>
 #include <string.h>
+#include <time.h>
 
 #include "../prim_host.h"
 #include "../streams.h"
@@ -22,6 +24,7 @@ static struct {
   unsigned recordings, waits;
   unsigned exchanges; /* enqueued so far */
   unsigned done;      /* the device has done what was recorded up to this one */
+  unsigned stalled;   /* what is behind this exchange is not done; 0 for none */
   void (*before_record)(void), (*after_record)(void), (*before_wait)(void); /* once, around a recording of the whole device, and before a wait */
   event *waited;      /* by the last wait, as it was when the wait was made */
 } world;
@@ -77,8 +80,9 @@ static int stream_wait(void *self, uint64_t stream, void *of) {
 }
 
 static int event_done(void *self, void *of) {
+  const event *e = of;
   (void)self;
-  return ((event *)of)->recorded <= world.done;
+  return e->recorded <= world.done && (world.stalled == 0 || e->exchanges < world.stalled);
 }
 
 static void begin(void) {
@@ -159,6 +163,29 @@ static void events_stay_while_somebody_is_about_to_wait(void) {
   stplan_close(world.device);
 }
 
+/* The same if the host is about to wait, for memory that is to move: it would wait for a
+ * receive that is done only once this process goes on. */
+static void a_receive_begins_before_the_host_waits(void) {
+  enum { PIECES = 16, PIECE = 8 * MIB };
+  uint64_t p[PIECES];
+  stplan_counters c;
+  begin();
+  for (int i = 0; i < PIECES; i++)
+    p[i] = get(PIECE, 1);
+  for (int i = 0; i < PIECES; i += 2)
+    put_back(p[i]);
+  put_back(get(SMALL, 2)); /* a free that no event covers */
+  world.done = UINT_MAX;
+  world.stalled = 1;
+  world.before_record = receive;
+  time_t before = time(NULL);
+  get(4 * PIECE, 1);
+  stplan_read(world.device, &c);
+  DEMAND(world.exchanges == 1);
+  DEMAND(time(NULL) - before < 3 && c.moved_bytes == 0);
+  stplan_close(world.device);
+}
+
 static uint64_t late;
 
 static void free_late(void) { put_back(late); }
@@ -179,6 +206,7 @@ int main(void) {
   a_receive_begins_before_the_event();
   a_receive_begins_before_the_wait();
   events_stay_while_somebody_is_about_to_wait();
+  a_receive_begins_before_the_host_waits();
   a_free_comes_after_the_receives_event();
   return 0;
 }
