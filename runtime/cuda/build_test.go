@@ -141,6 +141,13 @@ func TestRooms(t *testing.T) {
 	}
 }
 
+// TestBetweenCalls has other threads do what hurts most between two calls of the device that
+// one request makes.
+func TestBetweenCalls(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "between.c"))
+}
+
 // TestPluggable calls the functions that torch's pluggable allocator calls.
 func TestPluggable(t *testing.T) {
 	t.Parallel()

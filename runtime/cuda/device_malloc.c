@@ -118,10 +118,11 @@ static int order(stplan_device *d, const request *q, sp_range *r) {
     return 1;
   sp_device_look(d);
   int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
+  uint64_t told = d->streams.told;
   int done = 0;
   if (count > 0) {
     sp_device_unlock(d);
-    done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count) == 0;
+    done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count, told) == 0;
     sp_device_lock(d);
     sp_streams_settle(&d->streams, q->stream, needs, count, done);
   }

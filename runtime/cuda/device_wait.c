@@ -83,9 +83,9 @@ int sp_device_await(stplan_device *d, const sp_clock *uses) {
   int count = sp_streams_needs_of_host(&d->streams, uses, needs);
   if (count < 0)
     return 1;
-  uint64_t tick = d->streams.now;
+  uint64_t tick = d->streams.now, told = d->streams.told;
   sp_device_unlock(d);
-  int result = sp_streams_await(&d->streams, &d->prim, needs, count, AWAIT_MOST);
+  int result = sp_streams_await(&d->streams, &d->prim, needs, count, told, AWAIT_MOST);
   sp_device_lock(d);
   for (int i = 0; i < count; i++)
     if (!needs[i].record)

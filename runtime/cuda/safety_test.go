@@ -73,6 +73,24 @@ func TestStressOrder(t *testing.T) {
 	}
 }
 
+// TestAnyCalls makes any calls of the interface in any order, with odd arguments: all accounts
+// of memory have to agree with each other, with the device's and with the blocks handed out.
+func TestAnyCalls(t *testing.T) {
+	t.Parallel()
+	sequences := "400"
+	if testing.Short() {
+		sequences = "100"
+	}
+	cycle := []uint64{4096, 65536, 1 << 20, 303104, 4096, 2 << 20, 8192, 131072} // as ctest/calls.c has it
+	path := filepath.Join(t.TempDir(), "plan.bin")
+	if err := os.WriteFile(path, encode(t, brief(periodic(cycle, [][]uint64{slices.Repeat(cycle, 16)}, []uint32{1}))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := compile(t, memorySanitizers, "calls.c")
+	execute(t, program, sequences, "1")
+	execute(t, program, sequences, "100000", path)
+}
+
 // TestHostilePlans changes good plans as TestReadersAgree does, and serves those that are
 // accepted all the same.
 func TestHostilePlans(t *testing.T) {

@@ -303,12 +303,18 @@ int sp_streams_record(sp_streams *s, const sp_prim *p, sp_need *need) {
          !p->capturing(p->self, on->handle);
 }
 
-int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count) {
+/* records_before records a mark, and says whether it can be waited for: no exchange has begun
+ * since there had been as many as `told`, or the mark may be behind that. */
+static int records_before(sp_streams *s, const sp_prim *p, sp_need *need, uint64_t told) {
+  return sp_streams_record(s, p, need) && s->told == told;
+}
+
+int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count, uint64_t told) {
   uint64_t handle = s->list[stream]->handle;
   if (p->capturing(p->self, handle))
     return 1;
   for (int i = 0; i < count; i++) {
-    if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
+    if (needs[i].record && !records_before(s, p, &needs[i], told))
       return 1;
     if (p->stream_wait(p->self, handle, marks_of(s, needs[i].on)->list[needs[i].mark].event) != 0)
       return 1;
@@ -337,10 +343,10 @@ static int await(const sp_prim *p, void *event, uint64_t until) {
   return 0;
 }
 
-int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t limit) {
+int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t told, uint64_t limit) {
   uint64_t until = clock_now() + limit;
   for (int i = 0; i < count; i++)
-    if (needs[i].record && !sp_streams_record(s, p, &needs[i]))
+    if (needs[i].record && !records_before(s, p, &needs[i], told))
       return -1;
   for (int i = 0; i < count; i++)
     if (await(p, marks_of(s, needs[i].on)->list[needs[i].mark].event, until) != 0)

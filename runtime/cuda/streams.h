@@ -128,7 +128,7 @@ typedef struct {
   sp_marks whole;         /* if so */
   sp_exchange exchanges[SP_EXCHANGES];
   int latest;     /* of the exchanges, the one that was told last */
-  uint64_t told;  /* exchanges so far */
+  _Atomic uint64_t told; /* exchanges so far; written with the lock */
   pthread_mutex_t prepare; /* held while the events of the whole device are made */
 } sp_streams;
 
@@ -201,13 +201,16 @@ int sp_streams_can(sp_streams *s, const sp_clock *c, int stream);
 int sp_streams_needs_of_host(sp_streams *s, const sp_clock *c, sp_need needs[SP_SOURCES]);
 
 /* sp_streams_perform makes the stream wait on the device. Called without the lock. Zero
- * is success; if it fails part way, the stream has waited for more than was needed. */
-int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count);
+ * is success; if it fails part way, the stream has waited for more than was needed. `told`
+ * is how many exchanges there had been when the needs were listed: an event that was recorded
+ * behind a further one is not waited for. */
+int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *needs, int count, uint64_t told);
 
 /* sp_streams_await records the marks that have to be, and waits for all of them on the
  * host, for at most this many nanoseconds. Called without the lock. Zero is success; 1
- * if they are not done by then, -1 if they could not be recorded. */
-int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t limit);
+ * if they are not done by then, -1 if they could not be recorded, or there have been more
+ * exchanges than were `told`, as above. */
+int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t told, uint64_t limit);
 
 /* sp_streams_record records a reserved mark's event, and says whether it can be waited
  * for. One that is recorded while a capture of its stream begins cannot: it belongs to

@@ -1,5 +1,6 @@
 /* hostile.c: plans that keep every rule of the format and make no sense, served
- * to programs that follow them more or less. No two blocks may share a byte.
+ * to programs that follow them more or less, from the beginning or put in place in the run.
+ * No two blocks may share a byte.
  *
  *   hostile PLANS: a file of plans, each preceded by its length in 8 bytes */
 #include <string.h>
@@ -29,19 +30,38 @@ static uint64_t next_size(const sp_plan_device *of, uint64_t *at) {
   return size > 0 && size < CAPACITY ? size : 512;
 }
 
-static void serve(const stplan_plan *plan, const sp_plan_device *of, int partial) {
+/* How a plan is served: from plain memory, from memory that moves, or put in place in the run. */
+typedef enum { PLAIN, VIRTUAL, INSTALLED, WAYS } way;
+
+static uint64_t installs, planned; /* of all plans: put in place, and the requests that those served */
+
+/* besides is what a program does now and then; moving ends in some runs. */
+static void besides(stplan_device *d, int still) {
+  uint64_t bytes;
+  switch (draw(150)) {
+  case 0: case 1: case 2: stplan_mark(d); break;
+  case 3: stplan_pause(d, &bytes); break;
+  case 4: stplan_resume(d, draw(CAPACITY), &bytes); break;
+  case 5: stplan_set_limit(d, draw(2) == 0 ? 0 : draw(CAPACITY)); break;
+  case 6: if (still) stplan_stop_moving(d); break;
+  }
+}
+
+static void serve(const stplan_plan *plan, const sp_plan_device *of, way how) {
   struct {
     uint64_t address, size;
   } live[LIVE];
   int count = 0;
   uint64_t at = 0;
-  const sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = 2 << 20, .partial = partial};
+  const sp_host_options options = {.base = BASE, .capacity = CAPACITY, .granularity = 2 << 20, .partial = how != PLAIN};
   sp_prim prim;
   stplan_device *d;
-  DEMAND(sp_host_open(&options, &prim) && stplan_open(&prim, plan, (int)of->ordinal, &d) == STPLAN_OK);
+  DEMAND(sp_host_open(&options, &prim) && stplan_open(&prim, how == INSTALLED ? NULL : plan, (int)of->ordinal, &d) == STPLAN_OK);
+  int still = draw(4) == 0, asked = 0;
   for (int step = 0; step < STEPS; step++) {
-    if (draw(50) == 0)
-      stplan_mark(d);
+    besides(d, still);
+    if (how == INSTALLED && asked < 2 && step % 100 == 20)
+      asked += stplan_install(d, plan, (int)of->ordinal) == STPLAN_OK;
     if (count == LIVE || (count > 0 && draw(2) == 0)) {
       int k = (int)draw((uint64_t)count);
       DEMAND(stplan_release(d, live[k].address, NULL) == STPLAN_OK);
@@ -58,6 +78,11 @@ static void serve(const stplan_plan *plan, const sp_plan_device *of, int partial
   }
   while (count > 0)
     DEMAND(stplan_release(d, live[--count].address, NULL) == STPLAN_OK);
+  stplan_counters c;
+  stplan_read(d, &c);
+  DEMAND(c.allocated_bytes == 0 && c.reserved_bytes <= CAPACITY);
+  installs += c.installs;
+  planned += how == INSTALLED ? c.planned_allocations : 0;
   stplan_close(d);
 }
 
@@ -73,12 +98,13 @@ int main(int argc, char **argv) {
     DEMAND(data != NULL && fread(data, 1, length, f) == length);
     DEMAND(stplan_plan_parse(data, length, &plan, error, sizeof error) == STPLAN_OK);
     for (uint32_t i = 0; i < plan->device_count; i++)
-      for (int partial = 0; partial < 2 && plan->devices[i].ordinal <= INT32_MAX; partial++)
-        serve(plan, &plan->devices[i], partial);
+      for (int how = 0; how < WAYS && plan->devices[i].ordinal <= INT32_MAX; how++)
+        serve(plan, &plan->devices[i], (way)how);
     stplan_plan_close(plan);
     free(data);
   }
   fclose(f);
-  printf("%ld plans\n", served);
+  printf("%ld plans, %llu put in place, %llu requests served by those\n", served, (unsigned long long)installs, (unsigned long long)planned);
+  DEMAND(installs > 0 && planned > 0);
   return 0;
 }

@@ -1,6 +1,6 @@
 /* ordered.c: many threads on many streams of two devices, which share blocks between
- * streams, read late what they free, exchange with other processes, capture, change
- * limits, trim, and have calls of the device fail. The new owner of memory has to be
+ * streams, free each other's, read late what they free, exchange with other processes,
+ * capture, change limits, trim, and have calls of the device fail. The new owner of memory has to be
  * ordered behind all former uses, on the device; memory that is given back to the device
  * must not be in use.
  *
@@ -103,6 +103,23 @@ static void drop(const block *b, uint64_t *seed) {
   pthread_rwlock_unlock(&on[b->device].exchange);
 }
 
+/* A block that some thread has left for another one to free; none if its size is 0. */
+static struct {
+  pthread_mutex_t lock;
+  block left;
+} between = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* swap leaves a block and takes the one that was left, as a program does that frees on another
+ * thread, such as autograd's. 0 if there was none. */
+static int swap(block *b) {
+  pthread_mutex_lock(&between.lock);
+  block taken = between.left;
+  between.left = *b;
+  *b = taken;
+  pthread_mutex_unlock(&between.lock);
+  return taken.size > 0;
+}
+
 /* capture begins a capture of a stream and ends it, with time for other threads in between. */
 static void capture(int device, int stream) {
   pthread_rwlock_t *begins = &on[device].begins[stream - FIRST_CAPTURED];
@@ -183,7 +200,8 @@ static void *work(void *number) {
       int k = (int)draw(&seed, (uint64_t)count);
       for (uint64_t n = draw(&seed, 8); n < 3; n++)
         share(&live[k], (int)draw(&seed, MODEL_STREAMS));
-      drop(&live[k], &seed);
+      if (draw(&seed, 4) > 0 || swap(&live[k]))
+        drop(&live[k], &seed);
       live[k] = live[--count];
     } else {
       int follows = planned && draw(&seed, 4) > 0; /* all of the plan is on one stream */
@@ -246,6 +264,9 @@ int main(int argc, char **argv) {
       DEMAND(pthread_create(&threads[i], NULL, work, (void *)((uintptr_t)round * THREADS + i)) == 0);
     for (int i = 0; i < THREADS; i++)
       pthread_join(threads[i], NULL);
+    block none = {0};
+    if (swap(&none))
+      drop(&none, &(uint64_t){1});
     close_devices();
   }
   printf("%llu allocations, %llu on plan, %llu waits, %llu B moved\n", (unsigned long long)allocations,

@@ -1,0 +1,212 @@
+/* between.c: what another thread may do between two calls of the device that one request
+ * makes. The runtime holds no lock then, so the primitives here do it themselves, in the
+ * middle of a call: each order of events is certain, and no test waits for luck. */
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+
+#include "../prim_host.h"
+#include "../streams.h"
+
+#include "conformance.h"
+
+enum { MIB = 1 << 20, SMALL = 512 << 10 }; /* the free of a small block records no event */
+
+typedef struct {
+  void *inner;        /* the host's */
+  unsigned recorded;  /* the count of recordings when it was recorded last */
+  unsigned exchanges; /* that had been enqueued by then */
+} event;
+
+static struct {
+  sp_prim host;
+  stplan_device *device;
+  unsigned recordings, waits;
+  unsigned exchanges; /* enqueued so far */
+  unsigned done;      /* the device has done what was recorded up to this one */
+  unsigned stalled;   /* what is behind this exchange is not done; 0 for none */
+  void (*before_record)(void), (*after_record)(void), (*before_wait)(void); /* once, around a recording of the whole device, and before a wait */
+  event *waited;      /* by the last wait, as it was when the wait was made */
+} world;
+
+static void once(void (**hook)(void)) {
+  void (*call)(void) = *hook;
+  *hook = NULL;
+  if (call != NULL)
+    call();
+}
+
+static int event_create(void *self, void **out) {
+  event *e = calloc(1, sizeof *e);
+  DEMAND(e != NULL && world.host.event_create(self, &e->inner) == 0);
+  *out = e;
+  return 0;
+}
+
+static void event_destroy(void *self, void *of) {
+  event *e = of;
+  world.host.event_destroy(self, e->inner);
+  free(e);
+}
+
+static void put(event *e) {
+  e->recorded = ++world.recordings;
+  e->exchanges = world.exchanges;
+}
+
+static int event_record(void *self, void *of, uint64_t stream) {
+  event *e = of;
+  put(e);
+  return world.host.event_record(self, e->inner, stream);
+}
+
+static int event_record_whole(void *self, void *of) {
+  event *e = of;
+  once(&world.before_record);
+  put(e);
+  int failed = world.host.event_record_whole(self, e->inner);
+  once(&world.after_record);
+  return failed;
+}
+
+static int stream_wait(void *self, uint64_t stream, void *of) {
+  event *e = of;
+  unsigned recorded = e->recorded;
+  once(&world.before_wait);
+  DEMAND(e->recorded == recorded); /* it was chosen as it stood */
+  world.waits++;
+  world.waited = e;
+  return world.host.stream_wait(self, stream, e->inner);
+}
+
+static int event_done(void *self, void *of) {
+  const event *e = of;
+  (void)self;
+  return e->recorded <= world.done && (world.stalled == 0 || e->exchanges < world.stalled);
+}
+
+static void begin(void) {
+  const sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = UINT64_C(256) * MIB, .granularity = 2 * MIB, .partial = 1};
+  memset(&world, 0, sizeof world);
+  DEMAND(sp_host_open(&options, &world.host));
+  sp_prim prim = world.host;
+  prim.event_create = event_create;
+  prim.event_destroy = event_destroy;
+  prim.event_record = event_record;
+  prim.event_record_whole = event_record_whole;
+  prim.stream_wait = stream_wait;
+  prim.event_done = event_done;
+  DEMAND(stplan_open(&prim, NULL, 0, &world.device) == STPLAN_OK);
+  stplan_free(world.device, stplan_malloc(world.device, 512, 2, NULL, NULL), 2); /* the second stream is known */
+}
+
+static uint64_t get(uint64_t size, uint64_t stream) {
+  uint64_t p = stplan_malloc(world.device, size, stream, NULL, NULL);
+  DEMAND(p != 0);
+  return p;
+}
+
+static void put_back(uint64_t p) { DEMAND(stplan_release(world.device, p, NULL) == STPLAN_OK); }
+
+static void receive(void) {
+  world.exchanges++;
+  DEMAND(stplan_exchange(world.device) != 0);
+}
+
+/* A receive is enqueued and told after a request has made out that it needs an event, and
+ * before that is recorded. The event is behind the receive, so the request's stream must not
+ * wait for it. */
+static void a_receive_begins_before_the_event(void) {
+  begin();
+  uint64_t p = get(SMALL, 1);
+  put_back(p);
+  world.before_record = receive;
+  uint64_t q = get(SMALL, 2);
+  DEMAND(world.exchanges == 1); /* or nothing was shown */
+  DEMAND(world.waits == 0 && q != p);
+  stplan_close(world.device);
+}
+
+/* A receive that is enqueued once the event has been recorded is not waited for, so the
+ * memory is used. */
+static void a_receive_begins_before_the_wait(void) {
+  begin();
+  uint64_t p = get(SMALL, 1);
+  put_back(p);
+  world.before_wait = receive;
+  DEMAND(get(SMALL, 2) == p && world.waits == 1 && world.exchanges == 1 && world.waited->exchanges == 0);
+  stplan_close(world.device);
+}
+
+/* frees records some events of the device. */
+static void frees(int count) {
+  for (int i = 0; i < count; i++)
+    put_back(get(2 * MIB, 3));
+}
+
+/* many_frees is enough of them for every event to be recorded again, but for the last one
+ * before a receive, which is kept anyway. */
+static void many_frees(void) {
+  frees(SP_STREAM_EVENTS / 2);
+  receive();
+  frees(2 * SP_STREAM_EVENTS);
+}
+
+/* An event that a request is about to wait for is not recorded again meanwhile: it would be
+ * behind a receive that has been enqueued since. */
+static void events_stay_while_somebody_is_about_to_wait(void) {
+  begin();
+  uint64_t p = get(2 * MIB, 1);
+  put_back(p);
+  world.before_wait = many_frees;
+  DEMAND(get(2 * MIB, 2) == p && world.waits == 1 && world.waited->exchanges == 0);
+  stplan_close(world.device);
+}
+
+/* The same if the host is about to wait, for memory that is to move: it would wait for a
+ * receive that is done only once this process goes on. */
+static void a_receive_begins_before_the_host_waits(void) {
+  enum { PIECES = 16, PIECE = 8 * MIB };
+  uint64_t p[PIECES];
+  stplan_counters c;
+  begin();
+  for (int i = 0; i < PIECES; i++)
+    p[i] = get(PIECE, 1);
+  for (int i = 0; i < PIECES; i += 2)
+    put_back(p[i]);
+  put_back(get(SMALL, 2)); /* a free that no event covers */
+  world.done = UINT_MAX;
+  world.stalled = 1;
+  world.before_record = receive;
+  time_t before = time(NULL);
+  get(4 * PIECE, 1);
+  stplan_read(world.device, &c);
+  DEMAND(world.exchanges == 1);
+  DEMAND(time(NULL) - before < 3 && c.moved_bytes == 0);
+  stplan_close(world.device);
+}
+
+static uint64_t late;
+
+static void free_late(void) { put_back(late); }
+
+/* A block is freed after a receive's event has been recorded, and before the runtime has
+ * noted that: the end of the receive says nothing about it. */
+static void a_free_comes_after_the_receives_event(void) {
+  begin();
+  late = get(SMALL, 1);
+  world.after_record = free_late;
+  receive();
+  world.done = world.recordings;
+  DEMAND(get(SMALL, 2) != late || world.waits == 1);
+  stplan_close(world.device);
+}
+
+int main(void) {
+  a_receive_begins_before_the_event();
+  a_receive_begins_before_the_wait();
+  events_stay_while_somebody_is_about_to_wait();
+  a_receive_begins_before_the_host_waits();
+  a_free_comes_after_the_receives_event();
+  return 0;
+}
