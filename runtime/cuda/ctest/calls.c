@@ -136,7 +136,13 @@ static void besides(void) {
     DEMAND(status == STPLAN_OK || (now.held && status == STPLAN_HELD));
     DEMAND(bytes == 0 || !now.held);
     break;
-  case 2: case 3: stplan_resume(now.device, odd(), &bytes); break;
+  case 2: case 3: {
+    uint64_t most = odd();
+    status = stplan_resume(now.device, most, &bytes);
+    DEMAND(status == STPLAN_OK || status == STPLAN_NO_MEMORY);
+    DEMAND(bytes < 2 * MIB || bytes - 2 * MIB < most); /* whole granules */
+    break;
+  }
   case 4: stplan_set_limit(now.device, draw(2) == 0 ? 0 : odd()); break;
   case 5: stplan_mark(now.device); break;
   case 6: case 7: now.exchange = stplan_exchange(now.device); break;
