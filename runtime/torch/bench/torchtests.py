@@ -254,7 +254,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", help="folder for torchtests.md and torchtests.json")
     parser.add_argument("--pack", help="copy the files from the git repository CHECKOUT to this folder, print their sizes, and end")
     parser.add_argument("--revision", default="HEAD", help="revision that --pack copies (HEAD)")
-    return parser.parse_args(given)
+    return parser.parse_intermixed_args(given)
 
 
 def main() -> int:

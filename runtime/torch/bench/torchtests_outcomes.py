@@ -19,7 +19,7 @@ PROCESS = "(process)"
 
 # Names of tests that need a large share of the device's memory, change its limit, or
 # measure what all processes use, and decorators that say the same.
-SERIAL_NAME = re.compile(r"oom|out_of_memory|memory_fraction|large|mem_get_info")
+SERIAL_NAME = re.compile(r"oom|out_of_memory|memory_fraction|large|mem_get_info|memory_leak")
 SERIAL_DECORATOR = re.compile(r"^@([\w.]*\.)?serial(Test)?\b|large\w*TensorTest|LARGE_TENSOR")
 
 # The number of processes that share a chunk's tests in the first round, in the second and

@@ -692,6 +692,7 @@ def test_chunks(count: int, size: int, lengths: List[int]) -> None:
         ("A.test_x", ['@largeTensorTest("10GB", device="cuda")'], True),
         ("A.test_x", ['@unittest.skipIf(not TEST_LARGE_TENSOR, "not enough memory")'], True),
         ("A.test_raises_oom", [], True),
+        ("A.test_cuda_memory_leak_detection", [], True),
         ("A.test_set_per_process_memory_fraction", [], True),
         ("LargeCommTest.test_x", [], False),
     ],
