@@ -21,11 +21,12 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import fsspec
 from elftools.elf.elffile import ELFFile
-from pypi_simple import PYPI_SIMPLE_ENDPOINT, PyPISimple
+from packaging.utils import parse_wheel_filename
+from pypi_simple import PYPI_SIMPLE_ENDPOINT, DistributionPackage, PyPISimple
 
 import zig
 
@@ -43,6 +44,9 @@ _OLD_ABI = ("2.6.0",)
 
 # CUDA's headers, by major release. The shim uses nothing that differs between minor ones.
 _CUDA = {12: "nvidia-cuda-runtime-cu12==12.8.90", 13: "nvidia-cuda-runtime==13.0.96"}
+
+# The Python and ABI of the wheels that are read: torch's, and those without Python code of CUDA's.
+_PYTHONS = (("cp312", "cp312"), ("py3", "none"))
 
 # What is kept of the libraries of a package, beside its headers: see Libraries.
 _LIBRARIES = "libraries.json"
@@ -105,15 +109,28 @@ def parted(version: str) -> Tuple[str, Tuple[int, ...]]:
 
 
 def wheel_of(requirement: str) -> str:
-    """The URL of a wheel of NAME==VERSION, on PyPI or the index of PIP_INDEX_URL. Headers, and the
-    names in libraries, are the same for every Python and machine; torch has CUDA's on x86-64."""
+    """The URL of a wheel of NAME==VERSION, on PyPI or the index of PIP_INDEX_URL: see chosen."""
     name, _, version = requirement.partition("==")
     with PyPISimple(os.environ.get("PIP_INDEX_URL", PYPI_SIMPLE_ENDPOINT)) as index:
-        packages = index.get_project_page(name).packages
+        found = chosen(index.get_project_page(name).packages, version)
+    if found is None:
+        raise SystemExit(f"{requirement}: the index has no wheel of it for Linux on x86-64 that is not yanked")
+    return found.url
+
+
+def chosen(packages: Iterable[DistributionPackage], version: str) -> Optional[DistributionPackage]:
+    """The wheel of a version that pip installs for CPython 3.12 on Linux on x86-64: of several builds
+    the last, and none that was yanked. Headers, and the names in libraries, are the same for every
+    Python and machine; torch has CUDA's on x86-64."""
+    builds = []
     for package in packages:
-        if package.package_type == "wheel" and package.version == version and re.search(r"-(cp312-cp312|py3-none)-.*linux.*_x86_64", package.filename):
-            return package.url
-    raise SystemExit(f"{requirement}: the index has no wheel of it for Linux on x86-64")
+        if package.package_type != "wheel" or package.version != version or package.is_yanked:
+            continue
+        _, _, build, tags = parse_wheel_filename(package.filename)
+        python = any((tag.interpreter, tag.abi) in _PYTHONS for tag in tags)
+        if python and any("linux" in tag.platform and tag.platform.endswith("_x86_64") for tag in tags):
+            builds.append((build, package))
+    return max(builds, key=lambda found: found[0])[1] if builds else None
 
 
 def headers_of(requirement: str, inside: str, libraries: str, folder: Path) -> Path:

@@ -11,13 +11,14 @@ from typing import Any, Dict, Set, Tuple
 
 import pytest
 
-for name in ("elftools", "fsspec", "pypi_simple"):
+for name in ("elftools", "fsspec", "packaging", "pypi_simple"):
     pytest.importorskip(name, reason="packaging/requirements.txt is not installed")
 if shutil.which("g++") is None:
     pytest.skip("no C++ compiler", allow_module_level=True)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "packaging"))
 shims: Any = importlib.import_module("shims")
+pypi_simple: Any = importlib.import_module("pypi_simple")
 
 # Asks torch for a function and for one that no library has, and the C++ library for one that came
 # with GCC 11 and one that always was there.
@@ -89,3 +90,27 @@ def test_what_is_kept_of_libraries(tmp_path: Path) -> None:
     built.keep_in(tmp_path)
     assert shims.Libraries.kept_in(tmp_path) == built
     assert shims.parted("GLIBCXX_3.4.18") == ("GLIBCXX", (3, 4, 18)) and shims.parted("GLIBC_PRIVATE") == ("GLIBC", ())
+
+
+def test_the_wheel_that_pip_installs_is_read() -> None:
+    def package(name: str, yanked: bool = False) -> Any:
+        return pypi_simple.DistributionPackage.from_link(pypi_simple.Link(name, f"https://index.example/{name}", {"data-yanked": ""} if yanked else {}), "torch")
+
+    linux = "cp312-cp312-manylinux_2_28_x86_64.whl"
+    names = [
+        f"torch-2.10.0-3-{linux}",
+        f"torch-2.10.0-20-{linux}",
+        f"torch-2.10.0-{linux}",
+        "torch-2.10.0-21-cp312-cp312-manylinux_2_28_aarch64.whl",
+        "torch-2.10.0-22-cp312-cp312-win_amd64.whl",
+        "torch-2.10.0-23-cp313-cp313-manylinux_2_28_x86_64.whl",
+        f"torch-2.10.1-24-{linux}",
+        "torch-2.10.0.tar.gz",
+    ]
+    packages = [*map(package, names), package(f"torch-2.10.0-25-{linux}", yanked=True)]
+    for order in (packages, packages[::-1]):
+        assert shims.chosen(order, "2.10.0").filename == names[1]
+    assert shims.chosen([package(names[2])], "2.10.0").filename == names[2]
+    assert shims.chosen([package(names[2], yanked=True)], "2.10.0") is None
+    cuda = "nvidia_cuda_runtime-13.0.96-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    assert shims.chosen([pypi_simple.DistributionPackage.from_link(pypi_simple.Link(cuda, f"https://index.example/{cuda}", {}), "nvidia-cuda-runtime")], "13.0.96").filename == cuda
