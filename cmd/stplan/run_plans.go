@@ -162,8 +162,8 @@ func findPlans(path string) (files []string, prefix string, err error) {
 	}
 	if folder, unread := readPlanFolder(filepath.Dir(path)); unread == nil {
 		job := filepath.Base(path)
-		if files := folder.jobs[job]; files != nil {
-			return files, folder.prefix(job), nil
+		if folder.jobs[job] != nil {
+			return folder.job(job)
 		}
 	}
 	return nil, "", fmt.Errorf("%s: cannot read: %w", path, cause(err))
@@ -174,20 +174,23 @@ type planFolder struct {
 	path   string
 	all    []string
 	jobs   map[string][]string // plans NAME-rankR.bin, by NAME
+	twice  map[string]error    // jobs with two plans of one rank, such as rank1 and rank01
 	others []string            // plans of other names
 }
 
 // rankPlan is the name that "compile" gives the plan of a rank's trace. A second
 // process of the same rank has its id in the name: its plan serves nobody, as a
 // rank does not tell the two apart.
-var rankPlan = regexp.MustCompile(`^(.+)-rank(0|[1-9][0-9]*)(-pid[0-9]+)?\.bin$`)
+// The rank may have up to 9 digits, so zeros may be before it: the Python package tries as many.
+var rankPlan = regexp.MustCompile(`^(.+)-rank([0-9]{1,9})(-pid[0-9]+)?\.bin$`)
 
 func readPlanFolder(path string) (*planFolder, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &planFolder{path: path, jobs: map[string][]string{}}
+	f := &planFolder{path: path, jobs: map[string][]string{}, twice: map[string]error{}}
+	ranks := map[string]string{} // the file of each job's rank
 	for _, e := range entries {
 		if e.IsDir() || filepath.Ext(e.Name()) != ".bin" {
 			continue
@@ -199,6 +202,11 @@ func readPlanFolder(path string) (*planFolder, error) {
 		case name == nil:
 			f.others = append(f.others, e.Name())
 		case name[3] == "":
+			rank := name[1] + "-rank" + strings.TrimLeft(name[2], "0")
+			if other, twice := ranks[rank]; twice {
+				f.twice[name[1]] = fmt.Errorf("%s: expected one plan of each rank, found %s and %s", path, other, e.Name())
+			}
+			ranks[rank] = e.Name()
 			f.jobs[name[1]] = append(f.jobs[name[1]], file)
 		}
 	}
@@ -228,7 +236,12 @@ func (f *planFolder) onlyJob() (files []string, prefix string, err error) {
 		return nil, "", &hinted{fmt.Errorf("%s: expected the plans of one job, found those of %d", f.path, len(jobs)),
 			"name one in place of the folder: " + strings.Join(jobs, ", ")}
 	}
-	return f.jobs[jobs[0]], f.prefix(jobs[0]), nil
+	return f.job(jobs[0])
+}
+
+// job is the plans of one job.
+func (f *planFolder) job(name string) (files []string, prefix string, err error) {
+	return f.jobs[name], f.prefix(name), f.twice[name]
 }
 
 // of finds what a plan says of one device of a process. A plan with one device

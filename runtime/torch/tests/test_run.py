@@ -75,6 +75,13 @@ def test_the_job_runs_if_its_report_cannot_be_written(job: Job) -> None:
     assert done.stderr.startswith("stplan: cannot serve this process, PyTorch's own allocator stays: FileNotFoundError: ")
 
 
+def test_a_rank_may_have_zeros_before_it(job: Job) -> None:
+    (job.folder / "job-rank007.bin").touch()
+    env = job.run_environment(plan=str(job.folder / "job-rank"), by_rank=True)
+    done = job.finish(job.start("import os, torch\nos.environ['RANK'] = '7'\ntorch.empty(1)", env))
+    assert done.stderr == "asked 7: job-rank007.bin auto\n"
+
+
 def test_the_rank_is_read_when_cuda_is_initialised(job: Job) -> None:
     """A process that multiprocessing starts may set its rank itself."""
     for rank in "12":

@@ -14,6 +14,9 @@ from stplan._process import described, rank, say, stem
 from stplan._report import Report, read
 from stplan._settings import ENVIRONMENT, RunSettings
 
+# The most digits of a rank in a plan's name: zeros may be before it. The launcher takes as many.
+_RANK_DIGITS = 9
+
 _armed = False
 
 
@@ -136,8 +139,9 @@ def choose(settings: RunSettings, number: Optional[str]) -> tuple[Optional[str],
     if settings.by_rank:
         if number is None:
             return None, "no rank to choose its plan by (RANK, LOCAL_RANK or torch.distributed)"
-        plan = f"{plan}{number}.bin"
-        if not os.path.exists(plan):
+        ranks = (f"{plan}{number.zfill(digits)}.bin" for digits in range(1, _RANK_DIGITS + 1))
+        plan = next(filter(os.path.exists, ranks), None)
+        if plan is None:
             return None, "no plan for its rank"
     if _is_helper(settings, number):
         return None, f"it was started by {settings.within}, which allocates by the plan"

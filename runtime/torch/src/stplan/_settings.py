@@ -64,8 +64,8 @@ class Settings(NamedTuple):
 
 class RunSettings(NamedTuple):
     """Settings of a served run. plan is the path of one plan for every process, or None.
-    With by_rank it is the common beginning of the plans' paths, to which a rank and
-    ".bin" are appended. memory and move are checked by the allocator. reports is as in Settings,
+    With by_rank it is the common beginning of the plans' paths, to which a rank, with or without
+    zeros before it, and ".bin" are appended. memory and move are checked by the allocator. reports is as in Settings,
     and never None. within names the report of the nearest ancestor process that has a
     plan, or is None if there is none.
 
