@@ -74,6 +74,17 @@ func TestLearningInTheRun(t *testing.T) {
 	}
 }
 
+// resnetPlan compiles the example's plan and returns its path.
+func resnetPlan(t *testing.T) string {
+	t.Helper()
+	plan := filepath.Join(t.TempDir(), "plan.bin")
+	var stdout, stderr bytes.Buffer
+	if code := execute([]string{"-q", "compile", resnet, "-o", plan}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		t.Fatal(stderr.String())
+	}
+	return plan
+}
+
 // TestLearningInARunWithAPlan: a plan that was found and fits stays.
 func TestLearningInARunWithAPlan(t *testing.T) {
 	if testing.Short() {
@@ -82,11 +93,7 @@ func TestLearningInARunWithAPlan(t *testing.T) {
 	if !simdevice.Built {
 		t.Skip("built without cgo: no runtime")
 	}
-	plan := filepath.Join(t.TempDir(), "plan.bin")
-	var stdout, stderr bytes.Buffer
-	if code := execute([]string{"-q", "compile", resnet, "-o", plan}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
-		t.Fatal(stderr.String())
-	}
+	plan := resnetPlan(t)
 	got := replayed(t, "--learn --repeat 12 "+plan+" "+resnet)
 	if l := got.Learned; len(l.Plans) != 0 || l.Installs != 0 || got.PlannedBytes < 0.999 {
 		t.Errorf("plans %+v, %d in place, %.4f of the bytes on plan", l.Plans, l.Installs, got.PlannedBytes)
@@ -99,11 +106,7 @@ func TestReplayOfAProvenPlan(t *testing.T) {
 	if !simdevice.Built {
 		t.Skip("built without cgo: no runtime")
 	}
-	plan := filepath.Join(t.TempDir(), "plan.bin")
-	var stdout, stderr bytes.Buffer
-	if code := execute([]string{"-q", "compile", resnet, "-o", plan}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
-		t.Fatal(stderr.String())
-	}
+	plan := resnetPlan(t)
 	without, proven := replayed(t, plan+" "+resnet), replayed(t, "--proven "+plan+" "+resnet)
 	const granule = 4 << 20 // of a plan of 11 GiB
 	if more := proven.PeakReserved - without.PeakReserved; more <= 0 || more > granule {

@@ -45,12 +45,6 @@ type run struct {
 // made-up jobs are among them. Recordings of another seed, another rank or another
 // allocator are of the same job, and of recordings with the same requests there is one.
 func TestForeignPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves many runs, which takes seconds, and minutes under the race detector")
-	}
-	if !simdevice.Built {
-		t.Skip("built without cgo: no runtime")
-	}
 	runs := foreignRuns(t)
 	var once, repeated []outcome
 	random := rand.New(rand.NewPCG(1, 0))
@@ -111,8 +105,15 @@ func demandCheap(t *testing.T, title string, got []outcome) {
 // longer is the number of iterations by which a recording is repeated.
 const longer = 8
 
-// foreignRuns reads or makes the recordings, at every scale, and compiles their plans.
+// foreignRuns reads or makes the recordings, at every scale, and compiles their plans. It skips the
+// test if that would take too long, or if there is no runtime.
 func foreignRuns(t *testing.T) []run {
+	if testing.Short() {
+		t.Skip("serves many runs, which takes seconds, and minutes under the race detector")
+	}
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
 	var runs []run
 	seen := map[uint64]bool{}
 	add := func(name string, d *trace.Device) {

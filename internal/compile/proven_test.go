@@ -40,12 +40,6 @@ var turns = []float64{0.5, 0.8, 1.25}
 // middle, and runs of other jobs. STPLAN_TRACES is as in TestForeignPlans. Of plans whose granules
 // are the same either way nothing is listed.
 func TestProvenPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves many runs, which takes seconds, and minutes under the race detector")
-	}
-	if !simdevice.Built {
-		t.Skip("built without cgo: no runtime")
-	}
 	runs := foreignRuns(t)
 	var own, foreign []twice
 	large := 0
