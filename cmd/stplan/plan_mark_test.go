@@ -60,7 +60,7 @@ func (m *markedCache) learner() *learner {
 	return a.newLearner(&planCache{m.folder}, runFlags{})
 }
 
-// followed is a device that has followed a plan for so many of 1,000 of its bytes.
+// followed is a device that has followed a plan: fitting is how many of 1,000 slots were on it.
 func followed(plan uint64, fitting int) cuda.Counters {
 	return cuda.Counters{State: cuda.Body, FollowedPlan: plan, FollowedBytes: 1000 * slotBytes, FittingBytes: uint64(fitting) * slotBytes}
 }

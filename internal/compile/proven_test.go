@@ -15,7 +15,7 @@ import (
 )
 
 // What a plan that an earlier run has followed may reserve at most, compared with the same plan that
-// none has: a share of that, or so many of its granules in a job that is small beside the plan.
+// none has: a share of that, or a number of its granules in a job that is small beside the plan.
 const (
 	provenMost     = 1.03
 	provenGranules = 8
