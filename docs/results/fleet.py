@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compiles a fleet of ranks in one call, and in shards of which one is killed.
+"""Compiles a fleet of ranks in one call, and in shards under Slurm of which one is killed.
 
-    make build && docs/results/fleet.py bin/stplan ../shared/traces --work /var/tmp/fleet
+    make build
+    examples/fleet/slurm_cluster.sh 8 docs/results/fleet.py bin/stplan ../shared/traces --work /var/tmp/fleet
 
 Makes recordings of --ranks ranks from the Megatron-LM recordings of a folder: each recording
 is one stage of one job, --seeds seeds of it differ in what data decides (the sizes of some
@@ -18,12 +19,14 @@ import os
 import pathlib
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 
 MIB = 1 << 20
+COMPILE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "fleet" / "compile.sbatch"
 
 
 def shifted(snapshot, rank, seed):
@@ -104,33 +107,45 @@ def bytes_of(folder):
     return {p.name: p.read_bytes() for p in sorted(folder.glob("*.bin"))}
 
 
-def shards(stplan, traces, plans, count, kill):
-    """Compiles in shards, all at once on one core each; one is killed and started again."""
-    env = dict(os.environ, GOMAXPROCS="1")
-    start = lambda i: subprocess.Popen([stplan, "-q", "compile", traces, "-o", plans, "--json", "--shard", f"{i}/{count}"],
-                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+def slurm(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def kept(plans):
+    return {p.name: (p.stat().st_ino, p.stat().st_mtime_ns) for p in plans.glob("*.bin")}
+
+
+def shards(stplan, traces, plans, count, kill, many):
+    """Compiles in a Slurm array of `count` tasks of one core each. One is killed once there are
+    `many` plans; Slurm starts it again. Returns wall seconds and the number of compilations."""
+    logs = plans.parent / "logs"
+    subprocess.run(["rm", "-rf", logs], check=True)
+    (logs / "bin").mkdir(parents=True)
+    wrapper = logs / "bin" / "stplan"
+    wrapper.write_text(f'#!/bin/bash\necho $$ >"{logs}/task$SLURM_ARRAY_TASK_ID"\nexec "{stplan}" "$@"\n')
+    wrapper.chmod(0o755)
+    env = dict(os.environ, PATH=f"{wrapper.parent}:{os.environ['PATH']}", GOMAXPROCS="1", TRACES=str(traces), PLANS=str(plans))
     began = time.time()
-    running = {i: start(i) for i in range(count)}
-    while not list(plans.glob("*.bin")):
+    job = subprocess.run(["sbatch", "--parsable", f"--array=0-{count - 1}", "--cpus-per-task=1", "--mem-per-cpu=0", "--export=ALL", COMPILE],
+                         capture_output=True, text=True, check=True, env=env, cwd=logs).stdout.strip()
+    while len(kept(plans)) < many:
         time.sleep(0.1)
-    running[kill].send_signal(signal.SIGKILL)
-    running[kill].wait()
-    before = len(list(plans.glob("*.bin")))
+    os.kill(int((logs / f"task{kill}").read_text()), signal.SIGKILL)
+    before = kept(plans)
     table = subprocess.run([stplan, "table", plans], capture_output=True, text=True)
-    print(f"- killed shard {kill} with SIGKILL when {before} plans were done; `stplan table` then ends with {table.returncode}: "
+    print(f"- killed task {kill} with SIGKILL when {len(before)} plans were done; `stplan table` then ends with {table.returncode}: "
           f"\"{table.stderr.strip()}\"")
-    compiled = 0
-    for i, child in running.items():
-        if i != kill:
-            out = child.communicate()[0]
-            compiled += json.loads(out)["fleet"]["compiled"]
-    gone = subprocess.run([stplan, "table", plans, "--json"], capture_output=True)
-    print(f"- the other shards are done: {len(json.loads(gone.stdout)['missing'])} recordings are missing in the table, which are the killed shard's")
-    out = start(kill).communicate()[0]
-    again = json.loads(out)["fleet"]
-    compiled += again["compiled"]
-    print(f"- shard {kill} again: {again['recordings']} plans, {again['done_before']} of them done before it was killed")
-    return time.time() - began, compiled
+    while (states := re.findall(r"JobState=(\w+)", slurm("scontrol", "-o", "show", "job", job))).count("COMPLETED") < count:
+        if set(states) - {"COMPLETED", "RUNNING", "PENDING", "COMPLETING", "REQUEUED"}:
+            sys.exit(f"states of the tasks: {states}")
+        time.sleep(1)
+    wall = time.time() - began
+    again = f"stplan-{job}-{kill}.log"
+    print(f"- Slurm started it {re.findall('Restarts=([0-9]+)', slurm('scontrol', '-o', 'show', 'job', f'{job}_{kill}'))[0]} time again, "
+          f"and its table then said: \"{re.findall('.*compiled.*now.*', (logs / again).read_text())[-1]}\"")
+    print(f"- the {len(before)} plans done before were left as they were: {all(kept(plans)[name] == stamp for name, stamp in before.items())}")
+    compiled = sum(int(n.replace(",", "")) for log in logs.glob("*.log") for n in re.findall(r"compiled ([0-9,]+) program", log.read_text()))
+    return wall, compiled
 
 
 def main():
@@ -159,11 +174,12 @@ def main():
     disk = {os.stat(p).st_ino: os.stat(p).st_size for p in plans.glob("*.bin")}
     print(f"\nPlans: {args.ranks} names, {len(disk)} files, {sum(disk.values()) / MIB:.0f} MiB.\n")
 
-    wall, compiled = shards(stplan, traces, parts, args.shards, kill=args.shards // 2)
+    wall, compiled = shards(stplan, traces.resolve(), parts.resolve(), args.shards, args.shards // 2, args.ranks // 3)
     whole = json.loads(out)["fleet"]
     same = bytes_of(plans) == bytes_of(parts)
     table = [subprocess.run([stplan, "table", f], capture_output=True, text=True).stdout for f in (plans, parts)]
-    print(f"- {args.shards} shards with one core each, one after its death again: {wall:.1f} s, {compiled} compilations of {whole['programs']} programs")
+    print(f"- {args.shards} tasks with one core each, one of them twice: {wall:.1f} s, {compiled} compilations of {whole['programs']} programs "
+          "in tables that were printed")
     print(f"- plans byte for byte those of the one call: {same}; tables equal: {table[0] == table[1]}")
 
     bad = 0
