@@ -12,6 +12,7 @@ import (
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/export"
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -63,21 +64,22 @@ func (a *app) exportCommand() *cobra.Command {
   perfetto   memory over the recording, with the large buffers as slices, for
              ui.perfetto.dev and chrome://tracing. A microsecond is an event;
   lifetimes  a Parquet file with a row for each buffer: when it lived, its size,
-             stream, stack and category, and with --plan its place in the plan.`,
+             stream, stack and category, and with --plan its place in the plan.
+
+Of a folder or a pattern each recording is exported, into the folder -o or
+beside it. --plan is a folder or a pattern of plans then: each is that of the
+recording of its name.`,
 		Example: `  stplan export run.pickle.gz --format pprof     # writes run.pb.gz
   stplan export run.pickle.gz --format perfetto -o run.json
   stplan export run.pickle.gz --format lifetimes --plan run.bin
+  stplan export traces/ --format perfetto -o exported/
   stplan export run.pickle.gz --format pprof -o - | go tool pprof -top -`,
 		Args: exactArgs("TRACE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := demandValues(cmd, "output", "plan"); err != nil {
 				return err
 			}
-			path, err := a.oneRecording(args[0])
-			if err != nil {
-				return err
-			}
-			return a.runExport(path, f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
+			return a.runExport(args[0], f, cmd.Flags().Changed("at"), cmd.Flags().Changed("device"))
 		},
 	}
 	cmd.Flags().StringVar(&f.format, "format", "", strings.Join(exportFormNames(), ", "))
@@ -89,7 +91,7 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) runExport(path string, f exportFlags, at, oneDevice bool) error {
+func (a *app) runExport(arg string, f exportFlags, at, oneDevice bool) error {
 	k := slices.IndexFunc(exportForms, func(form exportForm) bool { return form.name == f.format })
 	switch {
 	case k < 0:
@@ -100,7 +102,14 @@ func (a *app) runExport(path string, f exportFlags, at, oneDevice bool) error {
 		return errors.New("--plan is of lifetimes and perfetto, and pprof has no addresses")
 	}
 	form := exportForms[k]
-	output := f.output
+	in := a.findInputs([]string{arg}, recordingInputs)
+	if err := in.none(); err != nil {
+		return err
+	}
+	if in.many {
+		return a.runExportMany(in, form, f, at, oneDevice)
+	}
+	path, output := in.paths[0], f.output
 	if output == "" {
 		if path == "-" {
 			return &hinted{errors.New("a trace from standard input needs a name for its export"), "-o FILE, or -o - for standard output"}
@@ -116,17 +125,71 @@ func (a *app) runExport(path string, f exportFlags, at, oneDevice bool) error {
 	if err := a.outputs.demand(output); err != nil {
 		return err
 	}
-	devices, err := a.exported(path, f, at, oneDevice)
-	if err != nil {
-		return err
-	}
-	if err := a.outputs.write(output, func(w io.Writer) error { return form.write(a, w, devices) }); err != nil {
+	if _, err := a.writeExport(path, output, form, f, at, oneDevice); err != nil {
 		return err
 	}
 	if output != "-" {
 		a.note("%s%s", form.opens, shellQuote(output))
 	}
 	return nil
+}
+
+// runExportMany exports several recordings, with --plan each with the plan of its name.
+func (a *app) runExportMany(in inputs, form exportForm, f exportFlags, at, oneDevice bool) error {
+	var pairs []pairedPlan
+	failed := in.failed
+	if f.plan == "" {
+		for _, path := range in.paths {
+			pairs = append(pairs, pairedPlan{trace: path})
+		}
+	} else {
+		plans := a.findInputs([]string{f.plan}, planInputs)
+		if err := plans.none(); err != nil {
+			return err
+		}
+		pairs, failed = pair(plans, in)
+	}
+	recordings := recordingsOf(pairs)
+	targets, err := a.fileOfEach(recordings, "-o", f.output, form.suffix, "exported")
+	if err != nil {
+		return err
+	}
+	a.noteInputs(in.paths)
+	all := report.ExportedAll{}
+	s := several{app: a}
+	s.lacks(failed)
+	askEach(&s, "exporting", recordings, func(a *app, i int) (*report.ExportedFile, error) {
+		of := f
+		of.plan = pairs[i].plan
+		n, err := a.writeExport(pairs[i].trace, targets[i], form, of, at, oneDevice)
+		if err != nil {
+			return nil, err
+		}
+		return &report.ExportedFile{Trace: inputName(pairs[i].trace), Path: targets[i], Bytes: n}, nil
+	}, func(one *report.ExportedFile) {
+		if one != nil {
+			all.Files = append(all.Files, *one)
+		}
+	})
+	all.Failed = reportFailed(s.failed)
+	if len(all.Files) > 0 {
+		a.note("%sa file of them", form.opens)
+	}
+	return s.printAnswer(&all, false, "recordings")
+}
+
+// writeExport exports one recording, and returns the size of the file.
+func (a *app) writeExport(path, output string, form exportForm, f exportFlags, at, oneDevice bool) (int64, error) {
+	devices, err := a.exported(path, f, at, oneDevice)
+	if err != nil {
+		return 0, err
+	}
+	var count countingWriter
+	err = a.outputs.write(output, func(w io.Writer) error {
+		count = countingWriter{w: w}
+		return form.write(a, &count, devices)
+	})
+	return count.n, err
 }
 
 // exported reads what there is to export.

@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stplan/stplan/internal/compile"
 	"github.com/stplan/stplan/internal/report"
-	"github.com/stplan/stplan/internal/store"
 	"github.com/stplan/stplan/internal/trace"
 )
 
@@ -85,21 +82,11 @@ func (a *app) runImportMany(in inputs, f importFlags) error {
 	case f.base != "":
 		return errors.New("--base: expected one snapshot, found a folder, a pattern or several: each has a state of its own")
 	}
-	targets := make([]string, len(in.paths))
-	for i, path := range in.paths {
-		targets[i] = inFolder(f.output, filepath.Base(outputName(path, ".parquet")))
-	}
-	if err := oneEach(in.paths, targets, "imported"); err != nil {
+	targets, err := a.fileOfEach(in.paths, "-o", f.output, ".parquet", "imported")
+	if err != nil {
 		return err
 	}
 	a.noteInputs(in.paths)
-	if store.Is(f.output) {
-		if err := a.outputs.demand(inFolder(f.output, "trace.parquet")); err != nil {
-			return err
-		}
-	} else if err := os.MkdirAll(f.output, 0o777); err != nil {
-		return fmt.Errorf("%s: cannot make the folder: %w", f.output, cause(err))
-	}
 	defer debug.SetGCPercent(debug.SetGCPercent(importGCPercent))
 	all := report.ImportedAll{Recordings: []report.Imported{}}
 	s := several{app: a}

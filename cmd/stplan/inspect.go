@@ -58,6 +58,9 @@ place and no row.`,
 }
 
 func (a *app) runInspect(path string, f inspectFlags, one bool) error {
+	if in := a.findInputs([]string{path}, planInputs); in.many && len(in.paths) > 0 {
+		return &hinted{fmt.Errorf("%s: expected one plan, found %d", path, len(in.paths)), fmt.Sprintf("stplan table %s prints one table of all, if it is a folder that compile has made", shellQuote(path))}
+	}
 	p, err := a.readPlan(path)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -82,11 +81,16 @@ iteration has followed it. If later iterations go beyond it, it is replaced.
 With --no-plan that is a first run, with PLAN.bin a run whose plan was found.
 Making a plan takes no time here.
 
+A folder or a pattern of recordings is one table. Each recording is served by
+the plan of its name if PLAN.bin is a folder or a pattern too, and all by one
+plan if it is not.
+
 --addresses writes event,size,address,source for each allocation: the event's
 index in the device's list, bytes as requested, the address in one flat space,
 and where it came from: plan, gap (memory that was there) or grow (new memory).`,
 		Example: `  stplan replay run.bin run.pickle.gz
   stplan replay run.bin other.pickle.gz --json
+  stplan replay plans/ traces/                           # one table
   stplan replay --no-plan run.pickle.gz --addresses out.csv
   stplan replay --no-plan run.pickle.gz --repeat 40
   stplan replay --no-plan --learn run.pickle.gz --repeat 40`,
@@ -121,12 +125,62 @@ and where it came from: plan, gap (memory that was there) or grow (new memory).`
 	return cmd
 }
 
+// runReplay replays one recording, or several (replay_many.go).
 func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
-	tracePath, err := a.oneRecording(args[len(args)-1])
+	if err := f.demand(); err != nil {
+		return err
+	}
+	in := a.findInputs(args[len(args)-1:], recordingInputs)
+	if err := in.none(); err != nil {
+		return err
+	}
+	plans, planPath := inputs{}, ""
+	if !f.noPlan {
+		planPath = args[0]
+		plans = a.findInputs(args[:1], planInputs)
+		if err := plans.none(); err != nil {
+			return err
+		}
+	}
+	if in.many || plans.many {
+		return a.runReplayMany(plans, in, f, chosen)
+	}
+	if !f.noPlan {
+		if err := oneStdin(planPath, in.paths[0], "PLAN.bin", "TRACE"); err != nil {
+			return err
+		}
+	}
+	if err := a.demandInputs(args...); err != nil {
+		return err
+	}
+	if err := a.outputs.demand(f.addresses); err != nil {
+		return err
+	}
+	t, p, err := a.readReplayed(planPath, in.paths[0], f)
 	if err != nil {
 		return err
 	}
-	args = append(slices.Clone(args[:len(args)-1]), tracePath)
+	d, err := replayDevice(t, f.device, chosen)
+	if err != nil {
+		return err
+	}
+	one, err := a.replayed(t, d, p, planPath, f)
+	if err != nil {
+		return err
+	}
+	if f.addresses != "" {
+		if err := a.outputs.write(f.addresses, func(w io.Writer) error { return writeAddresses(w, one.program, one.result) }); err != nil {
+			return err
+		}
+	}
+	if err := a.printReplayed(&one.out, f.json, f.addresses == "-"); err != nil {
+		return err
+	}
+	return one.overlaps(t)
+}
+
+// demand is an error if flags have no meaning, or none together.
+func (f *replayFlags) demand() error {
 	if !(f.inject >= 0 && f.inject <= 1) {
 		return fmt.Errorf("--inject: expected a rate from 0 to 1, found %v", f.inject)
 	}
@@ -141,58 +195,51 @@ func (a *app) runReplay(args []string, f replayFlags, chosen bool) error {
 	case f.repeat > 0 && f.addresses != "":
 		return errors.New("--addresses is of the recording's events, and --repeat makes up others: choose one")
 	}
-	if !f.noPlan {
-		if err := oneStdin(args[0], tracePath, "PLAN.bin", "TRACE"); err != nil {
-			return err
+	return nil
+}
+
+// readReplayed reads a recording and its plan, nil if planPath is "".
+func (a *app) readReplayed(planPath, path string, f replayFlags) (t *trace.Trace, p *planfile.Plan, err error) {
+	if planPath != "" {
+		if p, err = a.readPlan(planPath); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err := a.demandInputs(args...); err != nil {
-		return err
+	t, err = a.readTrace(path, trace.Options{})
+	return t, p, err
+}
+
+// oneReplayed is a device's replay.
+type oneReplayed struct {
+	out     report.Replayed
+	program *replay.Program
+	result  *replay.Result
+}
+
+// overlaps is the error if blocks of a replay overlapped.
+func (r *oneReplayed) overlaps(t *trace.Trace) error {
+	if r.result.Overlaps == 0 {
+		return nil
 	}
-	if err := a.outputs.demand(f.addresses); err != nil {
-		return err
-	}
-	var p *planfile.Plan
-	if !f.noPlan {
-		if p, err = a.readPlan(args[0]); err != nil {
-			return err
-		}
-	}
-	t, err := a.readTrace(tracePath, trace.Options{})
-	if err != nil {
-		return err
-	}
-	d, err := replayDevice(t, f.device, chosen)
-	if err != nil {
-		return err
-	}
-	out := &report.Replayed{Trace: t.Name, Device: d.Ordinal, Failure: compile.FailureOf(d)}
+	return &negative{fmt.Sprintf("%s: %d overlaps: %s", t.Name, r.result.Overlaps, r.result.First)}
+}
+
+// replayed replays a device of a recording, as the flags say.
+func (a *app) replayed(t *trace.Trace, d *trace.Device, p *planfile.Plan, planPath string, f replayFlags) (*oneReplayed, error) {
+	one := &oneReplayed{out: report.Replayed{Trace: t.Name, Device: d.Ordinal, Failure: compile.FailureOf(d)}}
 	if p != nil {
-		name := inputName(args[0])
-		out.Plan = &name
+		name := inputName(planPath)
+		one.out.Plan = &name
 	}
 	played, ends := d, []trace.Time(nil)
+	var err error
 	if f.repeat > 0 {
-		if played, ends, out.Repeated, err = a.repeat(t, d, f.repeat, f.seed); err != nil {
-			return err
+		if played, ends, one.out.Repeated, err = a.repeat(t, d, f.repeat, f.seed); err != nil {
+			return nil, err
 		}
 	}
-	result, program, err := a.replayOne(t, d, played, ends, p, f, out)
-	if err != nil {
-		return err
-	}
-	if f.addresses != "" {
-		if err := a.outputs.write(f.addresses, func(w io.Writer) error { return writeAddresses(w, program, result) }); err != nil {
-			return err
-		}
-	}
-	if err := a.printReplayed(out, f.json, f.addresses == "-"); err != nil {
-		return err
-	}
-	if result.Overlaps > 0 {
-		return &negative{fmt.Sprintf("%s: %d overlaps: %s", t.Name, result.Overlaps, result.First)}
-	}
-	return nil
+	one.result, one.program, err = a.replayOne(t, d, played, ends, p, f, &one.out)
+	return one, err
 }
 
 // replayDevice picks the device: the only one with allocations, unless one was

@@ -47,6 +47,10 @@ func (a *app) reportCommand() *cobra.Command {
 --svg and --png write a still picture for a paper, a chat or a terminal: memory
 over time, and both pictures by address. Without -o no page is written then.
 
+A folder or a pattern of plans, with one of recordings, makes a page for each
+plan, with the recording of its name. -o, --svg and --png are folders then;
+without them each page lies beside its plan.
+
 A plan of several recordings (compile --merge) takes all of them, in the order
 in which they were merged, and shows them as one: the first, and then the steady
 iterations of the others, as the plan was made from them. What was recorded of
@@ -56,6 +60,7 @@ docs/report.md says what is on the page and how to read it.`,
 		Example: `  stplan report run.bin --trace run.pickle.gz            # writes run.html
   stplan report run.bin --trace run.pickle.gz -o report.html
   stplan report run.bin --trace run.pickle.gz --png run.png --svg run.svg
+  stplan report plans/ --trace traces/ -o pages/
   stplan report plan.bin --trace s1.pickle --trace s2.pickle   # of --merge`,
 		Args: exactArgs("PLAN.bin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,6 +83,12 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if len(f.traces) == 0 {
 		return &hinted{errors.New("report needs the recording that the plan was made from"), "--trace TRACE"}
 	}
+	if plans := a.findInputs([]string{path}, planInputs); plans.many {
+		if err := plans.none(); err != nil {
+			return err
+		}
+		return a.runReportMany(plans, a.findInputs(f.traces, recordingInputs), f, oneDevice)
+	}
 	for i, t := range f.traces {
 		if err := oneStdin(path, t, "PLAN.bin", "--trace"); err != nil {
 			return err
@@ -97,11 +108,16 @@ func (a *app) runReport(path string, f reportFlags, oneDevice bool) error {
 	if err := a.outputs.demand(output, f.svg, f.png); err != nil {
 		return err
 	}
-	whole, err := a.wholePage(path, f, oneDevice)
-	if err != nil {
+	result, err := a.writeReport(path, output, f, oneDevice)
+	switch {
+	case err != nil:
 		return err
+	case f.json:
+		return report.WriteJSON(a.stdout, result)
+	case output == "-" || f.svg == "-" || f.png == "-":
+		return nil
 	}
-	return a.writeReport(whole, output, f)
+	return result.Write(a.stdout)
 }
 
 // wholePage reads the plan and the recording, and finds what there is to show of them.
@@ -233,9 +249,13 @@ func (a *app) curves(r *peak.Recording, recorded baseline.Config, allocators []b
 	return append(out, plan), nil
 }
 
-// writeReport writes the files and says which.
-func (a *app) writeReport(p *page.Page, output string, f reportFlags) error {
-	result := report.Reported{Trace: p.Trace, Plan: p.Plan, Files: []report.ReportedFile{}}
+// writeReport finds what there is to show of a plan, writes the files and says which.
+func (a *app) writeReport(path, output string, f reportFlags, oneDevice bool) (*report.Reported, error) {
+	p, err := a.wholePage(path, f, oneDevice)
+	if err != nil {
+		return nil, err
+	}
+	result := &report.Reported{Trace: p.Trace, Plan: p.Plan, Files: []report.ReportedFile{}}
 	for _, d := range p.Devices {
 		result.Devices = append(result.Devices, reportedDevice(d))
 		for _, n := range d.Notes {
@@ -243,7 +263,7 @@ func (a *app) writeReport(p *page.Page, output string, f reportFlags) error {
 		}
 	}
 	if (f.svg != "" || f.png != "") && len(p.Devices) > 1 {
-		return &hinted{fmt.Errorf("a still picture is of one device, and the plan has %d", len(p.Devices)), "choose with --device"}
+		return nil, &hinted{fmt.Errorf("a still picture is of one device, and the plan has %d", len(p.Devices)), "choose with --device"}
 	}
 	for _, file := range []struct {
 		path    string
@@ -257,19 +277,13 @@ func (a *app) writeReport(p *page.Page, output string, f reportFlags) error {
 			count = countingWriter{w: w}
 			return file.content(&count)
 		}); err != nil {
-			return err
+			return nil, err
 		}
 		if file.path != "-" {
 			result.Files = append(result.Files, report.ReportedFile{Path: file.path, Bytes: count.n})
 		}
 	}
-	switch {
-	case f.json:
-		return report.WriteJSON(a.stdout, result)
-	case output == "-" || f.svg == "-" || f.png == "-":
-		return nil
-	}
-	return result.Write(a.stdout)
+	return result, nil
 }
 
 func reportedDevice(d *page.Device) report.ReportedDevice {

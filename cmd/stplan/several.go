@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stplan/stplan/internal/store"
 )
 
 // several asks one question of several files, and goes on after a file that has no answer.
@@ -181,4 +185,33 @@ func pair(plans, traces inputs) (pairs []pairedPlan, failed []failure) {
 		}
 	}
 	return pairs, failed
+}
+
+// fileOfEach names a file for each of several inputs: in a folder, which it makes, or, if that is
+// "", beside the input. flag names the folder's flag, and done is what is done with an input, for
+// messages.
+func (a *app) fileOfEach(paths []string, flag, folder, suffix, done string) ([]string, error) {
+	if folder == "-" {
+		return nil, fmt.Errorf("%s: expected a folder for the files of %d inputs, found standard output", flag, len(paths))
+	}
+	files := make([]string, len(paths))
+	for i, path := range paths {
+		name := outputName(strings.TrimSuffix(path, ".bin"), suffix)
+		if files[i] = name; folder != "" {
+			files[i] = inFolder(folder, filepath.Base(name))
+		}
+	}
+	if err := oneEach(paths, files, done); err != nil {
+		return nil, err
+	}
+	if folder == "" || len(files) == 0 {
+		return files, nil
+	}
+	if store.Is(folder) {
+		return files, a.outputs.demand(files[0])
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, fmt.Errorf("%s: cannot make the folder: %w", folder, cause(err))
+	}
+	return files, nil
 }

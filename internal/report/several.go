@@ -156,6 +156,87 @@ func reservedOf(r *ComparedRow) string {
 	return Bytes(r.PeakReserved)
 }
 
+// ReplayedAll is what `replay --json` prints of several recordings.
+type ReplayedAll struct {
+	Recordings []Replayed    `json:"recordings"`
+	Failed     []FailedTrace `json:"failed"`
+}
+
+// Write prints one table. Shares on plan are of bytes.
+func (all *ReplayedAll) Write(w io.Writer) error {
+	var died ended
+	for i := range all.Recordings {
+		died.count(all.Recordings[i].Trace, all.Recordings[i].Failure)
+	}
+	if err := died.write(w); err != nil {
+		return err
+	}
+	rows := slices.Clone(all.Recordings)
+	slices.SortStableFunc(rows, func(x, y Replayed) int { return cmp.Compare(y.PeakReserved, x.PeakReserved) })
+	var t Table
+	titles := []string{"recording", "allocated", "reserved", "efficiency", "on plan", "moved", "waits"}
+	if len(rows) > 0 && rows[0].Repeated != nil {
+		titles = append(titles, "native", "expandable segments")
+	}
+	t.Head(titles...)
+	for i := range rows {
+		r := &rows[i]
+		planned := "no plan"
+		if r.Plan != nil {
+			planned = Percent(r.PlannedBytes)
+		}
+		cells := []string{deviceName(r.Trace, r.Device), Bytes(r.PeakAllocated), Bytes(r.PeakReserved), Percent(r.Efficiency), planned, Bytes(r.Moved), Count(r.Waits)}
+		if m := r.Repeated; m != nil {
+			cells = append(cells, Bytes(m.Native), Bytes(m.Expandable))
+		}
+		t.Row(cells...)
+	}
+	return writeSeveral(w, &t, len(rows), all.Failed)
+}
+
+// ReportedAll is what `report --json` prints of several plans.
+type ReportedAll struct {
+	Plans  []Reported    `json:"plans"`
+	Failed []FailedTrace `json:"failed"`
+}
+
+// Write prints the files that were written.
+func (all *ReportedAll) Write(w io.Writer) error {
+	var t Table
+	t.Head("plan", "file", "size")
+	rows := 0
+	for i := range all.Plans {
+		for _, f := range all.Plans[i].Files {
+			t.Row(filepath.Base(all.Plans[i].Plan), f.Path, Bytes(f.Bytes))
+			rows++
+		}
+	}
+	return writeSeveral(w, &t, rows, all.Failed)
+}
+
+// ExportedAll is what export prints of several recordings.
+type ExportedAll struct {
+	Files  []ExportedFile
+	Failed []FailedTrace
+}
+
+// ExportedFile is a file that a recording was exported to.
+type ExportedFile struct {
+	Trace string
+	Path  string
+	Bytes int64
+}
+
+// Write prints one table.
+func (all *ExportedAll) Write(w io.Writer) error {
+	var t Table
+	t.Head("recording", "file", "size")
+	for _, f := range all.Files {
+		t.Row(filepath.Base(f.Trace), f.Path, Bytes(f.Bytes))
+	}
+	return writeSeveral(w, &t, len(all.Files), all.Failed)
+}
+
 // VerifiedAll is what `verify --json` prints of several plans.
 type VerifiedAll struct {
 	Plans  []Verified    `json:"plans"`
