@@ -17,7 +17,7 @@ from typing import Any, Dict, List
 import pytest
 
 import simulated
-from stplan import _build
+from stplan import _build, _library, _prebuilt
 
 HERE = Path(__file__).resolve().parent
 BOOTSTRAP = HERE.parent / "src" / "stplan" / "bootstrap"
@@ -109,6 +109,16 @@ def steps_in(snapshot: Any) -> int:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def no_prebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wheel's shim is found: for tests of what happens without one, also if the others run
+    with an installed wheel (STPLAN_PACKAGE)."""
+    monkeypatch.delenv(_library.PACKAGE_ENVIRONMENT, raising=False)
+    for folder in _library.packages():
+        if os.path.exists(os.path.join(folder, _prebuilt.FOLDER, _prebuilt.INDEX)):
+            pytest.skip(f"{folder} is installed beside torch, and has shims")
 
 
 @pytest.fixture(scope="session")
