@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLE = ROOT / "examples" / "llama7b-pp4-VR" / "llama7b-pp4-VR.pickle.gz"
+
+# What stplan example writes: a recording, and its plan.
+EXAMPLE, PLAN = "llama7b-pp4-VR.pickle.gz", "llama7b-pp4-VR.bin"
 
 # What a user finds in /usr/bin, without the compilers that may lie there too.
 _TOOLS = ("env", "sh", "ls", "cat", "uname")
@@ -90,16 +92,18 @@ def main() -> None:
 
         venv.create(work / "venv", with_pip=True)
         say([python, "-m", "pip", "install", "-q", "--no-index", str(wheels[0].resolve())], f"pip install {wheels[0].name}")
-        shutil.copy(EXAMPLE, work)
         versions = {say(["stplan", "--version"]), say([python, "-m", "stplan", "--version"], "python -m stplan --version")}
         own = say([python, "-c", "import stplan; print(stplan.__version__)"], "import stplan").strip()
         demand(versions == {f"stplan {own} (with the C runtime)\n"}, f"one version, found {versions} and {own}")
         demand(wheels[0].name.startswith(f"stplan-{own}-"), f"version {own} in {wheels[0].name}")
-        say(["stplan", "compile", EXAMPLE.name, "-o", "plan.bin"])
-        say(["stplan", "verify", "plan.bin", "--trace", EXAMPLE.name])
-        said = say(["stplan", "diff", "plan.bin", "--trace", EXAMPLE.name])
+        said = say(["stplan", "example"])
         demand(_SAVED in said, f"{_SAVED!r} in\n{said}")
-        say(["stplan", "replay", "plan.bin", EXAMPLE.name])
+        say(["stplan", "compile", EXAMPLE, "-o", "plan.bin"])
+        demand((work / "plan.bin").read_bytes() == (work / PLAN).read_bytes(), "the same plan as example wrote")
+        say(["stplan", "verify", "plan.bin", "--trace", EXAMPLE])
+        said = say(["stplan", "diff", "plan.bin", "--trace", EXAMPLE])
+        demand(_SAVED in said, f"{_SAVED!r} in\n{said}")
+        say(["stplan", "replay", "plan.bin", EXAMPLE])
         # A job finds the compiled library in the launcher's package, also if its Python is
         # another one, in which stplan is not installed.
         look = "from stplan import _build, _library; print(_library.find()); assert _build.compiler('c') is None"
