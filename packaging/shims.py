@@ -82,7 +82,7 @@ class Libraries(NamedTuple):
     @property
     def cxx11_abi(self) -> bool:
         """Whether libraries of torch were built with the new ABI of the C++ library."""
-        return any("__cxx11" in name and _TORCHS.match(name) for name in self.symbols)
+        return any("cxx11" in name and _TORCHS.match(name) for name in self.symbols)
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> "Libraries":
@@ -289,12 +289,14 @@ class Sources(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A release of torch: the folders of its headers and of CUDA's, and what its libraries have."""
+    """A release of torch: the folders of its headers and of CUDA's, and what its libraries have.
+    mixed: libc10_cuda is known with the other ABI of the C++ library than libc10."""
 
     include: Path
     cuda: Path
     torch: Libraries
     runtime: Libraries
+    mixed: bool = False
 
     @classmethod
     def of(cls, version: str, machine: str, kept: Path) -> "Release":
@@ -306,7 +308,8 @@ class Release(NamedTuple):
         # Of another machine's library the names count, and not the C++ library that it needs.
         needs = {family: max(own.needs.get(family, ()), cudas.needs.get(family, ()) if torch == c10 else ()) for family in {*own.needs, *cudas.needs}}
         libraries = Libraries(own.symbols | cudas.symbols, {family: number for family, number in needs.items() if number})
-        return cls(torch / "torch" / "include", cuda, libraries, Libraries.of(runtime.glob("nvidia/*/lib/libcudart.so.*")))
+        cudart = Libraries.of(runtime.glob("nvidia/*/lib/libcudart.so.*"))
+        return cls(torch / "torch" / "include", cuda, libraries, cudart, own.cxx11_abi != cudas.cxx11_abi)
 
 
 def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) -> Dict[str, Any]:
@@ -375,7 +378,11 @@ def demand_symbols(path: Path, release: Release, abi: bool, shown: bool, cxx: It
             if number > newest:
                 least = ".".join(map(str, newest))
                 raise SystemExit(f"{path}: {name} is of {versions[name]}, and torch may have {family}_{least} only: make it in packaging/include/older_libstdcxx.h")
-        elif name not in release.torch.symbols and name not in release.runtime.symbols and not (not shown and _TORCHS.match(name)):
+        elif name not in release.torch.symbols and name not in release.runtime.symbols:
+            # Only names that hold a type of the new ABI differ between the two.
+            unseen = not shown or (release.mixed and "cxx11" in name)
+            if unseen and _TORCHS.match(name):
+                continue
             raise SystemExit(f"{path}: {name} is in no library that torch loads: {', '.join(map(str, cxx))}, libc10, libc10_cuda, libcudart")
 
 

@@ -79,6 +79,16 @@ def test_a_symbol_of_no_library_is_an_error(tmp_path: Path) -> None:
     shims.demand_symbols(shared(tmp_path, SHIM), release(set(), {}), False, False, libraries())
 
 
+def test_names_of_the_other_abi_are_unknown_if_one_library_has_it(tmp_path: Path) -> None:
+    named = SHIM.replace("void there();", '[[gnu::abi_tag("cxx11")]] void there();')
+    mixed = release(set(), {})._replace(mixed=True)
+    shims.demand_symbols(shared(tmp_path, named), mixed, True, True, libraries())
+    with pytest.raises(SystemExit, match="_ZN3c105thereB5cxx11Ev is in no library"):
+        shims.demand_symbols(shared(tmp_path, named), mixed._replace(mixed=False), True, True, libraries())
+    with pytest.raises(SystemExit, match="_ZN3c105thereEv is in no library"):
+        shims.demand_symbols(shared(tmp_path, SHIM), mixed, True, True, libraries())
+
+
 def test_a_newer_library_than_torchs_is_an_error(tmp_path: Path) -> None:
     shim = shared(tmp_path, SHIM, "-DNEWER")
     with pytest.raises(SystemExit, match=r"_ZSt28__throw_bad_array_new_lengthv is of GLIBCXX_3\.4\.29, and torch may have GLIBCXX_3\.4\.22 only"):
