@@ -32,7 +32,8 @@ wheel:
 sdist:
 	$(PYTHON) -m build --sdist -o dist
 
-# A wheel from dist in an empty environment, without compilers and Go: the README's way.
+# A wheel from dist in an empty environment, without compilers and Go: the README's way. If PYTHON
+# has torch, also a job of it, on a simulated device.
 wheel-test:
 	$(PYTHON) packaging/wheel_test.py dist
 

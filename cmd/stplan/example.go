@@ -25,7 +25,12 @@ The recording, ` + examples.Name + `, is of one stage of a pipeline of
 Llama 7B, trained with Megatron-LM. The plan is ` + examplePlan + `.
 Files of these names are replaced.`,
 		Example: `  stplan example`,
-		Args:    cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError(cmd, fmt.Sprintf("expected no arguments, found %d", len(args)))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.outputs.writeBytes(examples.Name, examples.Recording); err != nil {
 				return err
