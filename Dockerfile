@@ -6,6 +6,7 @@ WORKDIR /source
 COPY go.mod go.sum ./
 RUN go mod download
 COPY cmd cmd
+COPY examples examples
 COPY internal internal
 COPY runtime runtime
 RUN CGO_ENABLED=1 go build -trimpath -ldflags "-s -w" -o /stplan ./cmd/stplan

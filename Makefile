@@ -32,7 +32,8 @@ wheel:
 sdist:
 	$(PYTHON) -m build --sdist -o dist
 
-# A wheel from dist in an empty environment, without compilers and Go: the README's way.
+# A wheel from dist in an empty environment, without compilers and Go: the README's way. If PYTHON
+# has torch, also a job of it, on a simulated device.
 wheel-test:
 	$(PYTHON) packaging/wheel_test.py dist
 
@@ -42,8 +43,10 @@ wheel-test:
 SKIP ?=
 release-snapshot:
 	$(ZIG_CC) $(GORELEASER) release --snapshot --clean $(if $(SKIP),--skip=$(SKIP))
+	$(PYTHON) packaging/release_test.py build/release $(if $(SKIP),--skip $(SKIP))
 release:
 	$(ZIG_CC) $(GORELEASER) release --clean
+	$(PYTHON) packaging/release_test.py build/release
 ZIG_CC = $(foreach arch,amd64=x86_64 arm64=aarch64,STPLAN_CC_$(firstword $(subst =, ,$(arch)))="$(PYTHON) -m ziglang cc -target $(lastword $(subst =, ,$(arch)))-linux-gnu.2.17")
 GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.13.3
 

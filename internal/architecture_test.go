@@ -45,12 +45,14 @@ var mayImport = map[string][]string{
 	"internal/store":     {},
 	"internal/storetest": {},
 	"internal/synth":     {},
+	"examples":           {},
 	"runtime/cuda":       {},
 	"runtime/torch":      {"runtime/cuda"},
 	"cmd/stplan": {
 		"internal/trace", "internal/callstack", "internal/lifespan", "internal/packing", "internal/planfile", "internal/verify", "internal/baseline",
 		"internal/stalloc", "internal/replay", "internal/report", "internal/compile", "internal/peak", "internal/export", "internal/fit",
 		"internal/page", "internal/simdevice", "internal/store", "runtime/cuda", "runtime/torch",
+		"examples",
 	},
 }
 

@@ -2,8 +2,8 @@
 releases on PyPI. Neither torch nor CUDA has to be installed, and nothing of them is linked.
 
 Headers are kept in a folder between runs (60 MB for each release). Of the wheels of torch that
-they are in (up to 1 GB each) nothing else is read. Whatever is the same for several releases is
-compiled for each and kept once."""
+they are in (up to 1 GB each) nothing else is read. What is read has to be what headers.lock says.
+Whatever is the same for several releases is compiled for each and kept once."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ _CUDA = {12: "nvidia-cuda-runtime-cu12==12.8.90", 13: "nvidia-cuda-runtime==13.0
 # The Python and ABI of the wheels that are read: torch's, and those without Python code of CUDA's.
 _PYTHONS = (("cp312", "cp312"), ("py3", "none"))
 
-# What is kept of the libraries of a package, beside its headers: see Libraries.
-_LIBRARIES = "libraries.json"
+LOCK = zig.HERE / "headers.lock"
+"""What is read of PyPI's wheels, by their requirement and machine: see Locked. --relock writes it."""
+
+# The first release of torch whose wheel on PyPI for aarch64 has CUDA. CUDA's own are for both.
+_CUDA_ON_AARCH64 = (2, 11)
 
 # Wheels that are read at a time.
 _FETCHED = 4
@@ -76,6 +79,11 @@ class Libraries(NamedTuple):
     symbols: Set[str]
     needs: Dict[str, Tuple[int, ...]]
 
+    @property
+    def cxx11_abi(self) -> bool:
+        """Whether libraries of torch were built with the new ABI of the C++ library."""
+        return any("cxx11" in name and _TORCHS.match(name) for name in self.symbols)
+
     @classmethod
     def of(cls, paths: Iterable[Path]) -> "Libraries":
         symbols: Set[str] = set()
@@ -92,14 +100,6 @@ class Libraries(NamedTuple):
                             needs[family] = max(needs.get(family, ()), number)
         return cls(symbols, needs)
 
-    @classmethod
-    def kept_in(cls, folder: Path) -> "Libraries":
-        read = json.loads((folder / _LIBRARIES).read_text())
-        return cls(set(read["symbols"]), {family: tuple(number) for family, number in read["needs"].items()})
-
-    def keep_in(self, folder: Path) -> None:
-        (folder / _LIBRARIES).write_text(json.dumps({"symbols": sorted(self.symbols), "needs": self.needs}))
-
 
 def parted(version: str) -> Tuple[str, Tuple[int, ...]]:
     """The family and the number of a symbol's version; no number if it is not of that form."""
@@ -108,65 +108,157 @@ def parted(version: str) -> Tuple[str, Tuple[int, ...]]:
     return family, tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
 
 
-def wheel_of(requirement: str) -> str:
-    """The URL of a wheel of NAME==VERSION, on PyPI or the index of PIP_INDEX_URL: see chosen."""
-    name, _, version = requirement.partition("==")
+class Wanted(NamedTuple):
+    """What is read of a wheel. requirement: NAME==VERSION. machine: of zig.GOARCH. headers: what
+    the names of the headers contain, or None for none. libraries: a regular expression that the
+    names of the libraries match."""
+
+    requirement: str
+    machine: str
+    headers: Optional[str]
+    libraries: str
+
+    def __str__(self) -> str:
+        return f"{self.requirement} for {self.machine}"
+
+    def folder(self, kept: Path) -> Path:
+        return kept / f"{self.requirement.replace('==', '-')}-{self.machine}"
+
+
+class Locked(NamedTuple):
+    """An entry of LOCK. wheel: its file's name. sha256: of the wheel, as the index states it.
+    read: the SHA-256 of what is read of it, as digest_of_folder makes it."""
+
+    wheel: str
+    sha256: str
+    read: str
+
+
+def demand_locked(wanted: Wanted, what: str, expected: str, found: str) -> None:
+    """Raise SystemExit if something that LOCK states is another."""
+    if expected != found:
+        raise SystemExit(f"{wanted}: {what}: expected {expected} ({LOCK.name}), found {found}; --relock takes what is there now")
+
+
+def locked(wanted: Wanted, lock: Path) -> Locked:
+    """The entry of a lock file. Raises SystemExit if there is none."""
+    entry = (json.loads(lock.read_text()) if lock.exists() else {}).get(wanted.requirement, {}).get(wanted.machine)
+    if entry is None:
+        torch, _, version = wanted.requirement.partition("==")
+        of = f" --torch {version}" if torch == "torch" else ""
+        raise SystemExit(f"{wanted} is not in {lock}: expected its wheel's name and digests; packaging/shims.py --relock{of} writes them")
+    return Locked(**entry)
+
+
+def relock(wanted: Iterable[Wanted], kept: Path, lock: Path) -> None:
+    """Read everything anew, and write what has been read into a lock file. Other entries stay."""
+
+    def read(one: Wanted) -> Locked:
+        shutil.rmtree(one.folder(kept), ignore_errors=True)
+        return fetch(one, one.folder(kept), None)
+
+    wanted = list(wanted)
+    with ThreadPoolExecutor(_FETCHED) as pool:
+        entries = list(pool.map(read, wanted))
+    found = json.loads(lock.read_text()) if lock.exists() else {}
+    for one, entry in zip(wanted, entries):
+        found.setdefault(one.requirement, {})[one.machine] = entry._asdict()
+    lock.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def wheel_of(wanted: Wanted) -> Tuple[str, str, str]:
+    """The file name, the SHA-256 and the URL of a wheel, as PyPI or the index of PIP_INDEX_URL
+    states them: see chosen."""
+    name, _, version = wanted.requirement.partition("==")
     with PyPISimple(os.environ.get("PIP_INDEX_URL", PYPI_SIMPLE_ENDPOINT)) as index:
-        found = chosen(index.get_project_page(name).packages, version)
+        found = chosen(index.get_project_page(name).packages, version, wanted.machine)
     if found is None:
-        raise SystemExit(f"{requirement}: the index has no wheel of it for Linux on x86-64 that is not yanked")
-    return found.url
+        raise SystemExit(f"{wanted}: the index has no wheel of it for Linux that is not yanked")
+    sha256 = (found.digests or {}).get("sha256")
+    if sha256 is None:
+        raise SystemExit(f"{wanted}: the index states no SHA-256 of {found.filename}")
+    return found.filename, sha256, found.url
 
 
-def chosen(packages: Iterable[DistributionPackage], version: str) -> Optional[DistributionPackage]:
-    """The wheel of a version that pip installs for CPython 3.12 on Linux on x86-64: of several builds
-    the last, and none that was yanked. Headers, and the names in libraries, are the same for every
-    Python and machine; torch has CUDA's on x86-64."""
+def chosen(packages: Iterable[DistributionPackage], version: str, machine: str) -> Optional[DistributionPackage]:
+    """The wheel of a version that pip installs for CPython 3.12 on Linux on a machine: of several
+    builds the last, and none that was yanked. Headers, and the names in libraries, are the same for
+    every Python."""
     builds = []
     for package in packages:
         if package.package_type != "wheel" or package.version != version or package.is_yanked:
             continue
         _, _, build, tags = parse_wheel_filename(package.filename)
         python = any((tag.interpreter, tag.abi) in _PYTHONS for tag in tags)
-        if python and any("linux" in tag.platform and tag.platform.endswith("_x86_64") for tag in tags):
+        if python and any("linux" in tag.platform and tag.platform.endswith(f"_{machine}") for tag in tags):
             builds.append((build, package))
     return max(builds, key=lambda found: found[0])[1] if builds else None
 
 
-def headers_of(requirement: str, inside: str, libraries: str, folder: Path) -> Path:
-    """The headers of a package, fetched into folder unless they are there: its wheel's files with
-    `inside` in their names. Beside them is what is known of its libraries whose names match the
-    regular expression. Of a wheel on an index that can be read in parts, only these are."""
-    if not (folder / _LIBRARIES).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            url = wheel_of(requirement)
-            with fsspec.open(url, block_size=_BLOCK) as file, zipfile.ZipFile(file) as archive:
-                names = archive.namelist()
-                archive.extractall(Path(work) / "kept", [n for n in names if inside in n and n.endswith(".h")])
-                found = [Path(archive.extract(n, Path(work) / "libraries")) for n in names if re.fullmatch(libraries, n)]
-            if not found:
-                raise SystemExit(f"{url}: has no library {libraries}")
-            Libraries.of(found).keep_in(Path(work) / "kept")
-            (Path(work) / "kept").rename(folder)
-        print(f"{requirement}: {len(names):,} files in its wheel, its headers are in {folder}", flush=True)
+def content_of(wanted: Wanted, kept: Path, lock: Path = LOCK) -> Path:
+    """The folder with what is wanted of a wheel, fetched unless it is there: headers and
+    libraries, by their names in the wheel. Raises SystemExit if it is not what the lock says,
+    also if it was there before."""
+    entry, folder = locked(wanted, lock), wanted.folder(kept)
+    if folder.exists():
+        demand_locked(wanted, f"SHA-256 of the content of {folder}", entry.read, digest_of_folder(folder))
+    else:
+        fetch(wanted, folder, entry)
     return folder
+
+
+def fetch(wanted: Wanted, folder: Path, expected: Optional[Locked]) -> Locked:
+    """Read what is wanted of a wheel into a new folder; returns its entry. Of a wheel on an index
+    that can be read in parts, nothing else is read. The folder is there only if all of it is as
+    expected."""
+    wheel, sha256, url = wheel_of(wanted)
+    if expected is not None:
+        demand_locked(wanted, "wheel", expected.wheel, wheel)
+        demand_locked(wanted, f"SHA-256 of {wheel} by the index", expected.sha256, sha256)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        with fsspec.open(url, block_size=_BLOCK) as file, zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            libraries = [name for name in names if re.fullmatch(wanted.libraries, name)]
+            headers = [name for name in names if wanted.headers is not None and wanted.headers in name and name.endswith(".h")]
+            if not libraries or (wanted.headers is not None and not headers):
+                raise SystemExit(f"{url}: has {len(libraries)} libraries {wanted.libraries} and {len(headers)} headers {wanted.headers}")
+            archive.extractall(Path(work) / "kept", [*headers, *libraries])
+        digest = digest_of_folder(Path(work) / "kept")
+        if expected is not None:
+            demand_locked(wanted, f"SHA-256 of what was read of {wheel}", expected.read, digest)
+        (Path(work) / "kept").rename(folder)
+    print(f"{wanted}: {len(headers):,} headers and {len(libraries)} libraries of {wheel} are in {folder}", flush=True)
+    return Locked(wheel, sha256, digest)
+
+
+def digest_of_folder(folder: Path) -> str:
+    """The SHA-256 of a line for each file below a folder, sorted: the SHA-256 of its content, two
+    spaces and its name, as sha256sum prints them."""
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    lines = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("output", type=Path, help="folder for the shims and their index")
+    parser.add_argument("output", type=Path, nargs="?", help="folder for the shims and their index")
     parser.add_argument("--machine", choices=sorted(zig.GOARCH), default="x86_64")
     parser.add_argument("--headers", type=Path, default=ROOT / "build" / "headers", help="where headers are kept")
     parser.add_argument("--torch", nargs="+", default=list(TORCH), metavar="VERSION")
+    parser.add_argument("--relock", action="store_true", help=f"read all anew and write it into {LOCK.name}, for every machine; compile nothing")
     asked = parser.parse_args()
+    if asked.relock:
+        relock({one: None for machine in sorted(zig.GOARCH) for version in asked.torch for one in Sources.of(version, machine)}, asked.headers, LOCK)
+        return
+    if asked.output is None:
+        parser.error("output: expected a folder")
     asked.output.mkdir(parents=True, exist_ok=True)
     sources = [*_library.sources(), *_shim.sources()]
-    for major in _CUDA:
-        cuda_headers(major, asked.headers)
+    # Each once, although several releases have the same of CUDA.
+    wheels = {one: None for version in asked.torch for one in Sources.of(version, asked.machine)}
     with ThreadPoolExecutor(_FETCHED) as pool:
-        list(pool.map(lambda version: Release.of(version, asked.headers), asked.torch))
+        list(pool.map(lambda one: content_of(one, asked.headers), wheels))
     wanted = [(version, abi) for version in asked.torch for abi in ([False, True] if version in _OLD_ABI else [True])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         shims = list(pool.map(lambda want: compiled(*want, asked.machine, asked.headers, asked.output), wanted))
@@ -176,32 +268,53 @@ def main() -> None:
     print(f"{len(files)} shims for {len(asked.torch)} releases of torch, {asked.machine}: {sum((asked.output / f).stat().st_size for f in files):,} B")
 
 
-def cuda_headers(major: int, kept: Path) -> Path:
-    """The folder of the headers of a major release of CUDA."""
-    return headers_of(_CUDA[major], "/include/", r"nvidia/.*/lib/libcudart\.so\.[0-9]+", kept / f"cuda-{major}")
+class Sources(NamedTuple):
+    """The wheels that say what a release of torch has on a machine. torch: with headers and with
+    libc10_cuda. c10: with libc10 of the machine itself. runtime: CUDA's, with headers."""
+
+    torch: Wanted
+    c10: Wanted
+    runtime: Wanted
+
+    @classmethod
+    def of(cls, version: str, machine: str) -> "Sources":
+        release = tuple(int(part) for part in version.split(".")[:2])
+        # The CUDA that this release's wheel on PyPI was built with.
+        runtime = Wanted(_CUDA[13 if release >= (2, 11) else 12], machine, "/include/", r"nvidia/.*/lib/libcudart\.so\.[0-9]+")
+        requirement, libraries = f"torch=={version}", r"torch/lib/libc10(_cuda)?\.so"
+        own = Wanted(requirement, machine, "torch/include/", libraries)
+        if machine == "x86_64" or release >= _CUDA_ON_AARCH64:
+            return cls(own, own, runtime)
+        return cls(own._replace(machine="x86_64"), own._replace(headers=None), runtime)
 
 
 class Release(NamedTuple):
-    """A release of torch: the folders of its headers and of CUDA's, and what its libraries have."""
+    """A release of torch: the folders of its headers and of CUDA's, and what its libraries have.
+    mixed: libc10_cuda is known with the other ABI of the C++ library than libc10."""
 
     include: Path
     cuda: Path
     torch: Libraries
     runtime: Libraries
+    mixed: bool = False
 
     @classmethod
-    def of(cls, version: str, kept: Path) -> "Release":
-        # The CUDA that this release's wheel on PyPI was built with.
-        major = 13 if int(version.split(".")[1]) >= 11 else 12
-        torch = headers_of(f"torch=={version}", "torch/include/", r"torch/lib/libc10(_cuda)?\.so", kept / f"torch-{version}")
-        runtime = cuda_headers(major, kept)
+    def of(cls, version: str, machine: str, kept: Path) -> "Release":
+        """From what has been fetched."""
+        sources = Sources.of(version, machine)
+        torch, c10, runtime = (one.folder(kept) for one in sources)
         (cuda,) = runtime.glob("nvidia/*/include")
-        return cls(torch / "torch" / "include", cuda, Libraries.kept_in(torch), Libraries.kept_in(runtime))
+        own, cudas = Libraries.of([c10 / "torch/lib/libc10.so"]), Libraries.of([torch / "torch/lib/libc10_cuda.so"])
+        # Of another machine's library the names count, and not the C++ library that it needs.
+        needs = {family: max(own.needs.get(family, ()), cudas.needs.get(family, ()) if torch == c10 else ()) for family in {*own.needs, *cudas.needs}}
+        libraries = Libraries(own.symbols | cudas.symbols, {family: number for family, number in needs.items() if number})
+        cudart = Libraries.of(runtime.glob("nvidia/*/lib/libcudart.so.*"))
+        return cls(torch / "torch" / "include", cuda, libraries, cudart, own.cxx11_abi != cudas.cxx11_abi)
 
 
 def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) -> Dict[str, Any]:
     """Compile the shim for a release of torch; returns its entry in the index."""
-    release = Release.of(version, kept)
+    release = Release.of(version, machine, kept)
     c, cxx = zig.cc(machine), zig.cxx(machine)
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
@@ -220,7 +333,7 @@ def compiled(version: str, abi: bool, machine: str, kept: Path, output: Path) ->
         shim = work / "shim.so"
         _shim.compile_for(torch, [[*c, "-Wl,--no-as-needed", "-Wl,-s"], cxx], headers, str(shim))
         # The release on PyPI shows the names of one ABI.
-        shown = abi != (version in _OLD_ABI)
+        shown = abi == release.torch.cxx11_abi
         demand_symbols(shim, release, abi, shown, zig.cxx_libraries(machine))
         names = included([*cxx, *_shim.cxx_flags(torch, *headers)], work / "include")
         # Its version is compared by name, and changes nothing else.
@@ -265,7 +378,11 @@ def demand_symbols(path: Path, release: Release, abi: bool, shown: bool, cxx: It
             if number > newest:
                 least = ".".join(map(str, newest))
                 raise SystemExit(f"{path}: {name} is of {versions[name]}, and torch may have {family}_{least} only: make it in packaging/include/older_libstdcxx.h")
-        elif name not in release.torch.symbols and name not in release.runtime.symbols and not (not shown and _TORCHS.match(name)):
+        elif name not in release.torch.symbols and name not in release.runtime.symbols:
+            # Only names that hold a type of the new ABI differ between the two.
+            unseen = not shown or (release.mixed and "cxx11" in name)
+            if unseen and _TORCHS.match(name):
+                continue
             raise SystemExit(f"{path}: {name} is in no library that torch loads: {', '.join(map(str, cxx))}, libc10, libc10_cuda, libcudart")
 
 

@@ -189,6 +189,7 @@ full disk, a server that does not answer. Of several causes the largest counts.`
 		a.exportCommand(),
 		a.replayCommand(),
 		a.packCommand(),
+		a.exampleCommand(),
 		a.recordCommand(),
 		a.runCommand(),
 	)

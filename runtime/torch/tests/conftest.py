@@ -5,7 +5,6 @@ and CUDA's headers are installed, some tests run torch on a simulated device."""
 from __future__ import annotations
 
 import gzip
-import importlib
 import importlib.util
 import json
 import os
@@ -17,7 +16,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from stplan import _build, _shim
+import simulated
+from stplan import _build, _library, _prebuilt
 
 HERE = Path(__file__).resolve().parent
 BOOTSTRAP = HERE.parent / "src" / "stplan" / "bootstrap"
@@ -111,17 +111,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.fixture
+def no_prebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wheel's shim is found: for tests of what happens without one, also if the others run
+    with an installed wheel (STPLAN_PACKAGE)."""
+    monkeypatch.delenv(_library.PACKAGE_ENVIRONMENT, raising=False)
+    for folder in _library.packages():
+        if os.path.exists(os.path.join(folder, _prebuilt.FOLDER, _prebuilt.INDEX)):
+            pytest.skip(f"{folder} is installed beside torch, and has shims")
+
+
 @pytest.fixture(scope="session")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
     """The environment of a process that has a simulated device."""
-    torch: Any = importlib.import_module("torch")
-    folder = tmp_path_factory.mktemp("device")
-    c, cxx = _build.compiler("c"), _build.compiler("c++")
-    assert c is not None and cxx is not None
-    flags = ["-shared", "-fPIC", "-O1", "-w"]
-    _build.execute([*c, *flags, str(HERE / "shim" / "fake_driver.c"), "-o", str(folder / "libcuda.so.1")], "the driver")
-    headers = ["-I", os.path.join(_shim.SOURCES, "include", "first"), "-I", _shim._cuda_headers(torch.version.cuda)]
-    headers += ["-idirafter", os.path.join(_shim.SOURCES, "include", "last")]
-    fake = folder / "libfake.so"
-    _build.execute([*cxx, *flags, *headers, str(HERE / "shim" / "fake_cuda.cpp"), "-o", str(fake)], "the fake")
-    return {"LD_LIBRARY_PATH": str(folder), "LD_PRELOAD": str(fake)}
+    return simulated.compile_into(tmp_path_factory.mktemp("device"))

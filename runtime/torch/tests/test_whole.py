@@ -69,18 +69,18 @@ class Whole:
     def __init__(self, folder: Path, stplan: str, environment: Dict[str, str]) -> None:
         self.folder = folder
         self._stplan = stplan
-        own = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "PYTHONPATH")}
-        self._environment = {**own, **environment}
+        self._environment = environment
         (folder / "train.py").write_text(TRAIN)
         (folder / "ranks.py").write_text(RANKS)
         (folder / "plans").mkdir()
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run stplan, and return its standard error."""
+        own = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "PYTHONPATH")}
         done = subprocess.run(
             [self._stplan, *arguments],
             cwd=self.folder,
-            env={**self._environment, **variables},
+            env={**own, **self._environment, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -121,7 +121,7 @@ def test_a_plan_serves_more_steps_than_were_recorded(whole: Whole) -> None:
         assert served["recorded_peak_reserved_bytes"] > served["plan_bytes"]
 
 
-def test_a_plan_is_served_without_a_compiler_too(whole: Whole) -> None:
+def test_a_plan_is_served_without_a_compiler_too(whole: Whole, no_prebuilt: None) -> None:
     whole.compiled(*job(6))
     said = whole("run", "plans", "--summary", "summary.json", "--", *job(10), CXX="none")
     assert said.count("served through PyTorch's C interface") == 1
@@ -156,7 +156,9 @@ while left > 0 and time.monotonic() < end:
 
 
 @pytest.mark.parametrize("backend", ["shim", "pluggable"])
-def test_a_plan_is_learned_and_put_in_place_in_the_same_run(whole: Whole, backend: str) -> None:
+def test_a_plan_is_learned_and_put_in_place_in_the_same_run(whole: Whole, backend: str, request: pytest.FixtureRequest) -> None:
+    if backend == "pluggable":
+        request.getfixturevalue("no_prebuilt")
     (whole.folder / "train.py").write_text(LEARNS)
     variables = {"shim": {}, "pluggable": {"CXX": "none"}}[backend]
     command = ["run", "--cache", "cache", "--summary", "summary.json", "--", sys.executable, "train.py"]
