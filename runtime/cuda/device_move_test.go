@@ -157,7 +157,7 @@ func TestLittleMovesCostAStall(t *testing.T) {
 		}
 	}
 	c := d.Counters()
-	beyond := c.PeakReserved + lacks*mib - c.PeakAllocated // if the last move is not made
+	beyond := c.PeakReserved + lacks*mib - c.PeakAllocated               // if the last move is not made
 	owed := c.PeakReserved/2 + 64*beyond + (c.AllocationBytes-from)/1000 // device_debt.c
 	if most := owed/(20*mib) + 1; moves == 0 || moves > most {
 		t.Errorf("%d moves of %d MiB, expected 1 to %d: %d MiB may be owed in all", moves, lacks, most, owed/mib)
