@@ -60,6 +60,21 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
   return granules * d->prim.granularity;
 }
 
+/* lacks_little says whether a request lacks too little to move memory for. A run that a plan has
+ * left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
+ * and what is added for these adds up, beside memory that is idle. So there memory moves for
+ * any need (owed_for). */
+static int lacks_little(uint64_t bytes, int left) { return !left && bytes < SP_MOVE_LEAST; }
+
+/* owed_for is what a run owes for having moved `moved` bytes, `price` in the least granules, to a
+ * request that lacked `bytes`. For less than SP_MOVE_LEAST the stall is most of what a move
+ * costs, so it is owed as a move of that: small moves are no more frequent than others. */
+static uint64_t owed_for(uint64_t bytes, uint64_t moved, uint64_t price) {
+  if (moved > 0 && bytes < SP_MOVE_LEAST)
+    return SP_MOVE_LEAST;
+  return sp_least(price, moved);
+}
+
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
   const stplan_counters *c = &d->counters;
   if (d->still)
@@ -68,7 +83,8 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (sp_device_plan_leaves(d, &first, &end))
     sp_device_gather(d, first, end);
   uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
-  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || bytes < SP_MOVE_LEAST;
+  int left = sp_debt_left(&d->debt) && !sp_device_plan_served(d);
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || lacks_little(bytes, left);
   int may_take = !d->refused && sp_device_may_take(d, bytes);
   if (fits && may_take && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS))
     return 1;
@@ -86,8 +102,8 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   chain_zone(d, SP_ZONE_LARGE, bytes, low, high, &list, &found);
   int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
-  uint64_t owed = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
+  uint64_t granules = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
-  sp_debt_add(&d->debt, sp_least(owed, moved));
+  sp_debt_add(&d->debt, left ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
   return served;
 }

@@ -77,3 +77,89 @@ func TestPlanThatStays(t *testing.T) {
 		}
 	}
 }
+
+// leftByPlan is a device whose plan is given up, since a request needs more than what is free between
+// its blocks. That is allocated again then: all that is reserved is live, but for what whole granules
+// have beyond their blocks.
+func leftByPlan(t *testing.T) *Device {
+	t.Helper()
+	const mib, pieces = 1 << 20, 60
+	sizes := make([]uint64, pieces)
+	for i := range sizes {
+		sizes[i] = 3 * mib
+	}
+	plan := recorded(append(sizes, 100*mib, 512))
+	plan.PeakAllocated = pieces * 3 * mib // fewer bytes than the plan takes
+	plan.PeakActive = plan.PeakAllocated
+	d := open(t, plan, Options{Capacity: 1 << 40, Granularity: 2 * mib, Partial: true})
+	blocks := make([]uint64, pieces)
+	for i := range blocks {
+		blocks[i] = mustMalloc(t, d, sizes[i])
+	}
+	for i := 0; i < pieces; i += 2 {
+		mustFree(t, d, blocks[i])
+	}
+	mustMalloc(t, d, 100*mib)
+	mustFree(t, d, mustMalloc(t, d, 512))
+	if c := d.Counters(); c.State != Off {
+		t.Fatalf("the plan is not given up: %+v", c)
+	}
+	for i := 0; i < pieces; i += 2 {
+		mustMalloc(t, d, sizes[i])
+	}
+	return d
+}
+
+// TestLittleMovesOnceAPlanHasLeft asks for 6 MiB more than a free range at the end has, while 40
+// are idle elsewhere. Without a plan they are added. A run that a plan has left lacks a little
+// again and again, so there they move.
+func TestLittleMovesOnceAPlanHasLeft(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name string
+		d    *Device
+		want uint64 // bytes added
+	}{{"no plan", pool(t), 6 * mib}, {"left", leftByPlan(t), 0}} {
+		idle := mustMalloc(t, c.d, 40*mib)
+		mustMalloc(t, c.d, 16*mib)
+		last := mustMalloc(t, c.d, 50*mib)
+		mustFree(t, c.d, idle)
+		mustFree(t, c.d, last)
+		before := c.d.Counters().PeakReserved
+		mustMalloc(t, c.d, 56*mib)
+		if got := c.d.Counters().PeakReserved - before; got != c.want {
+			t.Errorf("%s: %d B more are reserved at most, expected %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestLittleMovesCostAStall has a block grow by 6 MiB again and again, while gigabytes are idle in
+// pieces too small for it. Every move stalls the run, so each is owed as one of 20 MiB, and the
+// run makes as many as it may owe of those.
+func TestLittleMovesCostAStall(t *testing.T) {
+	const mib, pieces, steps, lacks = 1 << 20, 100, 300, 6
+	d := leftByPlan(t)
+	var idle []uint64
+	for range pieces {
+		idle = append(idle, mustMalloc(t, d, 40*mib))
+		mustMalloc(t, d, 8*mib)
+	}
+	last := mustMalloc(t, d, 50*mib)
+	for _, at := range idle {
+		mustFree(t, d, at)
+	}
+	moves, moved, from := uint64(0), d.Counters().MovedBytes, d.Counters().AllocationBytes
+	for i := range uint64(steps) {
+		mustFree(t, d, last)
+		last = mustMalloc(t, d, (50+lacks*(i+1))*mib)
+		if now := d.Counters().MovedBytes; now > moved {
+			moves, moved = moves+1, now
+		}
+	}
+	c := d.Counters()
+	beyond := c.PeakReserved + lacks*mib - c.PeakAllocated               // if the last move is not made
+	owed := c.PeakReserved/2 + 64*beyond + (c.AllocationBytes-from)/1000 // device_debt.c
+	if most := owed/(20*mib) + 1; moves == 0 || moves > most {
+		t.Errorf("%d moves of %d MiB, expected 1 to %d: %d MiB may be owed in all", moves, lacks, most, owed/mib)
+	}
+}
