@@ -282,18 +282,6 @@ func compileOutputs(paths []string, many bool, f compileFlags) ([]string, error)
 	return names, oneEach(paths, names, "compiled")
 }
 
-// oneEach refuses outputs of which two have one name. done says what the paths are.
-func oneEach(paths, outputs []string, done string) error {
-	from := map[string]string{}
-	for i, output := range outputs {
-		if other, ok := from[output]; ok {
-			return fmt.Errorf("%s and %s would both be %s to %s", other, paths[i], done, output)
-		}
-		from[output] = paths[i]
-	}
-	return nil
-}
-
 // compileOne compiles one recording and writes its plan.
 func (a *app) compileOne(ctx context.Context, path, output string, opt compile.Options) (report.Compiled, error) {
 	opt.Began = time.Now()

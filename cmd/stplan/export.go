@@ -33,9 +33,9 @@ type exportForm struct {
 }
 
 var exportForms = []exportForm{
-	{"pprof", ".pb.gz", "go tool pprof -http=: ", func(_ *app, w io.Writer, d []export.Device) error { return export.WriteProfile(w, d) }},
-	{"perfetto", ".perfetto.json", "https://ui.perfetto.dev opens ", func(_ *app, w io.Writer, d []export.Device) error { return export.WritePerfetto(w, d) }},
-	{"lifetimes", ".lifetimes.parquet", "docs/export.md has queries for ", func(a *app, w io.Writer, d []export.Device) error {
+	{"pprof", profileSuffix, "go tool pprof -http=: ", func(_ *app, w io.Writer, d []export.Device) error { return export.WriteProfile(w, d) }},
+	{"perfetto", perfettoSuffix, "https://ui.perfetto.dev opens ", func(_ *app, w io.Writer, d []export.Device) error { return export.WritePerfetto(w, d) }},
+	{"lifetimes", lifetimesSuffix, "docs/export.md has queries for ", func(a *app, w io.Writer, d []export.Device) error {
 		bar := a.progress("writing lifetimes")
 		defer bar.done()
 		return export.WriteLifetimes(w, d, bar.update)

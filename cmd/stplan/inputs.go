@@ -33,10 +33,8 @@ type inputKind struct {
 
 var (
 	// What export writes beside a recording is none, although the name ends like one's.
-	recordingInputs = inputKind{"recordings", ".pickle, .pkl, .parquet or .history", func(name string) bool {
-		exported := slices.ContainsFunc(exportForms, func(f exportForm) bool { return strings.HasSuffix(name, f.suffix) })
-		return !exported && outputName(name, "") != name
-	}}
+	recordingInputs = inputKind{"recordings", ".pickle, .pkl, .parquet or .history",
+		func(name string) bool { return outputName(name, "") != name && !isExported(name) }}
 	planInputs = inputKind{"plans", ".bin", func(name string) bool { return filepath.Ext(name) == ".bin" }}
 )
 

@@ -25,6 +25,18 @@ var recordingSuffixes = [][]string{
 	{".pickle", ".pkl", ".parquet", ".history"},
 }
 
+// What the names of exported files end with (export).
+const (
+	profileSuffix   = ".pb.gz"
+	perfettoSuffix  = ".perfetto.json"
+	lifetimesSuffix = ".lifetimes.parquet"
+)
+
+// isExported says whether a file has the name of an export, which may end like a recording's.
+func isExported(name string) bool {
+	return strings.HasSuffix(name, profileSuffix) || strings.HasSuffix(name, perfettoSuffix) || strings.HasSuffix(name, lifetimesSuffix)
+}
+
 // outputName replaces a recording's suffixes: run.pickle.gz with ".bin" is
 // run.bin, in the same folder. A name that is nothing but a suffix stays.
 func outputName(path, suffix string) string {

@@ -215,3 +215,15 @@ func (a *app) fileOfEach(paths []string, flag, folder, suffix, done string) ([]s
 	}
 	return files, nil
 }
+
+// oneEach refuses outputs of which two have one name. done says what the paths are.
+func oneEach(paths, outputs []string, done string) error {
+	from := map[string]string{}
+	for i, output := range outputs {
+		if other, ok := from[output]; ok {
+			return fmt.Errorf("%s and %s would both be %s to %s", other, paths[i], done, output)
+		}
+		from[output] = paths[i]
+	}
+	return nil
+}
