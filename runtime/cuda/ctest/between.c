@@ -202,11 +202,46 @@ static void a_free_comes_after_the_receives_event(void) {
   stplan_close(world.device);
 }
 
+/* The host waits for marks that cover the last free, not for those of the tick before; it does
+ * not wait if the device has done as much. With events of the whole device and without. */
+static void the_host_waits_for_the_last_free(int has_whole) {
+  begin();
+  for (uint64_t behind = 0; behind < 2; behind++) { /* ticks that the marks lack to the free */
+    sp_streams s = {0};
+    sp_need needs[SP_SOURCES];
+    sp_clock c = {0};
+    sp_streams_open(&s, &world.host);
+    for (uint64_t i = 0; i < 2; i++)
+      DEMAND((s.list[s.count++] = sp_stream_make(&s, &world.host, i)) != NULL);
+    s.has_whole = has_whole;
+    s.now = 7;
+    sp_clock_own(&c, 0, s.now);
+    sp_marks *sources[] = {&s.list[0]->marks, &s.list[1]->marks, &s.whole};
+    for (int i = 0; i < 3; i++)
+      sources[i]->list[0].tick = sources[i]->list[0].settled = s.now - behind;
+    int count = sp_streams_needs_of_host(&s, &c, needs);
+    DEMAND(count == (has_whole ? 1 : 2));
+    for (int i = 0; i < count; i++)
+      DEMAND(needs[i].tick >= s.now && needs[i].record == (behind > 0));
+    sp_streams_settle(&s, -1, needs, count, 0);
+    s.done = s.now - 1;
+    count = sp_streams_needs_of_host(&s, &c, needs);
+    DEMAND(count > 0);
+    sp_streams_settle(&s, -1, needs, count, 0);
+    s.done = s.now;
+    DEMAND(sp_streams_needs_of_host(&s, &c, needs) == 0);
+    sp_streams_close(&s, &world.host);
+  }
+  stplan_close(world.device);
+}
+
 int main(void) {
   a_receive_begins_before_the_event();
   a_receive_begins_before_the_wait();
   events_stay_while_somebody_is_about_to_wait();
   a_receive_begins_before_the_host_waits();
   a_free_comes_after_the_receives_event();
+  the_host_waits_for_the_last_free(0);
+  the_host_waits_for_the_last_free(1);
   return 0;
 }
