@@ -5,7 +5,8 @@ stplan, and writes which of them hang, as Markdown.
 
 Two ranks have a group for each direction; with three GPUs or more there is also a ring of
 three ranks. Each runs several times: natively, under `stplan run --no-plan`, and with plans
-of its own. A run that hangs is ended after --limit seconds. Needs torch and two CUDA
+of the first half of its rounds. Nothing moves in a round that is planned, and the requests
+of later rounds are larger. A run that hangs is ended after --limit seconds. Needs torch and two CUDA
 devices. A run takes about 15 s; with three GPUs there are 18 of them, and 2 recordings: 5
 minutes, if none hangs. What does not begin within --budget seconds is left out, and said.
 The exit code is 1 if a run does not finish.
@@ -27,7 +28,7 @@ from table import Output, line
 
 SCRIPT = Path(__file__).resolve().with_name("ring_job.py")
 
-MODES = ("native", "no plan", "plan")
+MODES = ("native", "no plan", "plan of half")
 
 # Seconds by which a rank ends earlier than the run is given up, so that it can say where it
 # hangs.
@@ -74,17 +75,21 @@ class Bench:
         self.recorder = features.Bench(stplan, folder)
         self.deadline = time.monotonic() + options.budget
 
-    def command(self, ranks: int) -> List[str]:
-        given = {"--ranks": ranks, "--rounds": self.options.rounds, "--limit": max(1.0, self.options.limit - EARLIER)}
+    def command(self, ranks: int, rounds: int) -> List[str]:
+        given = {"--ranks": ranks, "--rounds": rounds, "--limit": max(1.0, self.options.limit - EARLIER)}
         return [sys.executable, str(SCRIPT), *(str(part) for pair in given.items() for part in pair)]
 
     def start(self, mode: str, ranks: int) -> List[str]:
         """The command of a mode. It records and compiles, if the mode has a plan. Raises
         features.Failure."""
+        command = self.command(ranks, self.options.rounds)
         if mode == "native":
-            return self.command(ranks)
-        plan = str(self.recorder.plan(f"{ranks}-ranks", self.command(ranks))) if mode == "plan" else "--no-plan"
-        return [self.stplan, "-q", "run", "--memory", "virtual", plan, "--", *self.command(ranks)]
+            return command
+        plan = "--no-plan"
+        if mode != "no plan":
+            half = max(1, self.options.rounds // 2)
+            plan = str(self.recorder.plan(f"{ranks}-ranks", self.command(ranks, half)))
+        return [self.stplan, "-q", "run", "--memory", "virtual", plan, "--", *command]
 
     def runs(self, mode: str, ranks: int) -> List[Run]:
         """The runs of a mode, up to the last that begins in time."""
@@ -123,8 +128,8 @@ def header(about: str, options: argparse.Namespace) -> List[str]:
         "",
         f"In each of {options.rounds} rounds every rank posts a receive, allocates, and then sends. Its",
         "memory is in pieces, so that under stplan the request may need memory to move. The",
-        f"communicators exist before. Each row is {options.runs} runs; what they moved is of all ranks",
-        "together.",
+        "communicators exist before. The plan has the first half of the rounds; what is requested",
+        f"later is larger. Each row is {options.runs} runs; what they moved is of all ranks together.",
         "",
         line(["ranks", "allocator", *(f"run {number + 1}" for number in range(options.runs))]),
         line(["---"] * (2 + options.runs)),

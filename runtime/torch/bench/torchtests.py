@@ -55,13 +55,14 @@ CHUNK = 16
 
 # Files whose tests compile models take longer for each test than the start of a process
 # does, so their chunks are smaller. Every test of the last two has to be the first user
-# of CUDA in its process. A test of test_c10d_nccl.py starts 2 processes or more.
+# of CUDA in its process. A test of test_c10d_nccl.py starts 2 processes or more; spawned,
+# each of them would import the file for itself, which takes longer than the test.
 FILES = (
     File("test/test_cuda.py", CHUNK),
     File("test/test_cuda_multigpu.py", CHUNK, many=True),
     File("test/test_cuda_expandable_segments.py", CHUNK),
     File("test/inductor/test_cudagraph_trees.py", 12),
-    File("test/distributed/test_c10d_nccl.py", 12, weight=3, many=True),
+    File("test/distributed/test_c10d_nccl.py", 12, weight=3, many=True, forks=True),
     File("test/test_cuda_primary_ctx.py", 1, many=True),
     File("test/test_cuda_trace.py", 1),
 )
@@ -82,7 +83,7 @@ class Bench:
         self.checkout = Path(options.checkout).resolve()
         self.runner = Runner(
             self.checkout, folder, self.modes, options.runs, options.jobs, options.devices,
-            Limits(options.test_limit), self.clock, self.say, self.keep,
+            Limits(options.test_limit), self.clock, self.say, self.keep, options.passing,
         )
         self.out = Output(options.out, "torchtests")
         self.files: List[Dict[str, Any]] = []
@@ -247,6 +248,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--chunk", type=int, default=0, help="tests of a process; 0, the default, is what FILES says")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs (1)")
     parser.add_argument("--only", default="", help="regular expression: run the tests whose FILE::CLASS.TEST it matches")
+    parser.add_argument("--passing", action="store_true", help="after the first native run only run the tests that passed in it: the others are not compared")
     parser.add_argument("--serial", default="", help="regular expression for the CLASS.TEST that need a device for themselves, besides those found by decorator or name")
     parser.add_argument("--test-limit", type=float, default=60.0, help="seconds until a test is ended as hanging (60)")
     parser.add_argument("--time-limit", type=float, default=3600.0, help="seconds for everything; what has not run by then is listed (3600)")

@@ -7,7 +7,7 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 # Outcomes. The first two are good, the next four are bad, and the last two mean that the
-# test did not run: it died or hung in the reference, or the time was over.
+# test did not run: because of what it did in the reference, or the time was over.
 PASSED, SKIPPED = "passed", "skipped"
 FAILED, DIED, HUNG, MISSING = "failed", "died", "hung", "missing"
 LEFT_OUT, NOT_RUN = "left out", "not run"
@@ -32,12 +32,14 @@ ALONE = len(ROUNDS)
 class File(NamedTuple):
     """A test file. path is relative to the checkout. chunk: tests of a process.
     weight: jobs that a process counts for, because its tests start processes themselves.
-    many: its tests use all devices, not only the first."""
+    many: its tests use all devices, not only the first. forks: the processes that its tests
+    start are forked from one that has imported the file."""
 
     path: str
     chunk: int
     weight: int = 1
     many: bool = False
+    forks: bool = False
 
 
 class Chunk(NamedTuple):

@@ -73,14 +73,15 @@ class Process:
     """One process of the worker, from its start to its end."""
 
     def __init__(
-        self, folder: Path, mode: Mode, path: Path, tests: Optional[Sequence[str]], environment: Mapping[str, str], cwd: Path, wait: bool
+        self, folder: Path, mode: Mode, path: Path, tests: Optional[Sequence[str]], environment: Mapping[str, str], cwd: Path, wait: bool,
+        forks: bool = False,
     ) -> None:
         folder.mkdir()
         self._folder = folder
         self._events, self._log = folder / "events", folder / "log"
         self._events.touch()
         self._summary = folder / "summary.json"
-        request = {"file": str(path), "tests": tests, "events": str(self._events), "log": str(self._log), "preload": PRELOAD, "wait": wait}
+        request = {"file": str(path), "tests": tests, "events": str(self._events), "log": str(self._log), "preload": PRELOAD, "wait": wait, "forks": forks}
         (folder / "request.json").write_text(json.dumps(request))
         prefix = [part.format(summary=self._summary) for part in mode.prefix]
         with open(self._log, "ab") as log:

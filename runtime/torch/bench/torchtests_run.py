@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from torchtests_outcomes import ALONE, DIED, HUNG, LEFT_OUT, NOT_RUN, PROCESS, ROUNDS, Chunk, Ended, File, Outcome
+from torchtests_outcomes import ALONE, DIED, HUNG, LEFT_OUT, NOT_RUN, PASSED, PROCESS, ROUNDS, Chunk, Ended, File, Outcome
 from torchtests_outcomes import divided, in_order, judge, process_outcome
 from torchtests_process import Clock, Limits, Mode, Process, Turn
 
@@ -67,9 +67,11 @@ class Runner:
         clock: Clock,
         say: Callable[[str], None] = lambda text: None,
         keep: Callable[[], None] = lambda: None,
+        passing: bool = False,
     ) -> None:
         """folder: for the files of the processes. keep is called now and then, when
-        outcomes has changed."""
+        outcomes has changed. passing: outside the reference only those tests run that
+        passed in it."""
         self.outcomes: Dict[Cell, Dict[str, Outcome]] = {}
         self.summaries: Dict[Cell, List[Dict[str, Any]]] = {}
         self._checkout, self._folder = checkout, folder
@@ -77,6 +79,7 @@ class Runner:
         self._jobs = jobs
         self._limits, self._clock = limits, clock
         self._say, self._keep = say, keep
+        self._passing = passing
         self._numbers = itertools.count()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(devices)))
         self._visible = visible.split(",")[:devices]
@@ -159,7 +162,7 @@ class Runner:
 
     def _run(self, task: Task, device: int, done: "queue.Queue[Tuple[Task, int, Ended]]") -> None:
         try:
-            asked = [name for name in task.tests if not self._hopeless(task, name)]
+            asked = [name for name in task.tests if not self._left_out(task, name)]
             locks = self._locks if task.chunk.file.many else [self._locks[device]]
             turn = Turn(locks if task.chunk.serial else ())
             ended = Ended()
@@ -170,13 +173,15 @@ class Runner:
             ended = Ended(outcome=DIED, why=f"torchtests: {type(error).__name__}: {error}")
         done.put((task, device, ended))
 
-    def _hopeless(self, task: Task, name: str) -> bool:
-        """Whether the test died or hung in the reference. Then it is not compared, and it
-        would only cost time."""
-        if task.reference:
-            return False
-        known = self.outcomes[(task.chunk, 0, 1)].get(name)
-        return known is not None and known.outcome in (DIED, HUNG)
+    def _left_out(self, task: Task, name: str) -> str:
+        """Why the test does not run, or "": it died or hung in the reference, or only tests
+        that passed are wanted. Then it is not compared, and it would only cost time."""
+        known = None if task.reference else self.outcomes[(task.chunk, 0, 1)].get(name)
+        if known is None:
+            return ""
+        if known.outcome in (DIED, HUNG):
+            return "it died or hung in the first run"
+        return "it did not pass in the first run" if self._passing and known.outcome != PASSED else ""
 
     def _process(
         self, file: File, mode: Mode, tests: Optional[Sequence[str]], device: int, turn: Turn, wait: bool, known: Mapping[str, float]
@@ -188,7 +193,7 @@ class Runner:
         folder = self._folder / str(next(self._numbers))
         path = self._checkout / file.path
         cwd = self._checkout / Path(file.path).parts[0] if len(Path(file.path).parts) > 1 else self._checkout
-        return Process(folder, mode, path, tests, environment, cwd, wait).finish(self._limits, self._clock, turn, known)
+        return Process(folder, mode, path, tests, environment, cwd, wait, file.forks).finish(self._limits, self._clock, turn, known)
 
     def _settle(self, task: Task, ended: Ended) -> None:
         """Enters what counts of a process's results, and makes the tasks for the rest."""
@@ -199,8 +204,9 @@ class Runner:
             self.summaries[cell].append(ended.summary)
         asked = []
         for name in task.tests:
-            if self._hopeless(task, name):
-                outcomes[name] = Outcome(LEFT_OUT, why="it died or hung in the first run", tries=0)
+            why = self._left_out(task, name)
+            if why:
+                outcomes[name] = Outcome(LEFT_OUT, why=why, tries=0)
             else:
                 asked.append(name)
         shown = in_order(asked, ended, task.round)

@@ -11,6 +11,8 @@ what happened before the process died is known. The request's fields:
     log       the file that this process's output goes to
     preload   modules to import first
     wait      whether to wait for a line on standard input before the file is imported
+    forks     whether the processes that tests spawn come from a server that has imported
+              the file (fork_server)
 
 A test's name is CLASS.METHOD. Only the standard library is imported before `preload`,
 because under `stplan run` this process is a job like any other. A process that a test
@@ -27,6 +29,7 @@ import inspect
 import io
 import json
 import linecache
+import multiprocessing
 import os
 import resource
 import sys
@@ -248,6 +251,30 @@ def decorators(test: unittest.TestCase) -> List[str]:
     return lines + marks
 
 
+def fork_server(module: str, preloaded: Sequence[str]) -> bool:
+    """Lets the processes of torch's MultiProcessTestCase be forked from a server that has
+    imported the test's module: the import takes much longer than most tests do. A child is
+    tried first, because CUDA cannot be used in a child of a process that has used it, and
+    importing the file may. Returns whether children come from the server."""
+    common = importlib.import_module("torch.testing._internal.common_distributed")
+    # Otherwise torch asks CUDA, and not NVML, whether there is a device.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*preloaded, module])
+    trial = context.Process(target=uses_cuda)
+    trial.start()
+    trial.join()
+    if trial.exitcode != 0:
+        return False
+    common.MultiProcessTestCase._spawn_processes = lambda self: self._start_processes(context.Process)
+    return True
+
+
+def uses_cuda() -> None:
+    torch = sys.modules["torch"]
+    torch.zeros(1, device="cuda").item()
+
+
 def preload(names: List[str]) -> None:
     for name in names:
         try:
@@ -260,6 +287,8 @@ def run(request: Dict[str, Any], events: Events) -> None:
     try:
         module = load(request["file"])
         found = tests_of(module)
+        if request["forks"] and request["tests"] is not None and not fork_server(module.__name__, request["preload"]):
+            print("torchtests: the processes of tests are spawned, because a forked one cannot use CUDA")
     except unittest.SkipTest as skip:
         events.say("unloadable", outcome="skipped", why=str(skip), text="")
         return

@@ -110,6 +110,7 @@ import os, subprocess, sys
 arguments = sys.argv[1:]
 verb = arguments[arguments[0] == "-q"]
 if verb == "record":
+    assert arguments[-4:-2] == ["--rounds", "3"], arguments
     folder = arguments[arguments.index("-o") + 1]
     os.makedirs(folder)
     for rank in range(2):
@@ -155,7 +156,7 @@ def test_a_row_for_each_number_of_ranks_and_mode(world: World) -> None:
     names = ["2 ranks, two groups", "ring of 3 ranks"]
     assert list(rows) == [(name, mode) for name in names for mode in ring.MODES]
     assert rows["2 ranks, two groups", "native"] == ["finished"] * 2
-    assert rows["ring of 3 ranks", "plan"] == ["finished, 15 MiB moved"] * 2
+    assert rows["ring of 3 ranks", "plan of half"] == ["finished, 15 MiB moved"] * 2
     kept = json.loads((world.folder / "ring.json").read_text())
     assert kept["ring of 3 ranks, no plan"][1]["rounds"] == 6
 
@@ -165,14 +166,14 @@ def test_a_run_that_does_not_finish_is_a_problem(world: World, behaviour: str, s
     code, rows, problems = world.run("--ranks", "2", "--limit", "2", none_2=behaviour)
     assert code == 1
     assert rows["2 ranks, two groups", "no plan"] == [f"**{state}** after 2 rounds, 10 MiB moved"] * 2
-    assert rows["2 ranks, two groups", "plan"] == ["finished, 10 MiB moved"] * 2
+    assert rows["2 ranks, two groups", "plan of half"] == ["finished, 10 MiB moved"] * 2
     assert problems[0] == f"- 2 ranks, two groups, no plan: {state}" and f"      {said}" in problems
 
 
 def test_what_does_not_begin_in_time_is_named(world: World) -> None:
-    code, rows, problems = world.run("--ranks", "2", "--modes", "plan", "--budget", "0")
-    assert code == 1 and rows == {("2 ranks, two groups", "plan"): ["**failed** after 0 rounds", ""]}
-    assert problems == ["- 2 ranks, two groups, plan: failed", "      not run: the budget is spent"]
+    code, rows, problems = world.run("--ranks", "2", "--modes", "plan of half", "--budget", "0")
+    assert code == 1 and rows == {("2 ranks, two groups", "plan of half"): ["**failed** after 0 rounds", ""]}
+    assert problems == ["- 2 ranks, two groups, plan of half: failed", "      not run: the budget is spent"]
 
 
 def test_unknown_modes(world: World) -> None:

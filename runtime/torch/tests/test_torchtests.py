@@ -298,6 +298,31 @@ def test_what_dies_or_hangs_natively_is_left_out_later(checkout: Checkout) -> No
     assert "- test/test_fake.py, TestNative.test_3_hangs: hung: still running after 3 s" in checkout.document
 
 
+PASSING = """
+class TestPassing(unittest.TestCase):
+    def test_1_passes(self):
+        counted("passes")
+    def test_2_fails(self):
+        counted("fails")
+        self.fail("as ever")
+    def test_3_is_skipped(self):
+        counted("skipped")
+        self.skipTest("as ever")
+"""
+
+
+def test_what_does_not_pass_natively_need_not_run_again(checkout: Checkout) -> None:
+    checkout.write(PASSING)
+    assert checkout.call("--runs", "2", "--passing") == 0
+    checkout.complete(2)
+    assert checkout.outcomes("test_2_fails") == [FAILED, "left out"] and checkout.outcomes("test_3_is_skipped", "plan") == ["left out"] * 2
+    counts = Path(checkout.folder.parent / "counts")
+    assert {path.name: path.stat().st_size for path in counts.iterdir()} == {
+        "passes native": 2, "passes no plan": 2, "passes plan": 2, "fails native": 1, "skipped native": 1,
+    }
+    assert checkout.row() == ["3", "1", "1", "1", "0 of 1", "0 of 1"]
+
+
 FLAKY = """
 class TestFlaky(unittest.TestCase):
     def test_flaky_natively(self):
@@ -589,6 +614,64 @@ def test_loading_as_unittest_does(checkout: Checkout) -> None:
     assert found == dict.fromkeys(
         ["TestGenerated.test_device_cpu", "TestGenerated.test_device_cuda", "TestSpawns.test_fork", "TestSpawns.test_spawn"], PASSED
     )
+
+
+# A torch that is only what the worker's fork server uses of the real one.
+FAKE_TORCH = """
+import os
+def zeros(count, device):
+    if os.environ.get("POISONED"):
+        raise RuntimeError("CUDA was used before the fork")
+    return type("Tensor", (), {"item": lambda self: 0})()
+"""
+COMMON = """
+import multiprocessing, os, unittest
+class MultiProcessTestCase(unittest.TestCase):
+    def _start_processes(self, proc):
+        self.process = proc(target=type(self).child)
+        self.process.start()
+    def _spawn_processes(self):
+        self._start_processes(multiprocessing.get_context("spawn").Process)
+"""
+CHILDREN = """
+from torch.testing._internal.common_distributed import MultiProcessTestCase
+counted("imports")
+class TestChildren(MultiProcessTestCase):
+    @staticmethod
+    def child():
+        counted("children")
+    def start(self):
+        self._spawn_processes()
+        self.process.join()
+        self.assertEqual(self.process.exitcode, 0)
+    def test_1(self):
+        self.start()
+    def test_2(self):
+        self.start()
+    def test_3(self):
+        self.start()
+"""
+
+
+# In a mode the file is imported by the worker, and by the server or by each child; the
+# listing imports it natively once more. A server that is of no use has imported it too.
+@pytest.mark.parametrize("poisoned, imports", [("", 2), ("1", 5)])
+def test_processes_come_from_a_server(checkout: Checkout, poisoned: str, imports: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout.write(FAKE_TORCH, "test/torch/__init__.py")
+    checkout.write("", "test/torch/testing/__init__.py")
+    checkout.write("", "test/torch/testing/_internal/__init__.py")
+    checkout.write(COMMON, "test/torch/testing/_internal/common_distributed.py")
+    checkout.write(CHILDREN)
+    if poisoned:
+        monkeypatch.setenv("POISONED", poisoned)
+    monkeypatch.setattr(torchtests, "FILES", (File(ROOT, 16, forks=True),))
+    assert checkout.call("--runs", "1") == 0, checkout.document
+    checkout.complete(1)
+    counts = Path(checkout.folder.parent / "counts")
+    assert {path.name: path.stat().st_size for path in counts.iterdir()} == {
+        **{f"children {mode}": 3 for mode in ("native", "no plan", "plan")},
+        **{f"imports {mode}": imports + (mode == "native") for mode in ("native", "no plan", "plan")},
+    }
 
 
 def test_what_a_dead_process_leaves_running_is_ended(checkout: Checkout) -> None:
