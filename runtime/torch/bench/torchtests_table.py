@@ -127,19 +127,20 @@ def modes_of(runs: List[Dict[str, Any]]) -> List[str]:
     return list(found.pop())
 
 
-def closing(runs: List[Dict[str, Any]]) -> List[str]:
-    modes = modes_of(runs)
-    tests = grouped(outcome for run in runs for outcome in run["outcomes"])
+def closing(call: Dict[str, Any], counted: List[str]) -> List[str]:
+    """counted: what the processes under `stplan run` have counted."""
+    modes, tests = call["modes"], grouped(call["outcomes"])
     found = differences(tests, modes)
     result = ["", f"What is good in every {modes[0]} run and not in another mode:" + ("" if found else " nothing.")]
     if found:
         result += ["", line(["file", "test", "mode", "runs", "last line"]), line(["---"] * 5)]
         result += [line([d.file, d.test, d.mode, f"{d.bad} of {d.runs}", cell(d.why)]) for d in found]
     result += section("Passed only in a fresh process, after it had failed in the process of a test that differs", company(tests))
-    result += section("Left out of other runs, because it died or hung in the first", left_out(tests))
+    result += section("Did not pass in the first run, and was left out of the others", left_out(tests))
     result += section("Not run, because the time was over", not_run(tests))
-    result += section("Served", [text for run in runs for text in served(run)])
-    return result + section("Problems", [problem for run in runs for problem in run["problems"]], always=True)
+    result += section("Tests that passed, by mode and run", passed(tests, modes))
+    result += section("Served", counted)
+    return result + section("Problems", call["problems"], always=True)
 
 
 def section(title: str, texts: List[str], always: bool = False) -> List[str]:
@@ -168,6 +169,17 @@ def left_out(tests: Outcomes) -> List[str]:
     return result
 
 
+def passed(tests: Outcomes, modes: List[str]) -> List[str]:
+    """How many tests passed in each run, by file and mode."""
+    counts: Counter[Tuple[str, str, int]] = Counter()
+    for (file, test), by_mode in tests.items():
+        for mode, outcomes in by_mode.items():
+            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == PASSED and not is_process(test))
+    files = dict.fromkeys(file for file, _ in tests)
+    runs = {file: sorted({number for name, _, number in counts if name == file}) for file in files}
+    return [f"{file}, {mode}: {', '.join(str(counts[file, mode, number]) for number in runs[file])}" for file in files for mode in modes]
+
+
 def not_run(tests: Outcomes) -> List[str]:
     """The number of tests that did not run, by file, mode and run."""
     counts: "Counter[Tuple[str, str, int]]" = Counter()
@@ -191,15 +203,22 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def document(runs: List[Dict[str, Any]]) -> List[str]:
+def document(calls: List[Dict[str, Any]]) -> List[str]:
     """The lines of one document for several calls of torchtests.py."""
-    last = {file["file"]: index for index, run in enumerate(runs) for file in run["files"]}
-    kept = []
-    for index, run in enumerate(runs):
-        files = [file for file in run["files"] if last[file["file"]] == index]
-        names = {file["file"] for file in files}
-        kept.append({**run, "files": files, "outcomes": [o for o in run["outcomes"] if o["file"] in names]})
-    return [*header(runs), *(row for run in kept for row in rows(run)), *closing(kept)]
+    together = united(calls)
+    return [*header(calls), *rows(together), *closing(together, [text for call in calls for text in served(call)])]
+
+
+def united(calls: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """One call with the runs of all: those of a file are numbered on from call to call."""
+    before: Counter[str] = Counter()
+    outcomes = []
+    for call in calls:
+        outcomes += [{**o, "run": o["run"] + before[o["file"]]} for o in call["outcomes"]]
+        before.update({file["file"]: call["runs"] for file in call["files"]})
+    files = {file["file"]: file for call in calls for file in call["files"]}
+    problems = [problem for call in calls for problem in call["problems"]]
+    return {"modes": modes_of(calls), "files": list(files.values()), "outcomes": outcomes, "problems": problems}
 
 
 if __name__ == "__main__":
