@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from table import line
-from torchtests_outcomes import BAD, LEFT_OUT, NOT_RUN, PASSED, PROCESS, SKIPPED
+from torchtests_outcomes import BAD, DIED, HUNG, LEFT_OUT, NOT_RUN, PASSED, PROCESS, SKIPPED
 
 INTRODUCTION = """# PyTorch's own tests
 
@@ -136,9 +136,9 @@ def closing(call: Dict[str, Any], counted: List[str]) -> List[str]:
         result += ["", line(["file", "test", "mode", "runs", "last line"]), line(["---"] * 5)]
         result += [line([d.file, d.test, d.mode, f"{d.bad} of {d.runs}", cell(d.why)]) for d in found]
     result += section("Passed only in a fresh process, after it had failed in the process of a test that differs", company(tests))
-    result += section("Did not pass in the first run, and was left out of the others", left_out(tests))
-    result += section("Not run, because the time was over", not_run(tests))
-    result += section("Tests that passed, by mode and run", passed(tests, modes))
+    result += section("Died or hung in the first run, and was left out of the others", left_out(tests))
+    result += section("How many tests passed, run by run", by_run(tests, modes, PASSED))
+    result += section("How many tests were not run, because the time was over", by_run(tests, modes, NOT_RUN))
     result += section("Served", counted)
     return result + section("Problems", call["problems"], always=True)
 
@@ -163,30 +163,27 @@ def left_out(tests: Outcomes) -> List[str]:
     result = []
     for (file, test), by_mode in tests.items():
         if any(o["outcome"] == LEFT_OUT for outcomes in by_mode.values() for o in outcomes):
-            first = next((o for outcomes in by_mode.values() for o in outcomes if o["outcome"] in BAD), None)
-            if first is not None:  # otherwise it was skipped
+            first = next((o for outcomes in by_mode.values() for o in outcomes if o["outcome"] in (DIED, HUNG)), None)
+            if first is not None:  # otherwise the table has counted it as failed or skipped
                 result.append(f"{file}, {test}: {first['outcome']}: {first['why']}")
     return result
 
 
-def passed(tests: Outcomes, modes: List[str]) -> List[str]:
-    """How many tests passed in each run, by file and mode."""
-    counts: Counter[Tuple[str, str, int]] = Counter()
-    for (file, test), by_mode in tests.items():
-        for mode, outcomes in by_mode.items():
-            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == PASSED and not is_process(test))
-    files = dict.fromkeys(file for file, _ in tests)
-    runs = {file: sorted({number for name, _, number in counts if name == file}) for file in files}
-    return [f"{file}, {mode}: {', '.join(str(counts[file, mode, number]) for number in runs[file])}" for file in files for mode in modes]
-
-
-def not_run(tests: Outcomes) -> List[str]:
-    """The number of tests that did not run, by file, mode and run."""
+def by_run(tests: Outcomes, modes: List[str], outcome: str) -> List[str]:
+    """How many tests had an outcome in each run, by file and mode, if any had."""
     counts: "Counter[Tuple[str, str, int]]" = Counter()
+    last: Dict[str, int] = {}
     for (file, test), by_mode in tests.items():
         for mode, outcomes in by_mode.items():
-            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == NOT_RUN and not is_process(test))
-    return [f"{file}, {mode}, run {number}: {count} tests" for (file, mode, number), count in sorted(counts.items())]
+            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == outcome and not is_process(test))
+            last[file] = max([last.get(file, 0), *(o["run"] for o in outcomes)])
+    result = []
+    for file in last:
+        for mode in modes:
+            numbers = [counts[file, mode, number] for number in range(1, last[file] + 1)]
+            if any(numbers):
+                result.append(f"{file}, {mode}: {', '.join(map(str, numbers))}")
+    return result
 
 
 def served(run: Dict[str, Any]) -> List[str]:

@@ -469,7 +469,7 @@ def test_the_time_limit(checkout: Checkout) -> None:
     checkout.complete(3)
     seen = Counter(o["outcome"] for o in checkout.kept["outcomes"] if o["class"] == "TestSlow")
     assert seen[PASSED] > 0 and seen[NOT_RUN] > 100 and set(seen) == {PASSED, NOT_RUN}
-    assert "- test/test_fake.py, plan, run 3: 40 tests" in checkout.document
+    assert any(re.fullmatch(r"- test/test_fake.py, plan: \d+, \d+, 40", row) for row in checkout.document)
     native = torchtests_table.verdict(checkout.all("test_39"))
     assert native == "" and checkout.row()[0] == "40"
 
@@ -725,7 +725,7 @@ def test_documents_of_several_calls(checkout: Checkout) -> None:
     ]
     again = torchtests_table.document([first, first, {**first, "outcomes": []}])
     assert "| test/test_fake.py | TestDifferent.test_1_fails_served | plan | 2 of 2 |" in " ".join(again), "the runs of all calls count"
-    assert "- test/test_fake.py, native: 2, 2" in again and "- test/test_fake.py, plan: 1, 1" in again
+    assert {"- test/test_fake.py, native: 2, 2", "- test/test_fake.py, plan: 1, 1"} <= set(again)
 
 
 def ended(**outcomes: str) -> Ended:
