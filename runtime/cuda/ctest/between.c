@@ -241,6 +241,8 @@ static void a_receive_is_told_during_a_capture(void) {
  * is not behind it. */
 static void a_receive_is_awaited_before_it_is_told(void) {
   begin();
+  put_back(get(512, 1)); /* the stream is known */
+  world.waits = 0;
   uint64_t p = get_apart(2), number = announce();
   put_back(p);
   stplan_exchange_awaited(world.device, number, 1);
@@ -286,17 +288,22 @@ static void more_receives_are_announced_than_are_told_apart(void) {
  * as the same. Neither what was recorded before nor what is being recorded then says anything of that one. */
 static void an_exchange_joins_one_that_is_just_over(void) {
   sp_streams s = {0};
+  uint64_t number = 0;
   begin();
   sp_streams_open(&s, &world.host);
-  for (int i = 0; i < SP_EXCHANGES; i++) /* the last one began first, as one does that nobody told of */
-    DEMAND(sp_streams_enqueued(&s, sp_streams_begin(&s, i == SP_EXCHANGES - 1 ? 1 : 2)) == i);
+  for (int i = 0; i < SP_EXCHANGES; i++) { /* the last one began first, as one does that nobody told of */
+    number = sp_streams_begin(&s, i == SP_EXCHANGES - 1 ? 1 : 2);
+    DEMAND(sp_streams_enqueued(&s, number) == i);
+  }
   int last = SP_EXCHANGES - 1;
+  sp_streams_awaited(&s, number, 0);
+  DEMAND(s.exchanges[last].awaited != 0);
   uint64_t serial = sp_streams_recording(&s, last);
   sp_streams_recorded(&s, last, serial, 0);
   DEMAND(sp_streams_oldest(&s) == last && s.exchanges[last].recorded);
-  uint64_t number = sp_streams_begin(&s, 3);
+  number = sp_streams_begin(&s, 3);
   sp_streams_over(&s, last, serial);
-  DEMAND(s.exchanges[last].tick == 1 && sp_streams_oldest(&s) != last);
+  DEMAND(s.exchanges[last].tick == 1 && s.exchanges[last].awaited == 0 && sp_streams_oldest(&s) != last);
   serial = sp_streams_recording(&s, last);
   DEMAND(sp_streams_enqueued(&s, number) == last && !s.exchanges[last].recorded);
   sp_streams_recorded(&s, last, serial, 0);
@@ -306,6 +313,21 @@ static void an_exchange_joins_one_that_is_just_over(void) {
   DEMAND(s.exchanges[last].recorded);
   sp_streams_over(&s, last, serial);
   DEMAND(s.exchanges[last].tick == 0);
+  sp_streams_close(&s, &world.host);
+  stplan_close(world.device);
+}
+
+/* 0 is the number of none, also if several count as the first one of all. */
+static void the_number_0_ends_none(void) {
+  sp_streams s = {0};
+  begin();
+  sp_streams_open(&s, &world.host);
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    DEMAND(sp_streams_enqueued(&s, sp_streams_begin(&s, 1)) == i);
+  sp_streams_over(&s, 0, 0);
+  uint64_t one = sp_streams_begin(&s, 2), two = sp_streams_begin(&s, 2);
+  DEMAND(s.exchanges[0].open == 2 && sp_streams_enqueued(&s, 0) == -1 && s.exchanges[0].open == 2);
+  DEMAND(sp_streams_enqueued(&s, two) == -1 && sp_streams_enqueued(&s, one) == 0);
   sp_streams_close(&s, &world.host);
   stplan_close(world.device);
 }
@@ -435,6 +457,7 @@ int main(void) {
   a_receive_is_awaited_before_it_is_told();
   more_receives_are_announced_than_are_told_apart();
   an_exchange_joins_one_that_is_just_over();
+  the_number_0_ends_none();
   events_are_lost_before_a_receive_is_told();
   events_stay_while_somebody_is_about_to_wait();
   a_receive_begins_before_the_host_waits();
