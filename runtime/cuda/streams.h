@@ -20,10 +20,10 @@
  * does later, which may wait for what this one does later. If a stream waited for an
  * event behind such an exchange, or the host did, all of them could wait for each other
  * for ever. So while an exchange is under way (sp_streams_begin), only events that
- * were recorded before it are waited for. It counts as under way before it is enqueued, as
- * other threads may record events at any time, and behind it from then on. There are two ways out. A stream that the program
- * itself has made wait for the exchange may wait for events behind it: it does so anyway
- * (sp_streams_awaited). And what the device has done by now need not be waited for at all:
+ * were recorded before it are waited for. It counts as under way before it is enqueued: other
+ * threads may record events at any time, and from then on these are behind it. There are two
+ * ways out. A stream that the program itself has made wait for the exchange may wait for
+ * events behind it: it does so anyway (sp_streams_awaited). And what the device has done by now need not be waited for at all:
  * events that have completed say up to which tick that is (done). The last event before an
  * exchange is kept until the program awaits it, as a program that always posts its next
  * receive before it awaits the last one leaves no other that could be waited for. */
@@ -103,7 +103,7 @@ enum { SP_KEPT = SP_STREAM_EVENTS / 2 };
 typedef struct {
   void *event;
   uint64_t tick;    /* of the clock when it began; 0 if there is none here */
-  uint64_t number;  /* how many there had been with it, times SP_EXCHANGES, and its index; 0 if it stands for several */
+  uint64_t number;  /* that it was told with: a count, times SP_EXCHANGES, and its index; 0 if it stands for several */
   uint64_t awaited; /* streams that the program has made wait for it, as a mask */
   uint64_t serial;  /* counts the recordings of the event, those being made too */
   uint64_t first;   /* the first recording that is behind the exchange */
@@ -172,8 +172,8 @@ void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int faile
 void sp_streams_awaited(sp_streams *s, uint64_t number, int stream);
 
 /* sp_streams_exchanging says whether an exchange is under way. sp_streams_oldest is the first
- * of them, but for those that may not have been enqueued yet, or whose event is just being recorded; -1 if there is none.
- * sp_streams_over is told that its event has completed, as it was recorded with that serial. */
+ * of them, or -1; it leaves out those that may not have been enqueued yet, and those whose
+ * event is just being recorded. sp_streams_over is told that its event has completed, as it was recorded with that serial. */
 int sp_streams_exchanging(const sp_streams *s);
 int sp_streams_oldest(const sp_streams *s);
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial);
