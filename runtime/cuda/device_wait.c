@@ -38,7 +38,7 @@ static void look_for_exchanges(stplan_device *d) {
 int sp_device_look(stplan_device *d) {
   int i, done = 1;
   look_for_exchanges(d);
-  while (done && sp_streams_oldest(&d->streams) >= 0 && (i = sp_streams_next(&d->streams)) >= 0) {
+  while (done && sp_streams_exchanging(&d->streams) && (i = sp_streams_next(&d->streams)) >= 0) {
     void *event = d->streams.whole.list[i].event;
     sp_device_unlock(d);
     done = d->prim.event_done(d->prim.self, event);
@@ -48,22 +48,24 @@ int sp_device_look(stplan_device *d) {
   return sp_device_recall(d);
 }
 
-/* begin notes an exchange that began at a tick, and returns its number; 0 if it is not
- * followed. Locked; lets go of the lock. */
-static uint64_t begin(stplan_device *d, uint64_t tick) {
-  int i = sp_streams_begin(&d->streams, tick);
-  if (i < 0)
-    return 0;
-  uint64_t number = d->streams.exchanges[i].number;
-  record(d, i);
+uint64_t stplan_exchange_begins(stplan_device *d) {
+  sp_device_lock(d);
+  uint64_t number = sp_streams_begin(&d->streams, ++d->streams.now);
+  sp_device_unlock(d);
   return number;
 }
 
-uint64_t stplan_exchange(stplan_device *d) {
+/* enqueued notes that an exchange has been enqueued. Locked; may let go of the lock. */
+static void enqueued(stplan_device *d, uint64_t number) {
+  int i = sp_streams_enqueued(&d->streams, number);
+  if (i >= 0)
+    record(d, i);
+}
+
+void stplan_exchange_enqueued(stplan_device *d, uint64_t exchange) {
   sp_device_lock(d);
-  uint64_t number = begin(d, ++d->streams.now);
+  enqueued(d, exchange);
   sp_device_unlock(d);
-  return number;
 }
 
 void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream stream) {
@@ -92,6 +94,6 @@ int sp_device_await(stplan_device *d, const sp_clock *uses) {
       tick = sp_least(tick, needs[i].tick);
   sp_streams_settle(&d->streams, -1, needs, count, result >= 0);
   if (result > 0)
-    begin(d, tick);
+    enqueued(d, sp_streams_begin(&d->streams, tick));
   return result != 0;
 }

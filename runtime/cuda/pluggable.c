@@ -332,9 +332,15 @@ void stplan_pluggable_mark(void) {
   }
 }
 
-uint64_t stplan_pluggable_exchange(int device) {
+uint64_t stplan_pluggable_exchange_begins(int device) {
   stplan_device *d = in_use(device);
-  return d == NULL ? 0 : stplan_exchange(d);
+  return d == NULL ? 0 : stplan_exchange_begins(d);
+}
+
+void stplan_pluggable_exchange_enqueued(int device, uint64_t exchange) {
+  stplan_device *d = in_use(device);
+  if (d != NULL)
+    stplan_exchange_enqueued(d, exchange);
 }
 
 void stplan_pluggable_exchange_awaited(int device, uint64_t exchange, stplan_stream stream) {

@@ -66,9 +66,11 @@ stplan_status stplan_pluggable_pin(uint64_t address, uint64_t size, int pin);
 /* stplan_pluggable_mark is stplan_mark for all devices. */
 void stplan_pluggable_mark(void);
 
-/* stplan_pluggable_exchange and stplan_pluggable_exchange_awaited are stplan_exchange and
+/* stplan_pluggable_exchange_begins, stplan_pluggable_exchange_enqueued and
+ * stplan_pluggable_exchange_awaited are stplan_exchange_begins, stplan_exchange_enqueued and
  * stplan_exchange_awaited for a device, if it is in use. */
-uint64_t stplan_pluggable_exchange(int device);
+uint64_t stplan_pluggable_exchange_begins(int device);
+void stplan_pluggable_exchange_enqueued(int device, uint64_t exchange);
 void stplan_pluggable_exchange_awaited(int device, uint64_t exchange, stplan_stream stream);
 
 /* stplan_pluggable_limit bounds the bytes that a device reserves, those of

@@ -191,20 +191,27 @@ stplan_status stplan_extent(stplan_device *d, uint64_t address, uint64_t *base, 
  * only behind what has been enqueued on stream by the time the block is freed. */
 stplan_status stplan_record_stream(stplan_device *d, uint64_t address, stplan_stream stream);
 
-/* stplan_exchange is told that an exchange with another process has just been enqueued,
- * a receive for instance, which is done only when the other process has done its part.
- * Until then no stream is made to wait for what was enqueued after that, and neither
+/* stplan_exchange_begins is told that an exchange with another process is about to be
+ * enqueued, a receive for instance, which is done only when the other process has done its
+ * part. Until then no stream is made to wait for what is enqueued from now on, and neither
  * is the host: if every process waited for its receive before it sends, all of them
  * would wait for ever. Collectives, which all processes enqueue in the same order,
- * need not be told. Whatever another thread frees between the enqueuing and this call
- * may be taken for earlier. It returns a number for stplan_exchange_awaited, or 0 if the
- * exchange is not told apart from others. Drivers before 12.5 cannot follow exchanges;
- * then it does nothing. */
-uint64_t stplan_exchange(stplan_device *d);
+ * need not be told. It returns a number for the functions below, or 0 if exchanges cannot be
+ * followed: drivers before 12.5 have no events of the whole device.
+ *
+ * stplan_exchange_enqueued is told, on any thread, that the call has returned which was to
+ * enqueue the exchange of this number, also if it failed: once for each number. It does
+ * nothing for the number 0. An exchange of which it is never told is under way for ever. That
+ * makes nobody wait: memory that others than its own stream used comes back later, once the device
+ * has done all that it was given before some later event. */
+uint64_t stplan_exchange_begins(stplan_device *d);
+void stplan_exchange_enqueued(stplan_device *d, uint64_t exchange);
 
 /* stplan_exchange_awaited is told that the program has made a stream wait for an exchange,
  * by its number. From then on the stream may be made to wait for what was enqueued after
- * that exchange too. It does nothing if the exchange is over, or for the number 0. */
+ * that exchange too. It does nothing if the exchange is over, or before
+ * stplan_exchange_enqueued is told of it; nor for the number 0, or an exchange that is
+ * not told apart from others, of which there are too many. */
 void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream stream);
 
 /* stplan_mark is told that a step of the program begins here. It is never

@@ -407,35 +407,48 @@ static void join(sp_streams *s) {
   e->awaited &= gone->awaited;
   e->number = 0;
   gone->tick = gone->awaited = 0;
-  gone->recorded = 0;
 }
 
-int sp_streams_begin(sp_streams *s, uint64_t tick) {
+uint64_t sp_streams_begin(sp_streams *s, uint64_t tick) {
   if (!s->has_whole)
-    return -1;
+    return 0;
   if (unused(s) == SP_EXCHANGES)
     join(s);
   int i = unused(s);
   if (i == SP_EXCHANGES)
     i = s->latest;
   sp_exchange *e = &s->exchanges[i];
-  s->told++;
-  e->number = e->tick == 0 ? s->told : 0;
+  uint64_t number = ++s->told * SP_EXCHANGES + (uint64_t)i;
+  e->number = e->tick == 0 ? number : 0;
+  e->open++;
   e->awaited = 0;
-  e->recorded = 0;
-  e->first = e->serial + 1;
   if (e->tick == 0 || tick < e->tick)
     e->tick = tick;
   if (e->before < 0)
     keep(s, e);
   s->latest = i;
+  return number;
+}
+
+/* What has been recorded so far may be before the exchange, and so may what is just being
+ * recorded. */
+int sp_streams_enqueued(sp_streams *s, uint64_t number) {
+  int i = (int)(number % SP_EXCHANGES);
+  sp_exchange *e = &s->exchanges[i];
+  if (number == 0 || e->open == 0 || (e->number != 0 && e->number != number))
+    return -1;
+  e->open--;
+  if (e->open > 0)
+    return -1;
+  e->recorded = 0;
+  e->first = e->serial + 1;
   return i;
 }
 
 void sp_streams_awaited(sp_streams *s, uint64_t number, int stream) {
   for (int i = 0; i < SP_EXCHANGES; i++) {
     sp_exchange *e = &s->exchanges[i];
-    if (e->tick == 0 || e->number != number)
+    if (e->tick == 0 || e->open > 0 || e->number != number)
       continue;
     e->awaited |= UINT64_C(1) << stream;
     unkeep(s, e);
@@ -459,6 +472,7 @@ static void lose(sp_streams *s) {
   s->has_whole = 0;
   for (int i = 0; i < SP_EXCHANGES; i++) {
     s->exchanges[i].tick = s->exchanges[i].awaited = 0;
+    s->exchanges[i].open = 0;
     unkeep(s, &s->exchanges[i]);
   }
 }
@@ -474,11 +488,13 @@ void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int faile
     lose(s);
 }
 
+int sp_streams_exchanging(const sp_streams *s) { return since(s, HOST) != UINT64_MAX; }
+
 int sp_streams_oldest(const sp_streams *s) {
   int oldest = -1;
   for (int i = 0; i < SP_EXCHANGES; i++) {
     const sp_exchange *e = &s->exchanges[i];
-    if (e->tick != 0 && e->recording == 0 && (oldest < 0 || e->tick < s->exchanges[oldest].tick))
+    if (e->tick != 0 && e->open == 0 && e->recording == 0 && (oldest < 0 || e->tick < s->exchanges[oldest].tick))
       oldest = i;
   }
   return oldest;
@@ -486,10 +502,9 @@ int sp_streams_oldest(const sp_streams *s) {
 
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial) {
   sp_exchange *e = &s->exchanges[exchange];
-  if (e->tick == 0 || e->serial != serial || e->recording > 0)
+  if (e->tick == 0 || e->open > 0 || e->serial != serial || e->recording > 0)
     return;
   e->tick = e->awaited = 0;
-  e->recorded = 0;
   unkeep(s, e);
   s->done = latest(s->done, e->covers);
 }

@@ -20,9 +20,10 @@
  * does later, which may wait for what this one does later. If a stream waited for an
  * event behind such an exchange, or the host did, all of them could wait for each other
  * for ever. So while an exchange is under way (sp_streams_begin), only events that
- * were recorded before it are waited for. There are two ways out. A stream that the program
- * itself has made wait for the exchange may wait for events behind it: it does so anyway
- * (sp_streams_awaited). And what the device has done by now need not be waited for at all:
+ * were recorded before it are waited for. It counts as under way before it is enqueued: other
+ * threads may record events at any time, and from then on these are behind it. There are two
+ * ways out. A stream that the program itself has made wait for the exchange may wait for
+ * events behind it: it does so anyway (sp_streams_awaited). And what the device has done by now need not be waited for at all:
  * events that have completed say up to which tick that is (done). The last event before an
  * exchange is kept until the program awaits it, as a program that always posts its next
  * receive before it awaits the last one leaves no other that could be waited for. */
@@ -102,12 +103,13 @@ enum { SP_KEPT = SP_STREAM_EVENTS / 2 };
 typedef struct {
   void *event;
   uint64_t tick;    /* of the clock when it began; 0 if there is none here */
-  uint64_t number;  /* that it was told with; 0 if it stands for several */
+  uint64_t number;  /* that it was told with: a count, times SP_EXCHANGES, and its index; 0 if it stands for several */
   uint64_t awaited; /* streams that the program has made wait for it, as a mask */
   uint64_t serial;  /* counts the recordings of the event, those being made too */
   uint64_t first;   /* the first recording that is behind the exchange */
   int recording;    /* how many are being made */
   int recorded;     /* one has been made for this exchange; if not, it is made later */
+  int open;         /* how many have begun and may not have been enqueued yet; then none is awaited, and no recording counts */
   uint64_t making;  /* the least tick that a recording being made covers */
   uint64_t covers;  /* the tick that the event covers, once it is recorded */
   int before;       /* the mark of the whole device that is kept for it; -1 if none is */
@@ -151,23 +153,28 @@ void sp_stream_drop(const sp_prim *p, sp_stream *stream);
  * with this clock. */
 int sp_streams_waits(const sp_streams *s, const sp_clock *c, int stream);
 
-/* sp_streams_begin is told of an exchange that began at this tick, and returns its
- * index; -1 if the device has no events for that. Its event has to be recorded then.
+/* sp_streams_begin is told of an exchange that begins at this tick, before it is enqueued,
+ * and returns its number; 0 if the device has no events for that. sp_streams_enqueued is told,
+ * once for each, that it has been enqueued, or will never be. It returns the index of an
+ * exchange whose event has to be recorded now, or -1 if none has: another one that counts
+ * as the same may not have been enqueued yet.
  * sp_streams_recording comes before that, and returns the recording's serial;
  * sp_streams_record_exchange records it, without the lock; sp_streams_recorded is told
  * what that returned, nonzero for a failure. */
-int sp_streams_begin(sp_streams *s, uint64_t tick);
+uint64_t sp_streams_begin(sp_streams *s, uint64_t tick);
+int sp_streams_enqueued(sp_streams *s, uint64_t number);
 uint64_t sp_streams_recording(sp_streams *s, int exchange);
 int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange);
 void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int failed);
 
 /* sp_streams_awaited is told that the program has made a stream wait for the exchange of
- * this number. */
+ * this number. That cannot be so before it is enqueued, and counts for nothing then. */
 void sp_streams_awaited(sp_streams *s, uint64_t number, int stream);
 
-/* sp_streams_oldest is the first exchange that is under way, unless its event is just
- * being recorded, or -1. sp_streams_over is told that its event has completed, as it was
- * recorded with that serial. */
+/* sp_streams_exchanging says whether an exchange is under way. sp_streams_oldest is the first
+ * of them, or -1; it leaves out those that may not have been enqueued yet, and those whose
+ * event is just being recorded. sp_streams_over is told that its event has completed, as it was recorded with that serial. */
+int sp_streams_exchanging(const sp_streams *s);
 int sp_streams_oldest(const sp_streams *s);
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial);
 

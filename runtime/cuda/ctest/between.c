@@ -25,6 +25,7 @@ static struct {
   unsigned exchanges; /* enqueued so far */
   unsigned done;      /* the device has done what was recorded up to this one */
   unsigned stalled;   /* what is behind this exchange is not done; 0 for none */
+  int refuses;        /* it has no events of the whole device */
   void (*before_record)(void), (*after_record)(void), (*before_wait)(void); /* once, around a recording of the whole device, and before a wait */
   event *waited;      /* by the last wait, as it was when the wait was made */
 } world;
@@ -63,6 +64,8 @@ static int event_record(void *self, void *of, uint64_t stream) {
 static int event_record_whole(void *self, void *of) {
   event *e = of;
   once(&world.before_record);
+  if (world.refuses)
+    return SP_NEVER;
   put(e);
   int failed = world.host.event_record_whole(self, e->inner);
   once(&world.after_record);
@@ -106,11 +109,30 @@ static uint64_t get(uint64_t size, uint64_t stream) {
   return p;
 }
 
+/* get_apart is a small block with another one above it: once it is free it fits best. */
+static uint64_t get_apart(uint64_t stream) {
+  uint64_t p = get(SMALL, stream);
+  DEMAND(get(SMALL, stream) == p + SMALL);
+  return p;
+}
+
 static void put_back(uint64_t p) { DEMAND(stplan_release(world.device, p, NULL) == STPLAN_OK); }
 
+/* A receive is announced, is enqueued, and is told to have been. */
+static uint64_t announce(void) {
+  uint64_t number = stplan_exchange_begins(world.device);
+  DEMAND(number != 0);
+  return number;
+}
+
+static void enqueue(void) { world.exchanges++; }
+
+static void tell(uint64_t number) { stplan_exchange_enqueued(world.device, number); }
+
 static void receive(void) {
-  world.exchanges++;
-  DEMAND(stplan_exchange(world.device) != 0);
+  uint64_t number = announce();
+  enqueue();
+  tell(number);
 }
 
 /* A receive is enqueued and told after a request has made out that it needs an event, and
@@ -135,6 +157,196 @@ static void a_receive_begins_before_the_wait(void) {
   put_back(p);
   world.before_wait = receive;
   DEMAND(get(SMALL, 2) == p && world.waits == 1 && world.exchanges == 1 && world.waited->exchanges == 0);
+  stplan_close(world.device);
+}
+
+/* A request comes when a receive has been enqueued and the runtime does not know that yet.
+ * Whatever is recorded now is behind the receive, so the request's stream must not wait for it. */
+static void a_request_comes_before_a_receive_is_told(void) {
+  begin();
+  uint64_t p = get_apart(1);
+  put_back(p);
+  uint64_t number = announce();
+  enqueue();
+  world.stalled = 1;
+  world.done = UINT_MAX;
+  uint64_t q = get(SMALL, 2);
+  DEMAND(world.waits == 0 && q != p);
+  tell(number);
+  uint64_t r = get(SMALL, 2);
+  DEMAND(world.waits == 0 && r != p);
+  world.stalled = 0; /* it has come */
+  DEMAND(get(SMALL, 2) == p);
+  stplan_close(world.device);
+}
+
+/* Before a receive is enqueued the device is idle and every event is done. That says nothing
+ * about the receive, which is enqueued then. */
+static void everything_is_done_before_a_receive_is_enqueued(void) {
+  begin();
+  uint64_t p = get_apart(1), number = announce();
+  put_back(p);
+  world.done = UINT_MAX;
+  get(SMALL, 2);
+  enqueue();
+  world.stalled = 1;
+  get(SMALL, 2);
+  DEMAND(world.waits == 0);
+  tell(number);
+  get(SMALL, 2);
+  DEMAND(world.waits == 0);
+  stplan_close(world.device);
+}
+
+/* A call that was to enqueue a receive fails. Then there is nothing that others have to mind. */
+static void a_receive_that_is_not_enqueued(void) {
+  begin();
+  uint64_t number = announce();
+  tell(number);
+  world.done = UINT_MAX;
+  uint64_t p = get_apart(1);
+  put_back(p);
+  DEMAND(get(SMALL, 2) == p && world.waits == 1);
+  tell(number); /* it counts once: the next receive is still to be enqueued */
+  uint64_t next = announce(), q = get_apart(1);
+  tell(number);
+  put_back(q);
+  DEMAND(get(SMALL, 2) != q && world.waits == 1);
+  tell(next);
+  stplan_close(world.device);
+}
+
+/* While something is captured, a receive is told to have been enqueued. No event can be recorded
+ * behind it now, so it is under way until one has been. */
+static void a_receive_is_told_during_a_capture(void) {
+  begin();
+  uint64_t number = announce();
+  enqueue();
+  world.stalled = 1;
+  world.done = UINT_MAX;
+  unsigned recordings = world.recordings;
+  stplan_hold(1);
+  tell(number);
+  DEMAND(world.recordings == recordings);
+  stplan_hold(0);
+  uint64_t p = get_apart(1);
+  put_back(p);
+  DEMAND(get(SMALL, 2) != p && world.waits == 0);
+  world.stalled = 0;
+  DEMAND(get(SMALL, 2) == p);
+  stplan_close(world.device);
+}
+
+/* That a stream waits for a receive counts only once that has been enqueued: what waits for nothing
+ * is not behind it. */
+static void a_receive_is_awaited_before_it_is_told(void) {
+  begin();
+  put_back(get(512, 1)); /* the stream is known */
+  world.waits = 0;
+  uint64_t p = get_apart(2), number = announce();
+  put_back(p);
+  stplan_exchange_awaited(world.device, number, 1);
+  enqueue();
+  DEMAND(get(SMALL, 1) != p && world.waits == 0);
+  tell(number);
+  DEMAND(get(SMALL, 1) != p && world.waits == 0);
+  stplan_exchange_awaited(world.device, number, 1);
+  DEMAND(get(SMALL, 1) == p && world.waits == 1);
+  stplan_close(world.device);
+}
+
+/* More receives are announced, by many threads, than are told apart: the last ones count as one, which
+ * is under way as long as one of them may yet be enqueued. */
+static void more_receives_are_announced_than_are_told_apart(void) {
+  enum { MANY = SP_EXCHANGES + 3 };
+  uint64_t numbers[MANY];
+  begin();
+  world.done = UINT_MAX;
+  for (int i = 0; i < MANY; i++) {
+    numbers[i] = announce();
+    for (int k = 0; k <= i; k++) {
+      DEMAND(k == i || numbers[k] != numbers[i]);
+      stplan_exchange_awaited(world.device, numbers[k], 2); /* which counts for none of them */
+    }
+  }
+  uint64_t p = get_apart(1);
+  for (int i = 0; i < MANY - 1; i++)
+    tell(numbers[i]);
+  put_back(p);
+  DEMAND(get(SMALL, 2) != p && world.waits == 0);
+  enqueue();
+  world.stalled = 1;
+  DEMAND(get(SMALL, 2) != p && world.waits == 0);
+  tell(numbers[MANY - 1]);
+  DEMAND(get(SMALL, 2) != p && world.waits == 0);
+  world.stalled = 0;
+  DEMAND(get(SMALL, 2) == p);
+  stplan_close(world.device);
+}
+
+/* An exchange's event is found to be done, and before that is noted another exchange comes to count
+ * as the same. Neither what was recorded before nor what is being recorded then says anything of that one. */
+static void an_exchange_joins_one_that_is_just_over(void) {
+  sp_streams s = {0};
+  uint64_t number = 0;
+  begin();
+  sp_streams_open(&s, &world.host);
+  for (int i = 0; i < SP_EXCHANGES; i++) { /* the last one began first, as one does that nobody told of */
+    number = sp_streams_begin(&s, i == SP_EXCHANGES - 1 ? 1 : 2);
+    DEMAND(sp_streams_enqueued(&s, number) == i);
+  }
+  int last = SP_EXCHANGES - 1;
+  sp_streams_awaited(&s, number, 0);
+  DEMAND(s.exchanges[last].awaited != 0);
+  uint64_t serial = sp_streams_recording(&s, last);
+  sp_streams_recorded(&s, last, serial, 0);
+  DEMAND(sp_streams_oldest(&s) == last && s.exchanges[last].recorded);
+  number = sp_streams_begin(&s, 3);
+  sp_streams_over(&s, last, serial);
+  DEMAND(s.exchanges[last].tick == 1 && s.exchanges[last].awaited == 0 && sp_streams_oldest(&s) != last);
+  serial = sp_streams_recording(&s, last);
+  DEMAND(sp_streams_enqueued(&s, number) == last && !s.exchanges[last].recorded);
+  sp_streams_recorded(&s, last, serial, 0);
+  DEMAND(sp_streams_oldest(&s) == last && !s.exchanges[last].recorded);
+  serial = sp_streams_recording(&s, last);
+  sp_streams_recorded(&s, last, serial, 0);
+  DEMAND(s.exchanges[last].recorded);
+  sp_streams_over(&s, last, serial);
+  DEMAND(s.exchanges[last].tick == 0);
+  sp_streams_close(&s, &world.host);
+  stplan_close(world.device);
+}
+
+/* 0 is the number of none, also if several count as the first one of all. */
+static void the_number_0_ends_none(void) {
+  sp_streams s = {0};
+  begin();
+  sp_streams_open(&s, &world.host);
+  for (int i = 0; i < SP_EXCHANGES; i++)
+    DEMAND(sp_streams_enqueued(&s, sp_streams_begin(&s, 1)) == i);
+  sp_streams_over(&s, 0, 0);
+  uint64_t one = sp_streams_begin(&s, 2), two = sp_streams_begin(&s, 2);
+  DEMAND(s.exchanges[0].open == 2 && sp_streams_enqueued(&s, 0) == -1 && s.exchanges[0].open == 2);
+  DEMAND(sp_streams_enqueued(&s, two) == -1 && sp_streams_enqueued(&s, one) == 0);
+  sp_streams_close(&s, &world.host);
+  stplan_close(world.device);
+}
+
+/* The device turns out to have no events of the whole device while a receive is announced. Then
+ * none is followed, and that it is told changes nothing. */
+static void events_are_lost_before_a_receive_is_told(void) {
+  begin();
+  uint64_t number = announce();
+  world.refuses = 1;
+  put_back(get(2 * MIB, 1));
+  DEMAND(stplan_exchange_begins(world.device) == 0);
+  world.refuses = 0;
+  unsigned recordings = world.recordings;
+  tell(number);
+  DEMAND(world.recordings == recordings);
+  uint64_t p = get_apart(1);
+  put_back(p);
+  DEMAND(get(SMALL, 2) == p && world.waits == 1); /* for the other stream */
   stplan_close(world.device);
 }
 
@@ -238,6 +450,15 @@ static void the_host_waits_for_the_last_free(int has_whole) {
 int main(void) {
   a_receive_begins_before_the_event();
   a_receive_begins_before_the_wait();
+  a_request_comes_before_a_receive_is_told();
+  everything_is_done_before_a_receive_is_enqueued();
+  a_receive_that_is_not_enqueued();
+  a_receive_is_told_during_a_capture();
+  a_receive_is_awaited_before_it_is_told();
+  more_receives_are_announced_than_are_told_apart();
+  an_exchange_joins_one_that_is_just_over();
+  the_number_0_ends_none();
+  events_are_lost_before_a_receive_is_told();
   events_stay_while_somebody_is_about_to_wait();
   a_receive_begins_before_the_host_waits();
   a_free_comes_after_the_receives_event();

@@ -12,7 +12,7 @@
 
 #include "conformance.h"
 
-enum { MIB = 1 << 20, CALLS = 600, LIVE = 96, PINS = 6, RANGES = 1 << 14, STREAMS = 70 };
+enum { MIB = 1 << 20, CALLS = 600, LIVE = 96, PINS = 6, OPEN = 8, RANGES = 1 << 14, STREAMS = 70 };
 
 #define CAPACITY (UINT64_C(512) * MIB)
 
@@ -29,6 +29,8 @@ static struct {
   block pins[PINS];
   int pinned;
   uint64_t exchange, foreign, failed;
+  uint64_t open[OPEN]; /* exchanges that have begun, and were not told to have been enqueued */
+  int opened;
   size_t step; /* of the plan's sizes */
   int held, planned;
 } now;
@@ -126,6 +128,17 @@ static void refused(void) {
   DEMAND(stplan_pin(now.device, b->address + from, occupied - from + 1 + odd() / 2) == STPLAN_BAD_POINTER);
 }
 
+/* exchange has one begin, or says of one that it has been enqueued. */
+static void exchange(void) {
+  if (now.opened < OPEN && draw(2) == 0) {
+    now.open[now.opened++] = now.exchange = stplan_exchange_begins(now.device);
+  } else if (now.opened > 0) {
+    int k = (int)draw((uint64_t)now.opened);
+    stplan_exchange_enqueued(now.device, now.open[k]);
+    now.open[k] = now.open[--now.opened];
+  }
+}
+
 static void besides(void) {
   uint64_t bytes = 0;
   stplan_status status;
@@ -145,7 +158,7 @@ static void besides(void) {
   }
   case 4: stplan_set_limit(now.device, draw(2) == 0 ? 0 : odd()); break;
   case 5: stplan_mark(now.device); break;
-  case 6: case 7: now.exchange = stplan_exchange(now.device); break;
+  case 6: case 7: exchange(); break;
   case 8: stplan_exchange_awaited(now.device, now.exchange, stream()); break;
   case 9: stplan_exchange_awaited(now.device, odd(), odd()); break;
   case 11: stplan_hold(now.held = !now.held); break;

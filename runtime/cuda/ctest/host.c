@@ -58,6 +58,13 @@ static void another_stream_waits_for_all(void) {
   stplan_close(d);
 }
 
+/* exchange enqueues an exchange with another process, and returns its number. */
+static uint64_t exchange(stplan_device *d) {
+  uint64_t number = stplan_exchange_begins(d);
+  stplan_exchange_enqueued(d, number);
+  return number;
+}
+
 /* elapsed is the seconds that a request takes that memory would have to move for. */
 static double elapsed(stplan_device *d, uint64_t size) {
   struct timespec before, after;
@@ -79,6 +86,9 @@ static uint64_t scattered(stplan_device *d) {
   return PIECES / 2 * PIECE;
 }
 
+/* What is told of a receive. */
+enum { NOTHING, THAT_IT_BEGINS, ALL };
+
 /* If every process has enqueued a receive and then needs memory that has to move, none
  * may wait for its receive: memory is added. What nobody told of is waited for, but not
  * for ever, and only once. */
@@ -89,13 +99,16 @@ static void nobody_waits_for_an_exchange(int told) {
   uint64_t bytes = scattered(d), before;
   stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
   sp_host_lag(&prim, SP_HOST_STALLED);
-  if (told)
-    stplan_exchange(d);
+  uint64_t receive = told == NOTHING ? 0 : stplan_exchange_begins(d);
+  if (told == ALL)
+    stplan_exchange_enqueued(d, receive);
   double first = elapsed(d, bytes / 2), second = elapsed(d, bytes / 2);
   stplan_read(d, &c);
   DEMAND(c.moved_bytes == 0 && second < 1 && (told ? first < 1 : first > 1 && first < 60));
   before = c.moved_bytes;
   sp_host_lag(&prim, 0);
+  if (told == THAT_IT_BEGINS)
+    stplan_exchange_enqueued(d, receive);
   elapsed(d, bytes / 2);
   stplan_read(d, &c);
   DEMAND(c.moved_bytes > before);
@@ -103,22 +116,26 @@ static void nobody_waits_for_an_exchange(int told) {
 }
 
 /* A pipeline has an exchange under way at any time, since the host is ahead of the device.
- * Memory that the device has finished with is used again all the same. */
-static void memory_comes_back_between_exchanges(void) {
+ * Memory that the device has finished with is used again all the same; also if one exchange
+ * begins, and it is never told whether it was enqueued. */
+static void memory_comes_back_between_exchanges(int each) {
   enum { LAG = 20, STEPS = 400, SIZE = 4 * MIB };
   sp_prim prim;
   stplan_counters c;
   stplan_device *d = fresh(&prim);
   stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
   sp_host_lag(&prim, LAG);
+  if (!each)
+    stplan_exchange_begins(d);
   for (int i = 0; i < STEPS; i++) {
     uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL);
     DEMAND(p != 0 && stplan_record_stream(d, p, 2) == STPLAN_OK);
-    stplan_exchange(d);
+    if (each)
+      exchange(d);
     stplan_free(d, p, 1);
   }
   stplan_read(d, &c);
-  /* Each step records at least the exchange's event, so the device is at most LAG steps
+  /* Each step records at least one event of the device, so that is at most LAG steps
    * behind; and what a step frees may have to wait for a later exchange. */
   DEMAND(c.peak_reserved_bytes <= (LAG + 4) * (uint64_t)SIZE);
   stplan_close(d);
@@ -138,7 +155,7 @@ static void receives_ahead_of_need(void) {
   for (int i = 0; i < STEPS; i++) {
     uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL), awaited = next;
     DEMAND(p != 0 && stplan_record_stream(d, p, 2) == STPLAN_OK);
-    next = stplan_exchange(d);
+    next = exchange(d);
     stplan_exchange_awaited(d, awaited, 1);
     stplan_free(d, p, 1);
     for (int k = 0; k < FREES; k++)
@@ -163,7 +180,7 @@ static void what_cannot_be_waited_for_stays_apart(int trimmed) {
   uint64_t above = stplan_malloc(d, SIZE, 1, NULL, NULL);
   DEMAND(stplan_record_stream(d, sent, 2) == STPLAN_OK);
   sp_host_lag(&prim, SP_HOST_STALLED);
-  uint64_t receive = stplan_exchange(d);
+  uint64_t receive = exchange(d);
   stplan_free(d, low, 1);
   stplan_free(d, sent, 1);
   stplan_free(d, high, 1);
@@ -194,7 +211,7 @@ static void what_cannot_be_waited_for_stays_apart(int trimmed) {
 static void who_awaits_an_exchange_waits_behind_it(void) {
   sp_prim prim;
   stplan_device *d = fresh(&prim);
-  uint64_t p = stplan_malloc(d, 4 * MIB, 2, NULL, NULL), first = stplan_exchange(d), second = stplan_exchange(d);
+  uint64_t p = stplan_malloc(d, 4 * MIB, 2, NULL, NULL), first = exchange(d), second = exchange(d);
   DEMAND(first != 0 && second != 0 && first != second);
   stplan_free(d, stplan_malloc(d, 512, 1, NULL, NULL), 1);
   sp_host_lag(&prim, SP_HOST_STALLED);
@@ -328,9 +345,11 @@ int main(void) {
   }
   partial = 1;
   known_only = 0;
-  nobody_waits_for_an_exchange(1);
-  nobody_waits_for_an_exchange(0);
-  memory_comes_back_between_exchanges();
+  nobody_waits_for_an_exchange(ALL);
+  nobody_waits_for_an_exchange(THAT_IT_BEGINS);
+  nobody_waits_for_an_exchange(NOTHING);
+  memory_comes_back_between_exchanges(1);
+  memory_comes_back_between_exchanges(0);
   who_awaits_an_exchange_waits_behind_it();
   receives_ahead_of_need();
   what_cannot_be_waited_for_stays_apart(0);

@@ -36,7 +36,6 @@ struct model {
   vector done;             /* what the host has waited for */
   uint32_t met;            /* streams that the runtime knows, as a mask */
   uint32_t exchange;       /* of MODEL_LINK, 0 if none is under way */
-  int told;
   uint64_t captured[MODEL_STREAMS];
   uint64_t captures, seed;
   uint64_t memory;
@@ -255,7 +254,7 @@ static int stream_wait(void *self, uint64_t handle, void *of) {
   pthread_mutex_lock(&m->lock);
   int failed = fails(m) || e->capture != 0;
   DEMAND(m->captured[s] == 0 && (e->capture == 0 || e->capture != m->captured[e->stream]));
-  DEMAND(!m->told || !behind(m, e) || m->known[s][MODEL_LINK] >= m->exchange);
+  DEMAND(!behind(m, e) || m->known[s][MODEL_LINK] >= m->exchange);
   if (!failed)
     follow(m->known[s], e->known);
   pthread_mutex_unlock(&m->lock);
@@ -389,13 +388,6 @@ void model_capture(model *m, int stream, int captured) {
 void model_exchange(model *m, int begins) {
   pthread_mutex_lock(&m->lock);
   m->exchange = begins ? ++m->known[MODEL_LINK][MODEL_LINK] : 0;
-  m->told = 0;
-  pthread_mutex_unlock(&m->lock);
-}
-
-void model_told(model *m) {
-  pthread_mutex_lock(&m->lock);
-  m->told = 1;
   pthread_mutex_unlock(&m->lock);
 }
 

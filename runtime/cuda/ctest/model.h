@@ -48,11 +48,10 @@ void model_end(model *m, uint64_t streams, uint64_t address, uint64_t size);
 /* model_capture has a stream be captured from now on, or no longer. */
 void model_capture(model *m, int stream, int captured);
 
-/* model_exchange begins an exchange on MODEL_LINK that is over at the second call. Once
- * the runtime has been told (model_told), no stream may be made to wait for it, unless
+/* model_exchange enqueues an exchange on MODEL_LINK that is over at the second call. From
+ * then on, whether the runtime has been told or not, no stream may be made to wait for it, unless
  * the program itself has done so (model_follow). */
 void model_exchange(model *m, int begins);
-void model_told(model *m);
 
 /* model_hold forbids the runtime to wait for the device or to give memory back. */
 void model_hold(model *m, int held);

@@ -27,9 +27,9 @@ static struct {
   model *model;
   atomic_ulong failed, foreign;
   pthread_rwlock_t begins[CAPTURED]; /* held for reading during a request on the stream, for writing during a capture */
-  pthread_rwlock_t exchange;         /* held for reading during a request or free, for writing while an exchange begins and is told */
-  atomic_int exchanging;
-  atomic_ulong number; /* of the exchange, as the runtime has told */
+  pthread_mutex_t exchange;          /* held for the exchange's next step; protects what is below */
+  enum { NONE, ANNOUNCED, ENQUEUED, TOLD } step;
+  uint64_t number; /* of the exchange, as the runtime has told */
 } on[DEVICES];
 
 static long operations; /* of each thread */
@@ -67,9 +67,7 @@ static int request(block *b, uint64_t size) {
   stplan_status status;
   b->size = size;
   b->streams = UINT64_C(1) << b->own;
-  pthread_rwlock_rdlock(&on[b->device].exchange);
   b->address = stplan_malloc(on[b->device].device, size, model_handle(b->own), NULL, &status);
-  pthread_rwlock_unlock(&on[b->device].exchange);
   if (b->address != 0)
     model_begin(on[b->device].model, b->own, b->address, size);
   else
@@ -98,9 +96,7 @@ static void drop(const block *b, uint64_t *seed) {
   for (uint64_t late = draw(seed, 3); late > 0; late--)
     model_work(on[b->device].model, (int)draw(seed, MODEL_ALL));
   model_end(on[b->device].model, b->streams, b->address, b->size);
-  pthread_rwlock_rdlock(&on[b->device].exchange);
   DEMAND(stplan_release(on[b->device].device, b->address, &was) == STPLAN_OK && was.size == b->size);
-  pthread_rwlock_unlock(&on[b->device].exchange);
 }
 
 /* A block that some thread has left for another one to free; none if its size is 0. */
@@ -137,18 +133,44 @@ static void capture(int device, int stream) {
   pthread_rwlock_unlock(begins);
 }
 
-/* exchange begins one with another process, or has it be over. */
-static void exchange(int device) {
-  if (atomic_exchange(&on[device].exchanging, 1) == 0) {
-    pthread_rwlock_wrlock(&on[device].exchange);
-    model_exchange(on[device].model, 1);
-    atomic_store(&on[device].number, stplan_exchange(on[device].device));
-    model_told(on[device].model);
-    pthread_rwlock_unlock(&on[device].exchange);
-  } else {
-    model_exchange(on[device].model, 0);
-    atomic_store(&on[device].exchanging, 0);
+/* exchange takes the next step of an exchange with another process: it is announced, enqueued
+ * or not, told to have been, and over, which it may be before that is told. Other threads
+ * do anything in between. */
+static void exchange(int device, uint64_t *seed) {
+  pthread_mutex_lock(&on[device].exchange);
+  int enqueued = on[device].step == ENQUEUED, over = draw(seed, 3) == 0;
+  switch (on[device].step) {
+  case NONE:
+    on[device].number = stplan_exchange_begins(on[device].device);
+    on[device].step = ANNOUNCED;
+    break;
+  case ANNOUNCED:
+    if (draw(seed, 4) > 0) {
+      model_exchange(on[device].model, 1);
+      on[device].step = ENQUEUED;
+      break;
+    }
+    stplan_exchange_enqueued(on[device].device, on[device].number);
+    on[device].step = NONE;
+    break;
+  case ENQUEUED: case TOLD:
+    if (!enqueued || over)
+      model_exchange(on[device].model, 0);
+    if (enqueued)
+      stplan_exchange_enqueued(on[device].device, on[device].number);
+    on[device].step = enqueued && !over ? TOLD : NONE;
+    break;
   }
+  pthread_mutex_unlock(&on[device].exchange);
+}
+
+/* announce tells of an exchange that is not enqueued, beside the one that may be under way. */
+static void announce(int device) {
+  stplan_counters c;
+  uint64_t number = stplan_exchange_begins(on[device].device);
+  for (int i = 0; i < 10; i++)
+    stplan_read(on[device].device, &c);
+  stplan_exchange_enqueued(on[device].device, number);
 }
 
 /* await has a stream wait for the exchange, if there is one, and says so. Without events of
@@ -156,12 +178,12 @@ static void exchange(int device) {
 static void await(int device, int stream) {
   if (known_only)
     return;
-  pthread_rwlock_wrlock(&on[device].exchange);
-  if (atomic_load(&on[device].exchanging)) {
+  pthread_mutex_lock(&on[device].exchange);
+  if (on[device].step == ENQUEUED || on[device].step == TOLD) {
     model_follow(on[device].model, stream, MODEL_LINK);
-    stplan_exchange_awaited(on[device].device, atomic_load(&on[device].number), model_handle(stream));
+    stplan_exchange_awaited(on[device].device, on[device].number, model_handle(stream));
   }
-  pthread_rwlock_unlock(&on[device].exchange);
+  pthread_mutex_unlock(&on[device].exchange);
 }
 
 /* besides does something that a program does now and then. */
@@ -181,10 +203,11 @@ static void besides(uint64_t *seed, int device) {
     atomic_fetch_add(&on[device].foreign, 1);
     break;
   case 7: case 8: case 9: capture(device, FIRST_CAPTURED + (int)draw(seed, CAPTURED)); break;
-  case 10: case 11: case 12: case 13: exchange(device); break;
+  case 10: case 11: case 12: case 13: case 20: case 21: case 22: case 23: exchange(device, seed); break;
   case 14: case 15: case 16: case 17: await(device, (int)draw(seed, FIRST_CAPTURED)); break;
   case 18: stplan_resume(d, draw(seed, CAPACITY), &(uint64_t){0}); break;
   case 19: stplan_survey(d, &(stplan_memory){0}); break;
+  case 24: announce(device); break;
   }
 }
 
@@ -225,7 +248,7 @@ static void open_devices(void) {
     DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);
     atomic_store(&on[i].failed, 0);
     atomic_store(&on[i].foreign, 0);
-    atomic_store(&on[i].exchanging, 0);
+    on[i].step = NONE;
   }
 }
 
@@ -253,7 +276,7 @@ int main(int argc, char **argv) {
   planned = argc > 4;
   DEMAND(!planned || stplan_plan_open(argv[4], &plan, error, sizeof error) == STPLAN_OK);
   for (int i = 0; i < DEVICES; i++)
-    pthread_rwlock_init(&on[i].exchange, NULL);
+    pthread_mutex_init(&on[i].exchange, NULL);
   for (int i = 0; i < DEVICES; i++)
     for (int k = 0; k < CAPTURED; k++)
       pthread_rwlock_init(&on[i].begins[k], NULL);

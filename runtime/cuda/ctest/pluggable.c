@@ -77,6 +77,29 @@ static void recorded_streams_are_waited_for(void) {
   stplan_pluggable_free(q, 512, 1, stream(2));
 }
 
+/* While an exchange is under way, from its announcement on, only a stream that the program has
+ * made wait for it may be made to wait for what comes behind. Nothing is done on the device here. */
+static void exchanges_are_followed(void) {
+  DEMAND(stplan_pluggable_exchange_begins(2) == 0 && stplan_pluggable_exchange_begins(-1) == 0); /* not in use */
+  stplan_pluggable_exchange_enqueued(2, 0);
+  void *p = stplan_pluggable_malloc(4 * MIB, 1, stream(1));
+  uint64_t receive = stplan_pluggable_exchange_begins(1), waits = counters(1).waits;
+  DEMAND(receive != 0);
+  sp_host_lag(&prims[1], SP_HOST_STALLED);
+  stplan_pluggable_free(p, 4 * MIB, 1, stream(1));
+  void *q = stplan_pluggable_malloc(4 * MIB, 1, stream(2));
+  stplan_pluggable_exchange_awaited(1, receive, 2);
+  void *r = stplan_pluggable_malloc(4 * MIB, 1, stream(2));
+  DEMAND(q != p && r != p && counters(1).waits == waits);
+  stplan_pluggable_exchange_enqueued(1, receive);
+  stplan_pluggable_exchange_awaited(1, receive, 2);
+  DEMAND(stplan_pluggable_malloc(4 * MIB, 1, stream(2)) == p && counters(1).waits == waits + 1);
+  stplan_pluggable_free(p, 4 * MIB, 1, stream(2));
+  stplan_pluggable_free(q, 4 * MIB, 1, stream(2));
+  stplan_pluggable_free(r, 4 * MIB, 1, stream(2));
+  sp_host_lag(&prims[1], 0);
+}
+
 /* A graph replays its addresses, so nobody else ever gets them, not even the
  * next capture. The same capture may use them again. */
 static void captures_keep_their_memory(void) {
@@ -169,6 +192,7 @@ int main(void) {
   DEMAND(stplan_pluggable_start_on(open_host, note, &settings, error, sizeof error) == STPLAN_OK);
   blocks_come_and_go();
   recorded_streams_are_waited_for();
+  exchanges_are_followed();
   captures_keep_their_memory();
   children_touch_nothing();
   what_fails_throws();

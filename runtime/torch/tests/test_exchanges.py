@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,14 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
         def _start_coalescing(self, device: Any = None) -> None:
             pass
 
+        fails = False
+
+        def end(self) -> None:
+            if self.fails:
+                raise RuntimeError("not together")
+
         def _end_coalescing(self, device: Any = None) -> Work:
+            self.end()
             return Waits()
 
     bindings = SimpleNamespace(ProcessGroup=Group, Backend=type("Backend", (), {}), Work=Waits)
@@ -75,24 +83,42 @@ class Told:
 
     def __init__(self) -> None:
         self.devices: List[int] = []
+        self.open: List[Tuple[int, int]] = []  # begun and not yet told to be enqueued: device and number
         self.awaited: List[Tuple[int, int, int]] = []
-        _exchanges.watch(self.tell, lambda *awaited: self.awaited.append(awaited), lambda device: 100 + device)
+        _exchanges.watch(self, lambda device: 100 + device)
 
-    def tell(self, device: int) -> int:
+    def exchange_begins(self, device: int) -> int:
         self.devices.append(device)
+        self.open.append((device, len(self.devices)))
         return len(self.devices)
 
+    def exchange_enqueued(self, device: int, exchange: int) -> None:
+        self.open.remove((device, exchange))
 
-def test_calls_with_cuda_tensors_are_told_after_them(group: Any) -> None:
+    def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
+        self.awaited.append((device, exchange, stream))
+
+
+def test_calls_with_cuda_tensors_are_told_before_and_after_them(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: List[Any] = []  # the exchanges that have begun, at each call
+    for name in ("send", "recv", "recv_anysource"):
+        method = getattr(type(group), name)
+
+        def call(*positional: Any, _method: Any = method, **named: Any) -> Any:
+            seen.append(list(told.open))
+            return _method(*positional, **named)
+
+        monkeypatch.setattr(type(group), name, functools.wraps(method)(call))
     told = Told()
     assert isinstance(group.send([Tensor(1)], 2, 0), Work)
     assert isinstance(group.recv(tensors=[Tensor(3)], src=4, tag=0), Work)
-    assert isinstance(group.recv_anysource([Tensor(0)], 0), Work)
-    assert told.devices == [1, 3, 0]
+    assert isinstance(group.recv_anysource((Tensor(0),), 0), Work)
     with pytest.raises(ValueError, match="no such rank"):
         group.send([Tensor(5)], -1, 0)
+    assert seen == [[(1, 1)], [(3, 2)], [(0, 3)], [(5, 4)]]
     assert isinstance(group.send([Tensor(-1)], 2, 0), Work)
-    assert told.devices == [1, 3, 0], "a call that fails, or that is for the host, is not told"
+    assert seen[-1] == [], "it is for the host"
+    assert told.open == [], "a call that failed enqueues nothing any more"
     assert (type(group).send.__name__, type(group).send.__doc__) == ("send", "Sends.")
 
 
@@ -102,8 +128,11 @@ def test_calls_together_are_told_once_when_they_are_enqueued(group: Any) -> None
     group.send([Tensor(1)], 2, 0)
     group.recv([Tensor(1)], 2, 0)
     assert told.devices == [], "nothing is enqueued yet"
+    seen: List[Any] = []
+    end = type(group).end
+    type(group).end = lambda self: seen.append(list(told.open)) or end(self)
     work = group._end_coalescing("cuda")
-    assert told.devices == [1]
+    assert (told.devices, seen, told.open) == ([1], [[(1, 1)]], [])
     work.wait()
     assert told.awaited == [(1, 1, 101)]
     group._start_coalescing("cuda")
@@ -111,6 +140,21 @@ def test_calls_together_are_told_once_when_they_are_enqueued(group: Any) -> None
     assert told.devices == [1], "there was no point-to-point call"
     group.send([Tensor(2)], 2, 0)
     assert told.devices == [1, 2]
+
+
+def test_calls_together_that_fail_are_over(group: Any) -> None:
+    told = Told()
+    group._start_coalescing("cuda")
+    with pytest.raises(ValueError, match="no such rank"):
+        group.send([Tensor(3)], -1, 0)
+    group.send([Tensor(1)], 2, 0)
+    group.recv([Tensor(2)], 2, 0)
+    type(group).fails = True
+    with pytest.raises(RuntimeError, match="not together"):
+        group._end_coalescing("cuda")
+    assert (told.devices, told.open) == ([1, 2], [])
+    group.send([Tensor(4)], 2, 0)
+    assert told.devices == [1, 2, 4], "the next call is by itself"
 
 
 def test_the_stream_that_is_made_to_wait_is_told(group: Any) -> None:
@@ -126,21 +170,31 @@ def test_the_stream_that_is_made_to_wait_is_told(group: Any) -> None:
 
 
 def test_an_exchange_without_a_number_is_not_followed(group: Any) -> None:
-    awaited: List[Any] = []
-    _exchanges.watch(lambda device: 0, lambda *a: awaited.append(a), lambda device: 100)
+    told = Told()
+    told.exchange_begins = lambda device: 0  # type: ignore[method-assign]
     group.send([Tensor(1)], 2, 0).wait()
-    assert awaited == []
+    assert (told.open, told.awaited) == ([], [])
+
+
+def test_what_can_be_gone_through_once_is_left_to_the_call(group: Any) -> None:
+    told, tensors = Told(), [Tensor(1)]
+    once = iter(tensors)
+    group.send(once, 2, 0)
+    assert list(once) == tensors and told.devices == []
 
 
 @pytest.mark.parametrize("tensors", [[Tensor(1)], [], None, [object()]])
 def test_nothing_that_goes_wrong_reaches_the_job(group: Any, tensors: Any) -> None:
-    def fails(*_: int) -> int:
+    def fails(*_: int) -> Any:
         raise RuntimeError("the runtime")
 
-    _exchanges.watch(fails, lambda *_: None, fails)
-    assert group.send(tensors, 2, 0).wait() == "waited"
-    assert isinstance(group._end_coalescing(), Work)
-    _exchanges.watch(lambda device: 1, lambda *_: None, fails)
+    for failing in (["exchange_begins"], ["exchange_enqueued"], ["exchange_awaited"], []):
+        told = Told()
+        for name in failing:
+            setattr(told, name, fails)
+        assert group.send(tensors, 2, 0).wait() == "waited"
+        assert isinstance(group._end_coalescing(), Work)
+    _exchanges.watch(told, fails)
     assert group.send(tensors, 2, 0).wait() == "waited"
 
 
@@ -167,7 +221,10 @@ import sys, torch, torch.distributed as dist
 from stplan import _exchanges
 before = [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 told = []
-_exchanges.watch(told.append, lambda *awaited: told.append(awaited), lambda device: 0)
+class Follows:
+    def __getattr__(self, name):
+        return lambda *arguments: told.append((name, *arguments))
+_exchanges.watch(Follows(), lambda device: 0)
 assert before == [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 rank = {rank}
 dist.init_process_group("gloo", init_method="file://{store}", rank=rank, world_size=2)
@@ -206,10 +263,15 @@ import torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from stplan import _exchanges
 told = []
-def tell(device):
-    told.append(device)
-    return len(told)
-_exchanges.watch(tell, lambda device, number, stream: told.append(f"{number} awaited"), lambda device: 0)
+class Follows:
+    def exchange_begins(self, device):
+        told.append(device)
+        return 7
+    def exchange_enqueued(self, device, number):
+        told.append(f"{number} enqueued")
+    def exchange_awaited(self, device, number, stream):
+        told.append(f"{number} awaited")
+_exchanges.watch(Follows(), lambda device: 0)
 _exchanges._device = lambda tensors: 2
 dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
 tensor = torch.empty(4)
@@ -238,9 +300,9 @@ except RuntimeError:
 def test_exchanges_of_the_real_torch_are_told() -> None:
     """By a process group that sends nothing, with tensors that are taken for CUDA's."""
     (said,) = run(FAKE)
-    awaited = [f"{call} [2, '1 awaited']" for call in ("isend", "irecv", "send", "recv")]
-    together = ["not yet []", "together [2]", "[2, '1 awaited']"]
+    awaited = [f"{call} [2, '7 enqueued', '7 awaited']" for call in ("isend", "irecv", "send", "recv")]
+    together = ["not yet []", "together [2, '7 enqueued']", "[2, '7 enqueued', '7 awaited']"]
     lines = said.splitlines()
-    assert lines[:5] == [*awaited, "batch [2, 2]"]
+    assert lines[:5] == [*awaited, "batch [2, '7 enqueued', 2, '7 enqueued']"]
     # The process group of torch 2.6 that sends nothing cannot do so together either.
     assert lines[5:] in ([], together[:1], together)

@@ -73,8 +73,8 @@ def test_exchanges_are_watched_in_a_served_process(ways: Ways, monkeypatch: pyte
     monkeypatch.setattr(_shim, "installed", lambda: served if ways.asked else None)
     sys.modules["torch"]._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 100 + device)
     _serving.install(None)
-    ((tell, awaited, current_stream),) = watched
-    assert (tell, awaited, current_stream(3)) == (served.exchange, served.exchange_awaited, 103)
+    ((told, current_stream),) = watched
+    assert (told, current_stream(3)) == (served, 103)
 
 
 def test_a_plan_that_cannot_be_read_is_not_tried_twice(ways: Ways) -> None:
@@ -145,7 +145,7 @@ class Served:
 
     def __init__(self) -> None:
         self.marks = 0
-        self.exchanges: List[int] = []
+        self.exchanges: List[Tuple[str, int, int]] = []
         self.pinned: List[Tuple[int, int]] = []
 
     def pin(self, address: int, size: int, pinned: bool) -> bool:
@@ -160,9 +160,12 @@ class Served:
     def mark(self) -> None:
         self.marks += 1
 
-    def exchange(self, device: int) -> int:
-        self.exchanges.append(device)
-        return len(self.exchanges)
+    def exchange_begins(self, device: int) -> int:
+        self.exchanges.append(("begins", device, 7))
+        return 7
+
+    def exchange_enqueued(self, device: int, exchange: int) -> None:
+        self.exchanges.append(("enqueued", device, exchange))
 
     def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
         raise AssertionError("nobody has waited")
@@ -176,8 +179,20 @@ def test_stats_and_mark_in_a_served_process(monkeypatch: pytest.MonkeyPatch, way
     read = stplan.stats(3)
     assert (read["backend"], read["state"], read["allocations"]) == ("shim", "body", 103)
     stplan.mark()
-    stplan.exchange(3)
-    assert (served.marks, served.exchanges) == (1, [3])
+    assert served.marks == 1
+
+
+@pytest.mark.parametrize("way", [_shim, _pluggable])
+def test_an_exchange_is_told_before_and_after_it(monkeypatch: pytest.MonkeyPatch, way: ModuleType) -> None:
+    served = Served()
+    monkeypatch.setattr(way, "_installed", served)
+    begins, enqueued = ("begins", 3, 7), ("enqueued", 3, 7)
+    with stplan.exchanging(3):
+        assert served.exchanges == [begins]
+    assert served.exchanges == [begins, enqueued]
+    with pytest.raises(ZeroDivisionError), stplan.exchanging(3):
+        1 // 0
+    assert served.exchanges == [begins, enqueued] * 2
 
 
 def tensor_at(address: int, size: int) -> Any:
@@ -211,7 +226,8 @@ def test_stats_and_mark_in_a_process_that_is_not_served() -> None:
     assert set(read.values()) == {0}
     assert set(read) == {name for name, _ in Counters._fields_} - {"fields", "state"}
     stplan.mark()
-    stplan.exchange(0)
+    with stplan.exchanging(0):
+        pass
 
 
 def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -409,6 +409,50 @@ def test_a_capture_of_several_ranks_ends_moving(
 
 
 @needs_torch
+@pytest.mark.parametrize("compiler, backend", [("", "shim"), ("none", "pluggable")])
+def test_an_exchange_has_its_event_once_it_is_enqueued(
+    cache: Path, device: Dict[str, str], compiler: str, backend: str, request: pytest.FixtureRequest
+) -> None:
+    """Through the shim and through the C interface: none is recorded in the block, one of the
+    whole device behind it, also if what is called there fails."""
+    if compiler:
+        request.getfixturevalue("no_prebuilt")
+    done = job(
+        """
+        import os, torch, stplan
+        from stplan import _serving
+        stplan.enable()
+        torch.empty(1000, device="cuda")
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.environ["FAKE_LOG"] = str(writing)
+        def recorded():
+            os.write(writing, b"\\n")
+            return os.read(reading, 1 << 16).count(b"whole")
+        with stplan.exchanging():
+            seen = [recorded()]
+        seen.append(recorded())
+        try:
+            with stplan.exchanging("cuda:0"):
+                raise OSError
+        except OSError:
+            seen.append(recorded())
+        served = _serving.served()
+        numbers = {served.exchange_begins(0) for _ in range(100)}
+        for number in numbers:
+            served.exchange_enqueued(0, number)
+            served.exchange_awaited(0, number, 0)
+        print(stplan.stats()["backend"], seen, len(numbers), min(numbers) > 0, flush=True)
+        os._exit(0)
+        """,
+        XDG_CACHE_HOME=str(cache),
+        **({"CXX": compiler} if compiler else {}),
+        **device,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{backend} [0, 1, 1] 100 True\n"), done.stderr
+
+
+@needs_torch
 def test_the_shim_on_a_simulated_device(tmp_path: Path) -> None:
     torch: Any = importlib.import_module("torch")
     c, cxx = _build.compiler("c"), _build.compiler("c++")

@@ -14,7 +14,7 @@ import os
 
 from stplan._errors import PauseError, ServingError
 from stplan._pausing import memory, pause, paused, resume
-from stplan._public import enable, exchange, mark, pin, stats, unpin
+from stplan._public import enable, exchanging, mark, pin, stats, unpin
 from stplan._recorder import arm
 from stplan._settings import STACKS, Settings, SettingsError
 from stplan._version import __version__ as __version__
@@ -25,7 +25,7 @@ __all__ = [
     "ServingError",
     "SettingsError",
     "enable",
-    "exchange",
+    "exchanging",
     "mark",
     "memory",
     "pause",

@@ -1,13 +1,14 @@
-"""stplan.enable, stplan.stats, stplan.mark, stplan.exchange, stplan.pin and stplan.unpin.
+"""stplan.enable, stplan.stats, stplan.mark, stplan.exchanging, stplan.pin and stplan.unpin.
 
 Every Python process of a recorded or served job imports this module. So the modules that
 serve memory are imported only when they are needed."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Union
 
 from stplan._settings import RUN_ENVIRONMENT
 
@@ -80,11 +81,12 @@ def mark() -> None:
         served.mark()
 
 
-def exchange(device: Any = None) -> None:
-    """Tell the runtime that an exchange with another process (a receive, a collective) has
-    been enqueued just now, and may wait for what other processes do. Until it is done, the
-    runtime makes neither a stream nor the host wait for work that was enqueued after it: other processes
-    may wait for this one meanwhile.
+@contextlib.contextmanager
+def exchanging(device: Any = None) -> Iterator[None]:
+    """Tell the runtime that an exchange with another process (a receive, a collective), which
+    may wait for what other processes do, is enqueued in a block of this context. Until the
+    exchange is done, the runtime makes neither a stream nor the host wait for work that is
+    enqueued after the block began: other processes may wait for this one meanwhile.
 
     device: an ordinal, or anything that torch.device takes; None is the current device.
 
@@ -94,8 +96,15 @@ def exchange(device: Any = None) -> None:
     ordinal.
     """
     served = _served()
-    if served is not None:
-        served.exchange(_ordinal(device))
+    if served is None:
+        yield
+        return
+    ordinal = _ordinal(device)
+    number = served.exchange_begins(ordinal)
+    try:
+        yield
+    finally:
+        served.exchange_enqueued(ordinal, number)
 
 
 def pin(tensor: Any) -> Pin:

@@ -162,7 +162,8 @@ class Runtime:
         self._reset_peaks = _function(library, "reset_peaks", None, [device])
         self._reset_sums = _function(library, "reset_sums", None, [device])
         self._mark = _function(library, "mark", None, [])
-        self._exchange = _function(library, "exchange", ctypes.c_uint64, [device])
+        self._exchange_begins = _function(library, "exchange_begins", ctypes.c_uint64, [device])
+        self._exchange_enqueued = _function(library, "exchange_enqueued", None, [device, ctypes.c_uint64])
         self._exchange_awaited = _function(library, "exchange_awaited", None, [device, ctypes.c_uint64, ctypes.c_uint64])
         self._pin = _function(library, "pin", ctypes.c_int, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int])
         self.history = Kept(library, "stplan")
@@ -202,10 +203,15 @@ class Runtime:
         """Mark the beginning of a step of the program."""
         self._mark()
 
-    def exchange(self, device: int) -> int:
-        """Say that an exchange with another process has been enqueued on a device. Returns its
-        number for exchange_awaited, or 0 if it has none."""
-        return int(self._exchange(device))
+    def exchange_begins(self, device: int) -> int:
+        """Say that an exchange with another process is about to be enqueued on a device. Returns
+        its number for the functions below, or 0 if it is not followed."""
+        return int(self._exchange_begins(device))
+
+    def exchange_enqueued(self, device: int, exchange: int) -> None:
+        """Say that the call which was to enqueue an exchange has returned or failed. Once for
+        each number."""
+        self._exchange_enqueued(device, exchange)
 
     def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
         """Say that a stream, by its handle, has been made to wait for an exchange."""

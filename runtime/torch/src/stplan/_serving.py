@@ -45,7 +45,7 @@ def install(
         raise ServingError(described(error)) from error
     serving = served()
     if serving is not None:
-        _exchanges.watch(serving.exchange, serving.exchange_awaited, lambda device: int(torch._C._cuda_getCurrentRawStream(device)))
+        _exchanges.watch(serving, lambda device: int(torch._C._cuda_getCurrentRawStream(device)))
     return _backend
 
 

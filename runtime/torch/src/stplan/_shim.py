@@ -45,8 +45,10 @@ class Shim:
         self.history = Kept(library, "stplan_shim")
         self.lending = Lending(library, "stplan_shim")
         library.stplan_shim_read.argtypes = [ctypes.c_int, ctypes.POINTER(Counters)]
-        library.stplan_shim_exchange.restype = ctypes.c_uint64
-        library.stplan_shim_exchange.argtypes = [ctypes.c_int]
+        library.stplan_shim_exchange_begins.restype = ctypes.c_uint64
+        library.stplan_shim_exchange_begins.argtypes = [ctypes.c_int]
+        library.stplan_shim_exchange_enqueued.restype = None
+        library.stplan_shim_exchange_enqueued.argtypes = [ctypes.c_int, ctypes.c_uint64]
         library.stplan_shim_exchange_awaited.restype = None
         library.stplan_shim_exchange_awaited.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
 
@@ -72,10 +74,15 @@ class Shim:
         """Mark the beginning of a step of the program."""
         self._library.stplan_shim_mark()
 
-    def exchange(self, device: int) -> int:
-        """Say that an exchange with another process has been enqueued on a device. Returns its
-        number for exchange_awaited, or 0 if it has none."""
-        return int(self._library.stplan_shim_exchange(device))
+    def exchange_begins(self, device: int) -> int:
+        """Say that an exchange with another process is about to be enqueued on a device. Returns
+        its number for the functions below, or 0 if it is not followed."""
+        return int(self._library.stplan_shim_exchange_begins(device))
+
+    def exchange_enqueued(self, device: int, exchange: int) -> None:
+        """Say that the call which was to enqueue an exchange has returned or failed. Once for
+        each number."""
+        self._library.stplan_shim_exchange_enqueued(device, exchange)
 
     def exchange_awaited(self, device: int, exchange: int, stream: int) -> None:
         """Say that a stream, by its handle, has been made to wait for an exchange."""

@@ -52,6 +52,7 @@ static int export_granule(void*, uint64_t, int* file) {
   return (*file = open("/dev/null", O_RDONLY)) < 0;
 }
 
+static sp_prim host; // that the device is on
 static int (*host_give_back)(void*, uint64_t, uint64_t);
 
 static int give_back(void* self, uint64_t address, uint64_t size) {
@@ -64,6 +65,7 @@ static int open_host(int, sp_cuda_memory, sp_prim* prim, char*, size_t) {
   const sp_host_options options = {uint64_t(1) << 40, kCapacity, 2 * kMiB, 1, 0};
   if (!sp_host_open(&options, prim))
     return 0;
+  host = *prim;
   host_give_back = prim->give_back;
   prim->give_back = give_back;
   prim->granule_at = granule_at;
@@ -374,6 +376,35 @@ static void captures_hold_the_process() {
   DEMAND(!held());
 }
 
+// While an exchange is under way, from its announcement on, only a stream that the program has
+// made wait for it may be made to wait for what comes behind. Nothing is done on the device here.
+static void exchanges_are_followed() {
+  const auto first = reinterpret_cast<cudaStream_t>(71), second = reinterpret_cast<cudaStream_t>(72);
+  const auto waits = [] {
+    stplan_counters counters;
+    DEMAND(installed->read(0, &counters));
+    return counters.waits;
+  };
+  installed->emptyCache({0, 0});
+  void* block = installed->raw_alloc_with_stream(4 * kMiB, first);
+  installed->raw_delete(installed->raw_alloc_with_stream(512, second));
+  const uint64_t before = waits(), receive = stplan_shim_exchange_begins(0);
+  DEMAND(receive != 0 && stplan_shim_exchange_begins(1) == 0);
+  sp_host_lag(&host, SP_HOST_STALLED);
+  installed->raw_delete(block);
+  void* other = installed->raw_alloc_with_stream(4 * kMiB, second);
+  stplan_shim_exchange_awaited(0, receive, 72);
+  void* another = installed->raw_alloc_with_stream(4 * kMiB, second);
+  DEMAND(other != block && another != block && waits() == before);
+  stplan_shim_exchange_enqueued(0, receive);
+  stplan_shim_exchange_awaited(0, receive, 72);
+  void* again = installed->raw_alloc_with_stream(4 * kMiB, second);
+  DEMAND(again == block && waits() == before + 1);
+  for (void* held : {other, another, again})
+    installed->raw_delete(held);
+  sp_host_lag(&host, 0);
+}
+
 // The hook of ProcessGroupNCCL.cpp: it registers segments by SEGMENT_ALLOC, and ends that by
 // SEGMENT_FREE, for which it has to know the segment.
 struct Registrar {
@@ -612,6 +643,7 @@ int main() {
   shared_files_end_with_their_blocks();
   a_failed_give_back_is_not_told();
   captures_hold_the_process();
+  exchanges_are_followed();
   measure();
   registered_memory_stays(); // from here on memory does not move
   trackers_may_throw();

@@ -129,9 +129,11 @@ class Allocator final : public Delegating {
   // mark says that a step of the program begins.
   void mark();
 
-  // exchange says that an exchange with another process has been enqueued on a device, and
-  // returns its number; exchange_awaited, that a stream has been made to wait for it.
-  uint64_t exchange(DeviceIndex device);
+  // exchange_begins says that an exchange with another process is about to be enqueued on a
+  // device, and returns its number; exchange_enqueued, that the call which was to do that has
+  // returned or failed; exchange_awaited, that a stream has been made to wait for it.
+  uint64_t exchange_begins(DeviceIndex device);
+  void exchange_enqueued(DeviceIndex device, uint64_t exchange);
   void exchange_awaited(DeviceIndex device, uint64_t exchange, uint64_t stream);
 
   // read copies a device's counters; it returns false if the runtime does not serve

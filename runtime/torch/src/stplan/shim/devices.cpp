@@ -107,9 +107,15 @@ stplan_device* Allocator::used(DeviceIndex device) {
   return there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
 }
 
-uint64_t Allocator::exchange(DeviceIndex device) {
+uint64_t Allocator::exchange_begins(DeviceIndex device) {
   stplan_device* runtime = used(device);
-  return runtime == nullptr ? 0 : stplan_exchange(runtime);
+  return runtime == nullptr ? 0 : stplan_exchange_begins(runtime);
+}
+
+void Allocator::exchange_enqueued(DeviceIndex device, uint64_t exchange) {
+  stplan_device* runtime = used(device);
+  if (runtime != nullptr)
+    stplan_exchange_enqueued(runtime, exchange);
 }
 
 void Allocator::exchange_awaited(DeviceIndex device, uint64_t exchange, uint64_t stream) {

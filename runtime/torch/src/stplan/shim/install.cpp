@@ -87,11 +87,16 @@ int stplan_shim_read(int device, stplan_counters* counters) {
   return stplan::installed != nullptr && stplan::installed->read(device, counters);
 }
 
-// stplan_shim_exchange says that an exchange with another process has been enqueued, and
-// returns its number, or 0; stplan_shim_exchange_awaited, that a stream has been made to wait
-// for it.
-uint64_t stplan_shim_exchange(int device) {
-  return stplan::installed == nullptr ? 0 : stplan::installed->exchange(static_cast<c10::DeviceIndex>(device));
+// stplan_shim_exchange_begins says that an exchange with another process is about to be
+// enqueued, and returns its number, or 0; stplan_shim_exchange_enqueued, that the call which
+// was to do that has returned or failed; stplan_shim_exchange_awaited, that a stream has been
+// made to wait for it.
+uint64_t stplan_shim_exchange_begins(int device) {
+  return stplan::installed == nullptr ? 0 : stplan::installed->exchange_begins(static_cast<c10::DeviceIndex>(device));
+}
+void stplan_shim_exchange_enqueued(int device, uint64_t exchange) {
+  if (stplan::installed != nullptr)
+    stplan::installed->exchange_enqueued(static_cast<c10::DeviceIndex>(device), exchange);
 }
 void stplan_shim_exchange_awaited(int device, uint64_t exchange, uint64_t stream) {
   if (stplan::installed != nullptr)
