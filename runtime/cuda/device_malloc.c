@@ -119,7 +119,7 @@ static int order(stplan_device *d, const request *q, sp_range *r) {
   sp_device_look(d);
   int count = sp_streams_needs(&d->streams, &r->uses, q->stream, needs);
   uint64_t told = d->streams.told;
-  int done = 0;
+  int done = count == 0; /* the device has done with it by now */
   if (count > 0) {
     sp_device_unlock(d);
     done = sp_streams_perform(&d->streams, &d->prim, q->stream, needs, count, told) == 0;

@@ -115,6 +115,32 @@ static void nobody_waits_for_an_exchange(int told) {
   stplan_close(d);
 }
 
+/* While an exchange is under way a look may find that the device has done with all that a request
+ * would have to wait for. Then the request keeps the memory that was chosen for it, here the one
+ * at the lowest address: with a plan, its place. */
+static void what_is_done_needs_no_wait(void) {
+  enum { SIZE = 4 * MIB };
+  sp_prim prim;
+  stplan_counters before, after;
+  int counts[SP_HOST_SETTLED + 1];
+  stplan_device *d = fresh(&prim);
+  uint64_t lowest = stplan_malloc(d, 2 * SIZE, 1, NULL, NULL), between = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  uint64_t smallest = stplan_malloc(d, SIZE, 1, NULL, NULL), behind = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  DEMAND(lowest < between && between < smallest && smallest < behind);
+  stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
+  sp_host_lag(&prim, 1); /* what was recorded before the last event is done */
+  stplan_free(d, lowest, 1);
+  stplan_free(d, smallest, 1);
+  stplan_exchange_enqueued(d, stplan_exchange_begins(d));
+  stplan_read(d, &before);
+  asked(&prim, counts);
+  DEMAND(stplan_malloc(d, SIZE, 2, NULL, NULL) == lowest);
+  stplan_read(d, &after);
+  asked(&prim, counts);
+  DEMAND(after.growths == before.growths && counts[SP_HOST_WAIT] == 0);
+  stplan_close(d);
+}
+
 /* A pipeline has an exchange under way at any time, since the host is ahead of the device.
  * Memory that the device has finished with is used again all the same; also if one exchange
  * begins, and it is never told whether it was enqueued. */
@@ -348,6 +374,7 @@ int main(void) {
   nobody_waits_for_an_exchange(ALL);
   nobody_waits_for_an_exchange(THAT_IT_BEGINS);
   nobody_waits_for_an_exchange(NOTHING);
+  what_is_done_needs_no_wait();
   memory_comes_back_between_exchanges(1);
   memory_comes_back_between_exchanges(0);
   who_awaits_an_exchange_waits_behind_it();
