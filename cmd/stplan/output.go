@@ -155,7 +155,11 @@ func (o *outputs) target(path string) (place, error) {
 	if o.isInput(info) {
 		return place{}, cannotWrite(path, errIsInput)
 	}
-	if err := writable(link, info); err != nil {
+	err = writable(link, info)
+	if errors.Is(err, fs.ErrNotExist) {
+		return place{path: link}, nil // another process has just removed it
+	}
+	if err != nil {
 		return place{}, cannotWrite(path, err)
 	}
 	return place{link, info}, nil
