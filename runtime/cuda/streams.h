@@ -23,7 +23,8 @@
  * were recorded before it are waited for. It counts as under way before it is enqueued: other
  * threads may record events at any time, and from then on these are behind it. There are two
  * ways out. A stream that the program itself has made wait for the exchange may wait for
- * events behind it: it does so anyway (sp_streams_awaited). And what the device has done by now need not be waited for at all:
+ * events behind it: it does so anyway (sp_streams_awaited). And what the device has done by
+ * now need not be waited for at all:
  * events that have completed say up to which tick that is (done). The last event before an
  * exchange is kept until the program awaits it, as a program that always posts its next
  * receive before it awaits the last one leaves no other that could be waited for. */
@@ -173,7 +174,8 @@ void sp_streams_awaited(sp_streams *s, uint64_t number, int stream);
 
 /* sp_streams_exchanging says whether an exchange is under way. sp_streams_oldest is the first
  * of them, or -1; it leaves out those that may not have been enqueued yet, and those whose
- * event is just being recorded. sp_streams_over is told that its event has completed, as it was recorded with that serial. */
+ * event is just being recorded. sp_streams_over is told that its event has completed, as it
+ * was recorded with that serial. */
 int sp_streams_exchanging(const sp_streams *s);
 int sp_streams_oldest(const sp_streams *s);
 void sp_streams_over(sp_streams *s, int exchange, uint64_t serial);

@@ -27,8 +27,9 @@ The files may be of another release of PyTorch than the installed one, so some t
 natively. Only the difference counts: a test that passed in every *{first}* run, and not in
 every run of another mode. In the mode *no plan* `stplan run --no-plan` served the tests, in
 the mode *plan* `stplan run` with the plan of another job, which they do not follow. In
-every mode and run a test has the same other tests before it in its process. What a dead
-process left was run again in fresh ones.
+every mode and run a test has the same other tests before it in its process; with --passing
+the first {first} run has those too that do not pass. What a dead process left was run again in
+fresh ones.
 
 - *passed*: in every {first} run. *failed*: in at least one; that includes tests that died
   or hung. *skipped*: in at least one, and never failed.
