@@ -5,7 +5,8 @@
 //     ./merge_sort THREADS clean|dirty random|sorted SECONDS
 //
 // dirty: other bytes are written to the temporary storage before each sort. random, sorted: the order
-// of the keys. torchtests.md says what it is for. The exit code is 1 after an error of CUDA.
+// of the keys. torchtests.md says what it is for. The exit code is 1 after an error of CUDA, and
+// 2 if there are not four arguments.
 #include <cub/device/device_merge_sort.cuh>
 #include <cub/version.cuh>
 #include <atomic>
@@ -54,6 +55,7 @@ void work(int t, bool dirty, bool sorted, double seconds) {
 }
 
 int main(int argc, char** argv) {
+  if (argc != 5) { fprintf(stderr, "merge_sort: expected THREADS clean|dirty random|sorted SECONDS, found %d arguments\n", argc - 1); return 2; }
   int threads = atoi(argv[1]); bool dirty = !strcmp(argv[2], "dirty"), sorted = !strcmp(argv[3], "sorted"); double seconds = atof(argv[4]);
   std::vector<std::thread> all;
   for (int t = 0; t < threads; t++) all.emplace_back(work, t, dirty, sorted, seconds);
