@@ -110,6 +110,11 @@ func TestLayout(t *testing.T) {
 	execute(t, compile(t, memorySanitizers, "layout.c"), path)
 }
 
+func TestLaws(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "laws.c"))
+}
+
 // BenchmarkLayout is what finding the places of a pass anew takes, in the worst case: of a made-up
 // job, and of those recordings whose large sizes vary, if they lie beside the clone.
 func BenchmarkLayout(b *testing.B) {

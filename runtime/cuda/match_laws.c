@@ -98,17 +98,18 @@ static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *pa
   return peak;
 }
 
-/* best_cut is the key of [first, end) that the fewest bytes cross, SP_NOWHERE if too many do. */
+/* best_cut is the key of [first, end) that the fewest bytes cross, SP_NOWHERE if too many do. Of
+ * equal ones it is the last: the blocks before it are what is left of the segment before. */
 static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
   uint64_t low = first, high = end, best = SP_NOWHERE;
-  uint64_t fewest = c->peak / LITTLE + 1;
+  uint64_t fewest = c->peak / LITTLE;
   while (low < high && c->live[low] < c->peak / MUCH)
     low++;
   while (low < high && c->live[high - 1] < c->peak / MUCH)
     high--;
   for (uint64_t i = low; i < high; i++) {
     uint64_t crossing = c->live[i] - c->s->steps[i].most;
-    if (i >= first + c->least && i + c->least <= end && is_key(&c->s->steps[i]) && crossing < fewest) {
+    if (i >= first + c->least && i + c->least <= end && is_key(&c->s->steps[i]) && crossing <= fewest) {
       fewest = crossing;
       best = i;
     }
