@@ -154,11 +154,9 @@ func timeLayout(b *testing.B, program, plan string) {
 	}
 }
 
-// TestLengthsThatWereNotRecorded: a run is served at places of the plan although its batches are
-// up to twice as long as any that was recorded, and no memory moves.
-func TestLengthsThatWereNotRecorded(t *testing.T) {
-	job, rng := lengths{20}, rand.New(rand.NewPCG(3, 0))
-	d := open(t, job.plan(10, 8, 12), Options{})
+// serve serves a run whose passes have these lengths, and says which share of its bytes is on plan.
+func (j lengths) serve(t *testing.T, d *Device, passes []uint64) float64 {
+	t.Helper()
 	live := map[uint64]bool{}
 	ask := func(n uint64) uint64 {
 		address, _, err := d.Malloc(n, 0)
@@ -173,34 +171,60 @@ func TestLengthsThatWereNotRecorded(t *testing.T) {
 	}
 	ask(64 * mib)
 	ask(8 * mib)
-	for pass := range 12 {
-		length := uint64(8 + rng.IntN(5))
-		if pass > 4 {
-			length = uint64(6 + rng.IntN(19))
-		}
-		steps := job.body(length)
+	for _, length := range passes {
+		steps := j.body(length)
 		freed := make([][]uint64, len(steps)+1)
-		for i, s := range steps {
-			for _, address := range freed[i] {
+		free := func(addresses []uint64) {
+			for _, address := range addresses {
 				delete(live, address)
 				if err := d.Free(address, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
+		}
+		for i, s := range steps {
+			free(freed[i])
 			freed[s.end] = append(freed[s.end], ask(s.size))
 		}
-		for _, address := range freed[len(steps)] {
-			delete(live, address)
-			if err := d.Free(address, 0); err != nil {
-				t.Fatal(err)
-			}
-		}
+		free(freed[len(steps)])
 	}
 	c := d.Counters()
-	if share := float64(c.PlannedBytes) / float64(c.AllocationBytes); share < 0.98 {
+	return float64(c.PlannedBytes) / float64(c.AllocationBytes)
+}
+
+// TestLengthsThatWereNotRecorded: a run is served at places of the plan although its batches are
+// up to twice as long as any that was recorded, and no memory moves.
+func TestLengthsThatWereNotRecorded(t *testing.T) {
+	job, rng := lengths{20}, rand.New(rand.NewPCG(3, 0))
+	d := open(t, job.plan(10, 8, 12), Options{})
+	var passes []uint64
+	for pass := range 12 {
+		length := uint64(8 + rng.IntN(5))
+		if pass > 4 {
+			length = uint64(6 + rng.IntN(19))
+		}
+		passes = append(passes, length)
+	}
+	share, c := job.serve(t, d, passes), d.Counters()
+	if share < 0.98 {
 		t.Errorf("%.1f %% of the bytes are on plan, expected 98; %+v", 100*share, c)
 	}
 	if c.MovedBytes > c.PeakReserved/4 || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/50 {
 		t.Errorf("moved %d B and reserved %d B for %d B", c.MovedBytes, c.PeakReserved, c.PeakAllocated)
+	}
+}
+
+// TestFirstLengthOfAnotherRun: the first pass, which was recorded once, may have any length that the
+// later ones had, also one that is many times shorter or longer.
+func TestFirstLengthOfAnotherRun(t *testing.T) {
+	job := lengths{20}
+	for _, first := range []struct{ recorded, served uint64 }{{40, 6}, {40, 9}, {6, 40}, {6, 30}} {
+		t.Run(fmt.Sprintf("%d for %d", first.served, first.recorded), func(t *testing.T) {
+			d := open(t, job.plan(first.recorded, 6, 40), Options{})
+			share := job.serve(t, d, []uint64{first.served, 20, 40, 6})
+			if c := d.Counters(); share < 0.99 || c.DriftEvents > 0 {
+				t.Errorf("%.1f %% of the bytes are on plan, expected 99, and the sequence was left %d times, expected 0", 100*share, c.DriftEvents)
+			}
+		})
 	}
 }

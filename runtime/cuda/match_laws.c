@@ -46,7 +46,16 @@ typedef struct {
   uint64_t least, most;
 } range;
 
-/* widen marks the steps whose kin varies. 0 without host memory. */
+/* doublings is how often a size has to be doubled until it is about another one, which may be
+ * anything. */
+static uint8_t doublings(uint64_t size, uint64_t other) {
+  uint8_t n = 0;
+  while (n < 63 && size < other >> n)
+    n++;
+  return n;
+}
+
+/* widen marks the steps whose kin varies, and by how much. 0 without host memory. */
 static int widen(sp_sequence *s, sp_kin *kin) {
   range *r = calloc(s->count + 1, sizeof *r);
   if (r == NULL)
@@ -61,7 +70,10 @@ static int widen(sp_sequence *s, sp_kin *kin) {
   }
   for (uint64_t i = 0; i < s->count; i++) {
     const range *of = &r[sp_kin_of(kin, i)];
-    s->steps[i].varies = of->least < of->most;
+    sp_step *step = &s->steps[i];
+    step->varies = of->least < of->most;
+    step->below = doublings(of->least, step->least);
+    step->above = doublings(step->most, of->most);
   }
   free(r);
   return 1;

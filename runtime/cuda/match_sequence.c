@@ -105,8 +105,10 @@ static void add_part(sp_sequence *s, const sp_plan_device *plan, uint64_t first,
 
 void sp_sequence_loosen(sp_sequence *s) {
   uint64_t varying = 0, after = s->periodic ? s->parts[0].end : s->count;
-  for (uint64_t i = 0; i < s->count; i++)
+  for (uint64_t i = 0; i < s->count; i++) {
     s->steps[i].varies = s->steps[i].least < s->steps[i].most;
+    s->steps[i].below = s->steps[i].above = 0;
+  }
   for (uint64_t i = after; i < s->count; i++)
     varying += s->steps[i].varies;
   if (varying * 2 < s->count - after || !s->periodic)
@@ -252,7 +254,7 @@ int sp_step_fits(const sp_step *s, uint64_t requested) {
 }
 
 int sp_step_may_fit(const sp_step *s, uint64_t requested) {
-  return s->varies && requested >= s->least / VARIES && requested / VARIES <= s->most;
+  return s->varies && requested >= (s->least >> s->below) / VARIES && (requested >> s->above) / VARIES <= s->most;
 }
 
 uint64_t sp_step_ratio(const sp_step *s, uint64_t requested) {

@@ -29,6 +29,7 @@ typedef struct {
   uint8_t varies;        /* its size is not always the same */
   uint8_t roomy;         /* its place was made for larger requests than were recorded */
   uint8_t turns;         /* it varies, in another proportion than the step before it that varies */
+  uint8_t below, above;  /* powers of two by which its kin go below its least and above its most bytes (match_kin.h) */
 } sp_step;
 
 /* sp_gram is a run of SP_GRAM requests of constant size: a hash of the sizes,
