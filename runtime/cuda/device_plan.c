@@ -369,12 +369,12 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   else if (follows(d, excess) && (excess == SP_EXCESS_ENDS || (fits(p) && !sp_matcher_smaller(p->matcher))))
     most = expected(p->plan);
   uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
-  if (most < forecast)
-    most = sp_least(forecast, most + c->peak_allocated_bytes / BEYOND);
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)
     most = c->allocated_bytes + more;
+  if (most < forecast)
+    most = sp_least(forecast, most + c->peak_allocated_bytes / BEYOND);
   if (excess == SP_EXCESS_ENDS && lacks(d, RESEMBLES))
     share = EXCESS_OTHER;
   else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))

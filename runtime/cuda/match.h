@@ -76,7 +76,8 @@ uint64_t sp_matcher_top(const sp_matcher *m);
 uint64_t sp_matcher_forecast(const sp_matcher *m);
 
 /* sp_matcher_smaller says that the run has begun with smaller sizes than the recording, by its
- * first requests that vary. It may be one that never needs as much. */
+ * first requests that vary, and has had none near the largest recorded one since. It may be one
+ * that never needs as much. */
 int sp_matcher_smaller(const sp_matcher *m);
 
 /* sp_matcher_next matches the next request of the program; requests come in

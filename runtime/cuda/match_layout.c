@@ -58,7 +58,8 @@ struct sp_layout {
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
-  int smaller;    /* a key in the prologue was asked for smaller than recorded */
+  int smaller;    /* a key in the prologue was asked for smaller than recorded, and none came near the largest since */
+  int held;       /* laws have held, since places are found anew */
   int64_t credit; /* work that may be done; below 0, what was done ahead */
   place *places; /* by segment, then by the plan's address */
   uint32_t count;
@@ -143,15 +144,20 @@ static void gather(void *context, uint32_t owner) {
   l->beneath[l->beneath_count++] = l->places[owner].step;
 }
 
+/* reached is the bytes that a place needs for the largest reading of its segment. */
+static uint64_t reached(const sp_layout *l, const sp_sequence *s, uint32_t step) {
+  uint64_t said = sp_laws_reach(&l->laws, s->steps, step);
+  return said == 0 ? s->steps[step].size : said < l->room ? sp_aligned(said) : l->room;
+}
+
 /* stack_up puts each place of a segment on those beneath it, and returns the end of the highest. */
 static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
   uint64_t top = 0;
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     const place *p = &l->places[i];
     sp_step *step = &s->steps[p->step];
-    uint64_t said = sp_laws_reach(&l->laws, s->steps, p->step), at = p->floor;
-    if (said > 0)
-      step->size = said < l->room ? sp_aligned(said) : l->room;
+    uint64_t at = p->floor;
+    step->size = reached(l, s, p->step);
     for (uint32_t b = p->first; b < p->end; b++) {
       const sp_step *under = &s->steps[l->beneath[b]];
       if (under->offset + under->size > at)
@@ -170,9 +176,10 @@ static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment,
   const sp_segment *g = &l->laws.segments[segment];
   uint64_t most = 0, live = 0; /* live is modulo 2^64 */
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
-    const sp_step *step = &s->steps[l->places[i].step];
-    l->change[l->places[i].step] += step->size;
-    l->change[step->end] -= step->size;
+    uint32_t step = l->places[i].step;
+    uint64_t size = reached(l, s, step);
+    l->change[step] += size;
+    l->change[s->steps[step].end] -= size;
   }
   *all = 0;
   for (uint64_t i = g->first; i < g->end; i++) {
@@ -212,6 +219,26 @@ static uint64_t work(const sp_layout *l, uint32_t segment) {
   return g->end - g->first + 2 * (end - first) + (end > first ? l->places[end - 1].end - l->places[first].first : 0);
 }
 
+/* foresee adds what a segment takes to the forecast, if the run has requested its key. Until laws
+ * hold, places are found for the sizes recorded, which a smaller run never has. */
+static void foresee(sp_layout *l, uint32_t segment, uint64_t need) {
+  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold(&l->laws)) && need > l->forecast)
+    l->forecast = need;
+}
+
+/* foresee_all does so for every segment, once laws begin to hold: their keys come but once in a
+ * pass, and in the first pass of a run that is before anything has shown that laws hold. */
+static void foresee_all(sp_layout *l, const sp_sequence *s) {
+  for (uint32_t g = 0; g < l->laws.segment_count; g++) {
+    uint64_t need;
+    if (l->laws.segments[g].reach == 0)
+      continue;
+    load(l, s, g, &need);
+    spend(l, work(l, g));
+    foresee(l, g, need);
+  }
+}
+
 /* settle finds the places of a segment from its sizes. */
 static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   uint64_t need, top = stack_up(l, s, segment), least = load(l, s, segment, &need);
@@ -219,9 +246,7 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   if (top > l->highest && top - l->base > least + need / LOOSE)
     top = fit_first(l, s, segment, top);
   l->highest = sp_least(top > l->highest ? top : l->highest, l->room);
-  /* Until laws hold, places are found for the sizes recorded, which a smaller run never has. */
-  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold(&l->laws)) && need > l->forecast)
-    l->forecast = need;
+  foresee(l, segment, need);
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
     place_at(l, step, step->offset);
@@ -564,10 +589,16 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->credit += WORK;
   if (sp_laws_note(&l->laws, step, requested, pass))
     l->stale[segment] = STALE;
+  if (!l->held && l->anew == NULL && sp_laws_hold(&l->laws)) {
+    l->held = 1;
+    foresee_all(l, s);
+  }
   if (l->laws.segments[segment].key != step)
     return;
   if (step < s->parts[0].end && requested < s->steps[step].least)
     l->smaller = 1;
+  else if (step >= s->parts[0].end && requested >= s->steps[step].most / 4 * 3)
+    l->smaller = 0;
   if (l->anew != NULL && !recorded(s, step, requested)) {
     swap(l, s);
     keep_anew(l);

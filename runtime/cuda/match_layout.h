@@ -45,7 +45,8 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
  * shown; 0 if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
-/* sp_layout_smaller says that the run has begun with smaller sizes than the recording. */
+/* sp_layout_smaller says that the run has begun with smaller sizes than the recording, and no key
+ * has had three quarters of its largest recorded size since. */
 int sp_layout_smaller(const sp_layout *l);
 
 /* sp_layout_bottom and sp_layout_top are where places that do not stay begin and end, the highest
