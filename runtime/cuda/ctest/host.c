@@ -118,6 +118,14 @@ static void nobody_waits_for_an_exchange(int told) {
   elapsed(d, bytes / 2);
   stplan_read(d, &c);
   DEMAND(c.moved_bytes > before);
+  /* Then it is over, whoever told of it, and one stream waits for another again. */
+  uint64_t p = stplan_malloc(d, 20 * MIB, 1, NULL, NULL), waits = c.waits;
+  DEMAND(p != 0);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  stplan_free(d, p, 1);
+  DEMAND(stplan_malloc(d, 20 * MIB, 2, NULL, NULL) == p);
+  stplan_read(d, &c);
+  DEMAND(c.waits == waits + 1);
   stplan_close(d);
 }
 
