@@ -16,7 +16,7 @@ func account(r *report.Replayed, p *replay.Program, result *replay.Result, c cud
 	r.PeakAllocated, r.PeakReserved = c.PeakAllocated, c.PeakReserved
 	r.Efficiency = report.Account{PeakAllocated: int64(c.PeakAllocated), PeakReserved: int64(c.PeakReserved)}.Efficiency()
 	r.DriftEvents, r.Resyncs, r.Clashes = c.DriftEvents, c.Resyncs, c.Clashes
-	r.Waits, r.Moved = c.Waits, c.MovedBytes
+	r.Waits, r.Moved, r.PlanGranule = c.Waits, c.MovedBytes, c.PlanGranuleBytes
 	r.Overlaps = result.Overlaps
 	var all, planned trace.Bytes
 	for _, at := range result.Placements {

@@ -26,6 +26,7 @@ type Replayed struct {
 	Clashes            uint64  `json:"clashes"`
 	Waits              uint64  `json:"waits"`
 	Moved              uint64  `json:"moved_bytes"`
+	PlanGranule        uint64  `json:"plan_granule_bytes"`
 	Overlaps           int     `json:"overlaps"`
 
 	// Failure is the last request that ran out of memory in the recording. If the

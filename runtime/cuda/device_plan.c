@@ -179,6 +179,8 @@ void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room) {
   p->begun = 1;
   uint64_t unit = base == 0 ? 0 : sp_device_plan_unit(d);
   p->large = unit > d->prim.granularity;
+  if (base != 0 && d->prim.partial && d->still)
+    unit = sp_handle_size(room, SP_HANDLE_MOST, unit); /* as the primitives map it */
   SP_SET(d, plan_granule_bytes, unit);
   p->room = room;
   p->base = base;

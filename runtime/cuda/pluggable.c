@@ -333,20 +333,17 @@ void stplan_pluggable_mark(void) {
 }
 
 uint64_t stplan_pluggable_exchange_begins(int device) {
-  stplan_device *d = in_use(device);
-  return d == NULL ? 0 : stplan_exchange_begins(d);
+  return atomic_load(&orphaned) ? 0 : stplan_exchange_begins_at(device);
 }
 
 void stplan_pluggable_exchange_enqueued(int device, uint64_t exchange) {
-  stplan_device *d = in_use(device);
-  if (d != NULL)
-    stplan_exchange_enqueued(d, exchange);
+  if (!atomic_load(&orphaned))
+    stplan_exchange_enqueued_at(device, exchange);
 }
 
 void stplan_pluggable_exchange_awaited(int device, uint64_t exchange, stplan_stream stream) {
-  stplan_device *d = in_use(device);
-  if (d != NULL)
-    stplan_exchange_awaited(d, exchange, stream);
+  if (!atomic_load(&orphaned))
+    stplan_exchange_awaited_at(device, exchange, stream);
 }
 
 void stplan_pluggable_limit(int device, uint64_t bytes) {

@@ -67,8 +67,9 @@ stplan_status stplan_pluggable_pin(uint64_t address, uint64_t size, int pin);
 void stplan_pluggable_mark(void);
 
 /* stplan_pluggable_exchange_begins, stplan_pluggable_exchange_enqueued and
- * stplan_pluggable_exchange_awaited are stplan_exchange_begins, stplan_exchange_enqueued and
- * stplan_exchange_awaited for a device, if it is in use. */
+ * stplan_pluggable_exchange_awaited are stplan_exchange_begins_at, stplan_exchange_enqueued_at
+ * and stplan_exchange_awaited_at. They do nothing in a forked child of a process that has
+ * opened devices. */
 uint64_t stplan_pluggable_exchange_begins(int device);
 void stplan_pluggable_exchange_enqueued(int device, uint64_t exchange);
 void stplan_pluggable_exchange_awaited(int device, uint64_t exchange, stplan_stream stream);

@@ -33,7 +33,14 @@ static struct {
   int planned;
   _Atomic(uint32_t) off_plan; /* requests that its plan did not serve */
   _Atomic int told;           /* that its plan is suspended */
+  int announced;              /* an exchange was announced before it was opened */
+  uint64_t unended;           /* how many of those have calls that have not returned */
+  uint64_t early;             /* the exchange that the device takes them for */
 } devices[STPLAN_DEVICES];
+
+/* The number of every exchange that is announced before its device is opened. No device
+ * counts so far. */
+#define EARLY UINT64_MAX
 
 /* Of the requests that a plan does not serve, one in this many looks whether it
  * is suspended, as that takes the lock. */
@@ -127,6 +134,15 @@ static void share(stplan_device *device, int ordinal) {
     stplan_say("the counters of cuda:%d cannot be kept in %s%d", ordinal, counters, ordinal);
 }
 
+/* follow has a device that is being opened follow what was announced before. */
+static void follow(stplan_device *device, int ordinal) {
+  if (!devices[ordinal].announced)
+    return;
+  devices[ordinal].early = stplan_exchange_begins(device);
+  if (devices[ordinal].unended == 0)
+    stplan_exchange_enqueued(device, devices[ordinal].early);
+}
+
 /* open_device makes a device's object, and returns its state. The lock is held. */
 static int open_device(int ordinal) {
   sp_prim prim;
@@ -145,6 +161,7 @@ static int open_device(int ordinal) {
   if (still)
     stplan_stop_moving(devices[ordinal].device);
   devices[ordinal].planned = number >= 0;
+  follow(devices[ordinal].device, ordinal);
   share(devices[ordinal].device, ordinal);
   if (kept > 0 && stplan_history_begin(devices[ordinal].device, kept) != STPLAN_OK)
     stplan_say("no history is kept of cuda:%d: no memory", ordinal);
@@ -201,6 +218,53 @@ void stplan_still(const char *why) {
   pthread_mutex_unlock(&lock);
   if (!before)
     stplan_say("from now on memory does not move: %s", why);
+}
+
+/* announce is stplan_exchange_begins_at for a device that was not open. With the lock
+ * held it may turn out to be. */
+static uint64_t announce(int ordinal) {
+  pthread_mutex_lock(&lock);
+  int state = atomic_load_explicit(&devices[ordinal].state, memory_order_relaxed);
+  int early = state == UNKNOWN && opener != NULL;
+  if (early) {
+    devices[ordinal].announced = 1;
+    devices[ordinal].unended++;
+  }
+  pthread_mutex_unlock(&lock);
+  return early ? EARLY : state == SERVED ? stplan_exchange_begins(devices[ordinal].device) : 0;
+}
+
+/* end is stplan_exchange_enqueued_at for what was announced early. */
+static void end(int ordinal) {
+  pthread_mutex_lock(&lock);
+  int last = --devices[ordinal].unended == 0;
+  stplan_device *d = stplan_opened(ordinal);
+  pthread_mutex_unlock(&lock);
+  if (last && d != NULL)
+    stplan_exchange_enqueued(d, devices[ordinal].early);
+}
+
+uint64_t stplan_exchange_begins_at(int ordinal) {
+  if (ordinal < 0 || ordinal >= STPLAN_DEVICES)
+    return 0;
+  stplan_device *d = stplan_opened(ordinal);
+  return d != NULL ? stplan_exchange_begins(d) : announce(ordinal);
+}
+
+void stplan_exchange_enqueued_at(int ordinal, uint64_t exchange) {
+  if (ordinal < 0 || ordinal >= STPLAN_DEVICES)
+    return;
+  stplan_device *d = stplan_opened(ordinal);
+  if (exchange == EARLY)
+    end(ordinal);
+  else if (d != NULL)
+    stplan_exchange_enqueued(d, exchange);
+}
+
+void stplan_exchange_awaited_at(int ordinal, uint64_t exchange, stplan_stream stream) {
+  stplan_device *d = ordinal < 0 || ordinal >= STPLAN_DEVICES ? NULL : stplan_opened(ordinal);
+  if (d != NULL) /* EARLY is the number of none of its exchanges */
+    stplan_exchange_awaited(d, exchange, stream);
 }
 
 /* several says whether the job has several ranks. */

@@ -56,6 +56,15 @@ void stplan_still(const char *why);
  * registers the buffers of collectives in graphs, and finds a registration again by its
  * address, unless NCCL_GRAPH_REGISTER is 0. */
 void stplan_captures(void);
+
+/* stplan_exchange_begins_at, stplan_exchange_enqueued_at and stplan_exchange_awaited_at are
+ * stplan_exchange_begins, stplan_exchange_enqueued and stplan_exchange_awaited for a device, by
+ * its ordinal. It need not be open yet, and they do not open it. What is announced before a
+ * device is opened is followed from then on, as one exchange that nobody has awaited. */
+uint64_t stplan_exchange_begins_at(int ordinal);
+void stplan_exchange_enqueued_at(int ordinal, uint64_t exchange);
+void stplan_exchange_awaited_at(int ordinal, uint64_t exchange, stplan_stream stream);
+
 /* stplan_keep_history has every device that is used for the first time from now on keep its
  * history, in at most `bytes` of the host for each device. stplan_step notes that a step of
  * an optimizer has ended, on all devices.

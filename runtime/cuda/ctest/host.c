@@ -11,11 +11,17 @@
 enum { MIB = 1 << 20 };
 
 static int partial, known_only;
+static int broken; /* the device cannot be waited for as a whole */
+static int (*host_synchronize)(void *);
+
+static int synchronize(void *self) { return broken || host_synchronize(self); }
 
 static sp_prim open_host(uint64_t capacity) {
   sp_prim prim;
   sp_host_options options = {.base = UINT64_C(1) << 40, .capacity = capacity, .granularity = 2 * MIB, .partial = partial, .known_only = known_only, .log = 1};
   DEMAND(sp_host_open(&options, &prim));
+  host_synchronize = prim.synchronize;
+  prim.synchronize = synchronize;
   return prim;
 }
 
@@ -112,6 +118,14 @@ static void nobody_waits_for_an_exchange(int told) {
   elapsed(d, bytes / 2);
   stplan_read(d, &c);
   DEMAND(c.moved_bytes > before);
+  /* Then it is over, whoever told of it, and one stream waits for another again. */
+  uint64_t p = stplan_malloc(d, 20 * MIB, 1, NULL, NULL), waits = c.waits;
+  DEMAND(p != 0);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  stplan_free(d, p, 1);
+  DEMAND(stplan_malloc(d, 20 * MIB, 2, NULL, NULL) == p);
+  stplan_read(d, &c);
+  DEMAND(c.waits == waits + 1);
   stplan_close(d);
 }
 
@@ -211,7 +225,8 @@ static void what_cannot_be_waited_for_stays_apart(int trimmed) {
   stplan_free(d, sent, 1);
   stplan_free(d, high, 1);
   stplan_read(d, &before);
-  DEMAND(stplan_release(d, sent, NULL) == STPLAN_BAD_POINTER);
+  DEMAND(stplan_release(d, sent, NULL) == STPLAN_BAD_POINTER && stplan_pin(d, sent, SIZE) == STPLAN_BAD_POINTER);
+  stplan_exchange_awaited(d, 0, 1); /* it looks for what can be used now */
   uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL), q = stplan_malloc(d, SIZE, 1, NULL, NULL);
   DEMAND((p == low && q == high) || (p == high && q == low));
   stplan_survey(d, &memory);
@@ -219,6 +234,19 @@ static void what_cannot_be_waited_for_stays_apart(int trimmed) {
   stplan_read(d, &c);
   DEMAND(c.reserved_bytes == before.reserved_bytes && c.waits == 0);
   if (trimmed) {
+    /* Nor is it while anything is captured, or if the device cannot be waited for. */
+    uint64_t beside = memory.beside;
+    stplan_hold(1);
+    stplan_hold(1);
+    DEMAND(stplan_empty_cache(d) == 0);
+    stplan_hold(0);
+    DEMAND(stplan_empty_cache(d) == 0); /* there are two captures */
+    stplan_hold(0);
+    broken = 1;
+    stplan_empty_cache(d);
+    broken = 0;
+    stplan_survey(d, &memory);
+    DEMAND(memory.beside == beside);
     sp_host_lag(&prim, 0);
     DEMAND(stplan_empty_cache(d) == SIZE);
     DEMAND(stplan_malloc(d, SIZE, 1, NULL, NULL) != 0);
@@ -249,6 +277,44 @@ static void who_awaits_an_exchange_waits_behind_it(void) {
   stplan_exchange_awaited(d, 0, 3);
   DEMAND(stplan_malloc(d, 4 * MIB, 3, NULL, NULL) != p);
   DEMAND(stplan_malloc(d, 4 * MIB, 1, NULL, NULL) == p);
+  stplan_close(d);
+}
+
+/* If there are too many exchanges, one of them stands for several, and has no number: who awaits
+ * all the others does not wait behind it, nor who awaits 0, which is no exchange's number. */
+static void exchanges_without_a_number(void) {
+  sp_prim prim;
+  stplan_device *d = fresh(&prim);
+  uint64_t p = stplan_malloc(d, 4 * MIB, 2, NULL, NULL), numbers[SP_EXCHANGES + 1];
+  stplan_free(d, stplan_malloc(d, 512, 1, NULL, NULL), 1);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  for (int i = 0; i <= SP_EXCHANGES; i++)
+    numbers[i] = exchange(d);
+  stplan_free(d, p, 2);
+  for (int i = 0; i <= SP_EXCHANGES; i++)
+    stplan_exchange_awaited(d, numbers[i], 1);
+  stplan_exchange_awaited(d, 0, 1);
+  DEMAND(stplan_malloc(d, 4 * MIB, 1, NULL, NULL) != p);
+  stplan_close(d);
+}
+
+/* An exchange whose event could not be recorded is not over, whatever the device has done. */
+static void exchanges_in_captures(void) {
+  enum { SIZE = 4 * MIB };
+  sp_prim prim;
+  stplan_counters c;
+  stplan_device *d = fresh(&prim);
+  uint64_t p = stplan_malloc(d, SIZE, 1, NULL, NULL);
+  stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
+  stplan_hold(1);
+  exchange(d);
+  stplan_free(d, p, 1);
+  DEMAND(stplan_malloc(d, SIZE, 2, NULL, NULL) != p); /* it looks whether the exchange is over */
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  stplan_hold(0);
+  DEMAND(stplan_malloc(d, SIZE, 2, NULL, NULL) != p);
+  stplan_read(d, &c);
+  DEMAND(c.waits == 0);
   stplan_close(d);
 }
 
@@ -378,6 +444,8 @@ int main(void) {
   memory_comes_back_between_exchanges(1);
   memory_comes_back_between_exchanges(0);
   who_awaits_an_exchange_waits_behind_it();
+  exchanges_without_a_number();
+  exchanges_in_captures();
   receives_ahead_of_need();
   what_cannot_be_waited_for_stays_apart(0);
   what_cannot_be_waited_for_stays_apart(1);

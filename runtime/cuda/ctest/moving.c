@@ -277,6 +277,36 @@ static void pins_survive_frees(void) {
   drop(w);
 }
 
+/* Pins of the same size are told apart by their addresses, what is not live cannot be pinned,
+ * and only what is free counts as pinned memory. */
+static void pins_are_told_apart(void) {
+  world *w = fresh();
+  stplan_memory memory;
+  uint64_t p = get(w, 64 * MIB), small = get(w, 512);
+  DEMAND(stplan_pin(w->device, p, 64 * MIB) == STPLAN_OK && stplan_unpin(w->device, p, 64 * MIB) == STPLAN_OK);
+  DEMAND(stplan_pin(w->device, small + MIB, 512) == STPLAN_BAD_POINTER); /* it never was live */
+  DEMAND(stplan_pin(w->device, p + 10 * MIB, 512) == STPLAN_OK && stplan_pin(w->device, p + 30 * MIB, 512) == STPLAN_OK);
+  put(w, p);
+  stplan_survey(w->device, &memory);
+  DEMAND(memory.pinned == 2 * GRANULE);
+  DEMAND(stplan_unpin(w->device, p + 10 * MIB, 512) == STPLAN_OK && stplan_empty_cache(w->device) == 62 * MIB);
+  DEMAND(w->there[(p + 30 * MIB - BASE) / GRANULE] && !w->there[(p + 10 * MIB - BASE) / GRANULE]);
+  DEMAND(stplan_unpin(w->device, p + 30 * MIB, 512) == STPLAN_OK && stplan_empty_cache(w->device) == 2 * MIB);
+  /* Two blocks lie in what was pinned for one. */
+  p = get(w, 64 * MIB);
+  DEMAND(stplan_pin(w->device, p + 16 * MIB, 32 * MIB) == STPLAN_OK);
+  put(w, p);
+  uint64_t a = get(w, 20 * MIB), b = get(w, 44 * MIB);
+  DEMAND((a == p && b == p + 20 * MIB) || (b == p && a == p + 44 * MIB));
+  put(w, p);
+  stplan_survey(w->device, &memory);
+  DEMAND(memory.pinned == (a == p ? 4 : 28) * MIB);
+  put(w, a == p ? b : a);
+  put(w, small);
+  DEMAND(stplan_unpin(w->device, p + 16 * MIB, 32 * MIB) == STPLAN_OK);
+  drop(w);
+}
+
 static void whole_pieces_are_pinned(void) {
   world *w = fresh();
   stplan_stop_moving(w->device);
@@ -492,6 +522,7 @@ int main(void) {
   limits_leave_smaller_pieces();
   moving_may_end();
   pins_survive_frees();
+  pins_are_told_apart();
   whole_pieces_are_pinned();
   refused_memory_stays_ours();
   pauses_are_undone();

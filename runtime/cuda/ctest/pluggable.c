@@ -9,11 +9,12 @@
 
 #include "conformance.h"
 
-enum { MIB = 1 << 20, DEVICES = 3 };
+enum { MIB = 1 << 20, DEVICES = 5 };
 
 #define CAPACITY (UINT64_C(64) * MIB)
 
 static sp_prim prims[DEVICES]; /* of the devices that are open */
+static int stalled;            /* a device that is opened now does nothing */
 static int thrown[2];          /* by class */
 static char said[512];
 
@@ -26,6 +27,7 @@ static int open_host(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *er
   }
   DEMAND(sp_host_open(&options, prim));
   prims[ordinal] = *prim;
+  sp_host_lag(prim, stalled ? SP_HOST_STALLED : 0);
   return 1;
 }
 
@@ -80,7 +82,7 @@ static void recorded_streams_are_waited_for(void) {
 /* While an exchange is under way, from its announcement on, only a stream that the program has
  * made wait for it may be made to wait for what comes behind. Nothing is done on the device here. */
 static void exchanges_are_followed(void) {
-  DEMAND(stplan_pluggable_exchange_begins(2) == 0 && stplan_pluggable_exchange_begins(-1) == 0); /* not in use */
+  DEMAND(stplan_pluggable_exchange_begins(STPLAN_DEVICES) == 0 && stplan_pluggable_exchange_begins(-1) == 0);
   stplan_pluggable_exchange_enqueued(2, 0);
   void *p = stplan_pluggable_malloc(4 * MIB, 1, stream(1));
   uint64_t receive = stplan_pluggable_exchange_begins(1), waits = counters(1).waits;
@@ -98,6 +100,49 @@ static void exchanges_are_followed(void) {
   stplan_pluggable_free(q, 4 * MIB, 1, stream(2));
   stplan_pluggable_free(r, 4 * MIB, 1, stream(2));
   sp_host_lag(&prims[1], 0);
+}
+
+/* The same holds for exchanges that were announced before their device was in use, until the
+ * last of their calls has returned and the device has done what it was given before. That they
+ * were announced does not open the device. */
+static void early_exchanges_are_followed(int device, int all_enqueued) {
+  enum { SIZE = 4 * MIB };
+  stplan_statistics s;
+  stplan_counters c;
+  uint64_t receive = stplan_pluggable_exchange_begins(device), send = stplan_pluggable_exchange_begins(device);
+  DEMAND(receive != 0 && send != 0 && !stplan_pluggable_read(device, &s, &c));
+  if (all_enqueued) {
+    stplan_pluggable_exchange_enqueued(device, receive);
+    stplan_pluggable_exchange_enqueued(device, send);
+  }
+  stalled = 1;
+  void *p = stplan_pluggable_malloc(SIZE, device, stream(1)), *small = stplan_pluggable_malloc(512, device, stream(2));
+  stalled = 0;
+  if (!all_enqueued)
+    stplan_pluggable_exchange_enqueued(device, receive);
+  stplan_pluggable_exchange_awaited(device, receive, 2); /* it is not told apart from the other */
+  stplan_pluggable_free(p, SIZE, device, stream(1));
+  void *q = stplan_pluggable_malloc(SIZE, device, stream(2));
+  DEMAND(q != p && counters(device).waits == 0);
+  sp_host_lag(&prims[device], 0);
+  DEMAND(stplan_pluggable_malloc(SIZE, device, stream(2)) == p); /* all is done, and if all calls had returned no exchange is under way */
+  DEMAND(counters(device).waits == (uint64_t)all_enqueued);
+  sp_host_lag(&prims[device], SP_HOST_STALLED);
+  stplan_pluggable_free(p, SIZE, device, stream(2));
+  void *r = stplan_pluggable_malloc(SIZE, device, stream(1));
+  DEMAND((r == p) == all_enqueued && counters(device).waits == 2 * (uint64_t)all_enqueued);
+  if (!all_enqueued)
+    stplan_pluggable_exchange_enqueued(device, send);
+  sp_host_lag(&prims[device], 0);
+  void *t = stplan_pluggable_malloc(2 * SIZE, device, stream(1));
+  stplan_pluggable_free(t, 2 * SIZE, device, stream(1));
+  DEMAND(stplan_pluggable_malloc(2 * SIZE, device, stream(2)) == t); /* it looks what is done */
+  sp_host_lag(&prims[device], SP_HOST_STALLED);
+  uint64_t waits = counters(device).waits;
+  stplan_pluggable_free(t, 2 * SIZE, device, stream(2));
+  DEMAND(stplan_pluggable_malloc(2 * SIZE, device, stream(1)) == t && counters(device).waits == waits + 1); /* no exchange is under way */
+  stplan_pluggable_free(small, 512, device, stream(2));
+  sp_host_lag(&prims[device], 0);
 }
 
 /* A graph replays its addresses, so nobody else ever gets them, not even the
@@ -151,6 +196,7 @@ static void children_touch_nothing(void) {
     memset(thrown, 0, sizeof thrown);
     stplan_pluggable_free(p, MIB, 0, stream(1));
     stplan_pluggable_empty_cache();
+    DEMAND(stplan_pluggable_exchange_begins(0) == 0);
     DEMAND(stplan_pluggable_malloc(MIB, 0, stream(1)) == NULL && thrown[SP_THROW_ERROR] == 1);
     _exit(0);
   }
@@ -167,7 +213,7 @@ static void what_fails_throws(void) {
   stplan_pluggable_malloc(8 * MIB, 1, stream(1));
   DEMAND(thrown[SP_THROW_OUT_OF_MEMORY] == 2 && strstr(said, "; its limit is 4.00 MiB") != NULL);
   stplan_pluggable_malloc(1, DEVICES, stream(1)); /* says so on standard error */
-  DEMAND(thrown[SP_THROW_ERROR] == 1 && strcmp(said, "stplan: cuda:3 is not served") == 0);
+  DEMAND(thrown[SP_THROW_ERROR] == 1 && strcmp(said, "stplan: cuda:5 is not served") == 0);
   void *p = NULL;
   for (uintptr_t s = 0; s < 64; s++)
     DEMAND((p = stplan_pluggable_malloc(512, 2, stream(s))) != NULL);
@@ -193,6 +239,8 @@ int main(void) {
   blocks_come_and_go();
   recorded_streams_are_waited_for();
   exchanges_are_followed();
+  early_exchanges_are_followed(3, 0);
+  early_exchanges_are_followed(4, 1);
   captures_keep_their_memory();
   children_touch_nothing();
   what_fails_throws();

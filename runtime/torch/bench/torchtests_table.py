@@ -2,8 +2,8 @@
 
     python torchtests_table.py torchtests.json [torchtests.json...]
 
-prints one document for several calls of torchtests.py. If a file was run again, its last
-results count.
+prints one document for several calls of torchtests.py. If a file was run again, the runs
+of all calls count.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ every mode and run a test has the same other tests before it in its process; wit
 the first {first} run has those too that do not pass. What a dead process left was run again in
 fresh ones.
 
+- *tests*: different ones that were to run, also those that the time did not suffice for.
 - *passed*: in every {first} run. *failed*: in at least one; that includes tests that died
-  or hung. *skipped*: in at least one, and never failed.
+  or hung. *skipped*: in at least one, and never failed. Of several calls, one whose {first}
+  runs all skip a test says nothing of it if another has run it: its machine may have too
+  few devices.
 - *differ*: the number of tests that passed in every {first} run and not in every run of
   this mode, of those that ran in both.
 """
@@ -57,9 +60,12 @@ Outcomes = Dict[Tuple[str, str], Dict[str, List[Dict[str, Any]]]]
 def grouped(outcomes: Iterable[Dict[str, Any]]) -> Outcomes:
     result: Outcomes = {}
     for outcome in outcomes:
-        key = (outcome["file"], f"{outcome['class']}.{outcome['test']}")
-        result.setdefault(key, {}).setdefault(outcome["mode"], []).append(outcome)
+        result.setdefault(test_of(outcome), {}).setdefault(outcome["mode"], []).append(outcome)
     return result
+
+
+def test_of(outcome: Dict[str, Any]) -> Tuple[str, str]:
+    return outcome["file"], f"{outcome['class']}.{outcome['test']}"
 
 
 def ran(outcomes: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -91,15 +97,15 @@ def differences(tests: Outcomes, modes: List[str]) -> List[Difference]:
 
 
 def rows(run: Dict[str, Any]) -> List[str]:
-    """One row for each file of a call."""
+    """One row for each file of a call, or of calls that are united."""
     modes = run["modes"]
     all_tests = grouped(run["outcomes"])
     result = []
-    for file in run["files"]:
-        tests = {key: value for key, value in all_tests.items() if key[0] == file["file"] and not is_process(key[1])}
+    for file in dict.fromkeys(file["file"] for file in run["files"]):
+        tests = {key: value for key, value in all_tests.items() if key[0] == file and not is_process(key[1])}
         native = Counter(verdict(by_mode.get(modes[0], [])) for by_mode in tests.values())
         found = differences(tests, modes)
-        cells = [file["file"], file["tests"], native[PASSED], native["failed"], native[SKIPPED]]
+        cells = [file, len(tests), native[PASSED], native["failed"], native[SKIPPED]]
         for mode in modes[1:]:
             compared = {test for (_, test), b in tests.items() if verdict(b.get(modes[0], [])) == PASSED and ran(b.get(mode, []))}
             cells.append(f"{len(compared & {d.test for d in found if d.mode == mode})} of {len(compared)}")
@@ -209,14 +215,28 @@ def document(calls: List[Dict[str, Any]]) -> List[str]:
 
 def united(calls: List[Dict[str, Any]]) -> Dict[str, Any]:
     """One call with the runs of all: those of a file are numbered on from call to call."""
+    modes = modes_of(calls)
     before: Counter[str] = Counter()
     outcomes = []
-    for call in calls:
-        outcomes += [{**o, "run": o["run"] + before[o["file"]]} for o in call["outcomes"]]
+    for call, kept in zip(calls, without_skips(calls, modes[0])):
+        outcomes += [{**o, "run": o["run"] + before[o["file"]]} for o in kept]
         before.update({file["file"]: call["runs"] for file in call["files"]})
-    files = {file["file"]: file for call in calls for file in call["files"]}
+    files = [file for call in calls for file in call["files"]]
     problems = [problem for call in calls for problem in call["problems"]]
-    return {"modes": modes_of(calls), "files": list(files.values()), "outcomes": outcomes, "problems": problems}
+    return {"modes": modes, "files": files, "outcomes": outcomes, "problems": problems}
+
+
+def without_skips(calls: List[Dict[str, Any]], first: str) -> List[List[Dict[str, Any]]]:
+    """The outcomes of each call. If all runs of the first mode of a call skip a test, and a run
+    of that mode of another call does not, the call's skips of it are dropped, in all modes:
+    that a machine cannot run a test says nothing of what other machines have shown of it."""
+    found = [{test: {o["outcome"] for o in ran(by_mode.get(first, []))} for test, by_mode in grouped(call["outcomes"]).items()} for call in calls]
+    run_by_one = {test for seen in found for test, natively in seen.items() if natively - {SKIPPED}}
+    result = []
+    for call, seen in zip(calls, found):
+        skipped = {test for test in run_by_one if seen.get(test) == {SKIPPED}}
+        result.append([o for o in call["outcomes"] if o["outcome"] != SKIPPED or test_of(o) not in skipped])
+    return result
 
 
 if __name__ == "__main__":

@@ -414,7 +414,8 @@ def test_an_exchange_has_its_event_once_it_is_enqueued(
     cache: Path, device: Dict[str, str], compiler: str, backend: str, request: pytest.FixtureRequest
 ) -> None:
     """Through the shim and through the C interface: none is recorded in the block, one of the
-    whole device behind it, also if what is called there fails."""
+    whole device behind it, also if what is called there fails, and if the block begins before
+    the device's first request, which the device is opened by."""
     if compiler:
         request.getfixturevalue("no_prebuilt")
     done = job(
@@ -422,7 +423,6 @@ def test_an_exchange_has_its_event_once_it_is_enqueued(
         import os, torch, stplan
         from stplan import _serving
         stplan.enable()
-        torch.empty(1000, device="cuda")
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.environ["FAKE_LOG"] = str(writing)
@@ -430,7 +430,11 @@ def test_an_exchange_has_its_event_once_it_is_enqueued(
             os.write(writing, b"\\n")
             return os.read(reading, 1 << 16).count(b"whole")
         with stplan.exchanging():
+            torch.empty(1000, device="cuda")
             seen = [recorded()]
+        seen.append(recorded())
+        with stplan.exchanging():
+            seen.append(recorded())
         seen.append(recorded())
         try:
             with stplan.exchanging("cuda:0"):
@@ -449,7 +453,7 @@ def test_an_exchange_has_its_event_once_it_is_enqueued(
         **({"CXX": compiler} if compiler else {}),
         **device,
     )
-    assert (done.returncode, done.stdout) == (0, f"{backend} [0, 1, 1] 100 True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{backend} [0, 1, 0, 1, 1] 100 True\n"), done.stderr
 
 
 @needs_torch

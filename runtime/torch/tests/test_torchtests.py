@@ -728,6 +728,54 @@ def test_documents_of_several_calls(checkout: Checkout) -> None:
     assert {"- test/test_fake.py, native: 2, 2", "- test/test_fake.py, plan: 1, 1"} <= set(again)
 
 
+def test_documents_of_calls_that_select_different_tests(checkout: Checkout) -> None:
+    checkout.write(SAME)
+    kept = []
+    for only in ("passes$|fails$", "fails$|skipped$", "passes$"):
+        checkout.call("--runs", "1", "--only", only)
+        kept.append(checkout.kept)
+    document = torchtests_table.document(kept)
+    assert "| test/test_fake.py | 3 | 1 | 1 | 1 | 0 of 1 | 0 of 1 |" in document, "tests of any call count, each once"
+
+
+DEVICES = """
+class TestDevices(unittest.TestCase):
+    def setUp(self):
+        if os.environ.get("FEW"):
+            self.skipTest("too few devices")
+    def test_passes(self):
+        pass
+    def test_fails(self):
+        self.fail("as ever")
+    def test_is_skipped_served(self):
+        if SERVED:
+            self.skipTest("not with this allocator")
+    def test_is_always_skipped(self):
+        self.skipTest("as ever")
+
+class TestSometimes(unittest.TestCase):
+    def test_is_skipped_in_one_of_two_runs(self):
+        if counted("sometimes") % 2:
+            self.skipTest("now and then")
+"""
+
+
+@pytest.mark.parametrize("few_first", [False, True])
+def test_what_one_call_skips_natively_counts_where_another_has_run_it(checkout: Checkout, few_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout.write(DEVICES)
+    kept = []
+    for few in ("1", "") if few_first else ("", "1"):
+        monkeypatch.setenv("FEW", few)
+        checkout.call("--runs", "2")
+        kept.append(checkout.kept)
+    document = torchtests_table.document(kept)
+    assert [line for line in document if line.startswith("| test/")] == [
+        "| test/test_fake.py | 5 | 2 | 1 | 2 | 1 of 2 | 1 of 2 |",
+        "| test/test_fake.py | TestDevices.test_is_skipped_served | no plan | 2 of 2 | skipped: not with this allocator |",
+        "| test/test_fake.py | TestDevices.test_is_skipped_served | plan | 2 of 2 | skipped: not with this allocator |",
+    ]
+
+
 def ended(**outcomes: str) -> Ended:
     return Ended({name: Outcome(outcome) for name, outcome in outcomes.items()}, loaded=True)
 

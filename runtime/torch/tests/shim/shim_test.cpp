@@ -389,7 +389,7 @@ static void exchanges_are_followed() {
   void* block = installed->raw_alloc_with_stream(4 * kMiB, first);
   installed->raw_delete(installed->raw_alloc_with_stream(512, second));
   const uint64_t before = waits(), receive = stplan_shim_exchange_begins(0);
-  DEMAND(receive != 0 && stplan_shim_exchange_begins(1) == 0);
+  DEMAND(receive != 0 && stplan_shim_exchange_begins(-1) == 0);
   sp_host_lag(&host, SP_HOST_STALLED);
   installed->raw_delete(block);
   void* other = installed->raw_alloc_with_stream(4 * kMiB, second);
@@ -531,7 +531,7 @@ static void a_forked_child_frees_nothing() {
   const pid_t child = fork();
   if (child == 0) {
     data.clear();
-    _exit(installed->getDeviceStats(0).num_ooms < 0);
+    _exit(installed->getDeviceStats(0).num_ooms < 0 || stplan_shim_exchange_begins(0) != 0);
   }
   int status = 1;
   DEMAND(waitpid(child, &status, 0) == child && status == 0);

@@ -131,7 +131,8 @@ class Allocator final : public Delegating {
 
   // exchange_begins says that an exchange with another process is about to be enqueued on a
   // device, and returns its number; exchange_enqueued, that the call which was to do that has
-  // returned or failed; exchange_awaited, that a stream has been made to wait for it.
+  // returned or failed; exchange_awaited, that a stream has been made to wait for it. The
+  // device need not be open.
   uint64_t exchange_begins(DeviceIndex device);
   void exchange_enqueued(DeviceIndex device, uint64_t exchange);
   void exchange_awaited(DeviceIndex device, uint64_t exchange, uint64_t stream);
@@ -147,8 +148,6 @@ class Allocator final : public Delegating {
 
   Device& at(DeviceIndex device);
 
-  // used is the device's runtime, or nullptr if it has not been opened.
-  stplan_device* used(DeviceIndex device);
   void set_unusual(Unusual what, bool holds);
 
   // served returns the device's runtime, opened at first use, or nullptr if the native

@@ -102,26 +102,18 @@ void Allocator::attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) {
   observers_.push_back(std::move(observer));
 }
 
-stplan_device* Allocator::used(DeviceIndex device) {
-  const bool there = device >= 0 && device < count_.load(std::memory_order_acquire);
-  return there ? devices_[device]->runtime.load(std::memory_order_acquire) : nullptr;
-}
-
 uint64_t Allocator::exchange_begins(DeviceIndex device) {
-  stplan_device* runtime = used(device);
-  return runtime == nullptr ? 0 : stplan_exchange_begins(runtime);
+  return forked() ? 0 : stplan_exchange_begins_at(device);
 }
 
 void Allocator::exchange_enqueued(DeviceIndex device, uint64_t exchange) {
-  stplan_device* runtime = used(device);
-  if (runtime != nullptr)
-    stplan_exchange_enqueued(runtime, exchange);
+  if (!forked())
+    stplan_exchange_enqueued_at(device, exchange);
 }
 
 void Allocator::exchange_awaited(DeviceIndex device, uint64_t exchange, uint64_t stream) {
-  stplan_device* runtime = used(device);
-  if (runtime != nullptr)
-    stplan_exchange_awaited(runtime, exchange, stream);
+  if (!forked())
+    stplan_exchange_awaited_at(device, exchange, stream);
 }
 
 bool Allocator::pin(uint64_t address, uint64_t size, bool pinned) {
