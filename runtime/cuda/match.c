@@ -119,6 +119,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
 
 /* serve takes a step and moves the pointer to the one after it. */
 static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  m->pass += (uint64_t)c->begun;
   take(m, c, stream, answer);
   m->part = c->part;
   m->at = sp_sequence_next(&m->plan, c->at, &m->part);

@@ -100,7 +100,7 @@ static sp_choice by_fork(const sp_matcher *m) {
     if (h->fork && h->fitted > 1 && (h->part == m->part || h->body) && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
       found = h;
   }
-  return found == NULL ? NO_CHOICE : (sp_choice){.at = found->at, .part = found->part, .jumped = 1};
+  return found == NULL ? NO_CHOICE : (sp_choice){.at = found->at, .part = found->part, .jumped = 1, .begun = found->body};
 }
 
 /* after is the step behind the pointer's. */
@@ -131,33 +131,44 @@ static sp_choice beyond(const sp_matcher *m, uint64_t requested, stplan_stream s
   return fits(m, c.at, requested, stream) ? c : NO_CHOICE;
 }
 
-/* begins says whether the pointer is at the beginning of a body. */
+/* begins says whether the pointer is at the beginning of a body, or, in a body that begins with all
+ * of a shorter one, at that one's end, where another body may begin. */
 static int begins(const sp_matcher *m) {
-  return m->part > 0 && m->at == m->plan.parts[m->part].first;
+  const sp_part *p = &m->plan.parts[m->part];
+  return m->part > 0 && (m->at == p->first || (m->at == p->stop && m->at != SP_NOWHERE));
 }
 
-/* note_bodies raises the beginnings of bodies that the request fits, other than
- * step `at`: bodies follow one another in any order, and often begin alike. */
+/* opening is a step at which a run may be that is at the end of a body: twice for each part, where
+ * a shorter body ends in it and at its beginning. SP_NOWHERE if there is none, or if a body has to begin,
+ * as the pointer is at the end of a shorter one itself. */
+static uint64_t opening(const sp_matcher *m, uint64_t number) {
+  const sp_part *p = &m->plan.parts[number / 2];
+  if (number % 2)
+    return p->first;
+  return m->at == m->plan.parts[m->part].first ? p->stop : SP_NOWHERE;
+}
+
+/* note_bodies raises the openings that the request fits, other than step `at`: bodies
+ * follow one another in any order, and often begin alike. */
 static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
-  for (uint64_t p = 1; p < m->plan.part_count; p++) {
-    uint64_t first = m->plan.parts[p].first;
-    if (first == at || !fits(m, first, requested, stream))
+  for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
+    uint64_t step = opening(m, n);
+    if (step == at || !fits(m, step, requested, stream))
       continue;
     m->fitted = 0;
-    sp_hypotheses_fork(&m->others, first, p, 1, requested);
+    sp_hypotheses_fork(&m->others, step, n / 2, 1, requested);
   }
 }
 
-/* by_body is the beginning of another body, the first that fits, if the pointer
- * is at the beginning of one. */
+/* by_body is another opening, the first that fits, if the pointer is at one. */
 static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->adrift || !begins(m))
     return NO_CHOICE;
-  for (uint64_t p = 1; p < m->plan.part_count; p++) {
-    uint64_t first = m->plan.parts[p].first;
-    if (fits(m, first, requested, stream)) {
-      note_bodies(m, first, requested, stream);
-      return (sp_choice){.at = first, .part = p, .jumped = 1};
+  for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
+    uint64_t step = opening(m, n);
+    if (fits(m, step, requested, stream)) {
+      note_bodies(m, step, requested, stream);
+      return (sp_choice){.at = step, .part = n / 2, .jumped = 1, .begun = m->at != m->plan.parts[m->part].first};
     }
   }
   return NO_CHOICE;

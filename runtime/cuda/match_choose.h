@@ -11,6 +11,7 @@ typedef struct {
   int unsure; /* it may be another step, whose block lives longer than the plan keeps this place */
   int jumped; /* the pointer was elsewhere */
   int late;   /* the pointer is past it already, and stays */
+  int begun;  /* another body has begun than the pointer's, or than where that went */
 } sp_choice;
 
 /* sp_matcher_choose is the step that a request is, by everything that is known except

@@ -78,6 +78,7 @@ type matchModel struct {
 	adrift                   bool
 	doubted                  doubtKind
 	doubtedScale             float64
+	begun                    bool // another body has begun than the pointer's, or than where that went
 	behind, behindSince      int
 	scale                    float64
 	scaled                   bool
@@ -298,6 +299,9 @@ func (m *matchModel) request(n, stream uint64) (step int, unsure bool) {
 			return nowhere, false
 		}
 	}
+	if m.begun {
+		m.pass++
+	}
 	m.take(found, n, stream)
 	if stay {
 		return found, unsure
@@ -314,7 +318,7 @@ func (m *matchModel) request(n, stream uint64) (step int, unsure bool) {
 
 func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay bool) {
 	before := m.doubted
-	m.doubted = noDoubt
+	m.doubted, m.begun = noDoubt, false
 	again := len(m.recent) > 1 && m.recent[len(m.recent)-2] == n
 	fit := m.fits(m.at, n, stream)
 	if scale, ok := m.steps[m.at].scale(n); ok && m.lengthDecides() && m.scaled && m.steps[m.at].mayFit(n) {
@@ -336,6 +340,7 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 	}
 	if at = m.otherBody(n, stream); at != nowhere && !fit && !m.adrift {
 		m.noteBodies(at, n, stream)
+		m.begun = m.at != m.first[m.part()]
 		return at, false, false
 	}
 	after := m.next(m.at)
@@ -409,25 +414,68 @@ func (m *matchModel) choose(n, stream uint64) int {
 	return at
 }
 
-func (m *matchModel) begins() bool { return m.part() > 0 && m.at == m.first[m.part()] }
+// begins says whether the pointer is where a body begins or may begin.
+func (m *matchModel) begins() bool {
+	return m.part() > 0 && (m.at == m.first[m.part()] || m.at == m.stop(m.part()))
+}
 
-// otherBody is the beginning of the first body that fits, if the pointer is at that of a
-// body.
+// stop is the step of a body where the longest shorter one ends that it begins with.
+func (m *matchModel) stop(part int) int {
+	most := 0
+	for other := 1; other < len(m.follower); other++ {
+		length := m.first[other+1] - m.first[other]
+		if length >= m.first[part+1]-m.first[part] || part > 8 || other > 8 {
+			continue
+		}
+		alike := 0
+		for alike < length {
+			a, b := m.steps[m.first[part]+alike], m.steps[m.first[other]+alike]
+			if a.least != b.least || a.most != b.most || a.stream != b.stream {
+				break
+			}
+			alike++
+		}
+		if alike == length {
+			most = max(most, length)
+		}
+	}
+	if most == 0 {
+		return nowhere
+	}
+	return m.first[part] + most
+}
+
+// openings are the steps where the run may be instead of where the pointer begins.
+func (m *matchModel) openings() []int {
+	var steps []int
+	for part := 1; part < len(m.follower); part++ {
+		if stop := m.stop(part); stop != nowhere && m.at == m.first[m.part()] {
+			steps = append(steps, stop)
+		}
+		steps = append(steps, m.first[part])
+	}
+	return steps
+}
+
+// otherBody is the first opening that fits, if the pointer is at one.
 func (m *matchModel) otherBody(n, stream uint64) int {
-	for part := 1; part < len(m.follower) && m.begins(); part++ {
-		if m.fits(m.first[part], n, stream) {
-			return m.first[part]
+	if !m.begins() {
+		return nowhere
+	}
+	for _, step := range m.openings() {
+		if m.fits(step, n, stream) {
+			return step
 		}
 	}
 	return nowhere
 }
 
-// noteBodies remembers the bodies that may begin instead of the one at a step.
+// noteBodies remembers the openings that fit, other than a step.
 func (m *matchModel) noteBodies(at int, n, stream uint64) {
-	for part := 1; part < len(m.follower); part++ {
-		if first := m.first[part]; first != at && m.fits(first, n, stream) {
+	for _, step := range m.openings() {
+		if step != at && m.fits(step, n, stream) {
 			m.fitted = 0
-			if i := m.suppose(first, n); i >= 0 {
+			if i := m.suppose(step, n); i >= 0 {
 				m.guesses[i].fork, m.guesses[i].body = true, true
 			}
 		}
@@ -438,7 +486,7 @@ func (m *matchModel) fork() int {
 	at, most := nowhere, 1
 	for _, g := range m.guesses {
 		if g.fork && g.fitted > most && (g.body || m.steps[g.at].part == m.part()) && m.dueAt(g.at) == 0 {
-			at, most = g.at, g.fitted
+			at, most, m.begun = g.at, g.fitted, g.body
 		}
 	}
 	return at

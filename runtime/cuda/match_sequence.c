@@ -140,6 +140,35 @@ static int follow(sp_sequence *s, const sp_plan_device *plan) {
   return 1;
 }
 
+/* Bodies that are compared with one another. It bounds the time in which a plan opens. */
+enum { COMPARED = 8 };
+
+/* begins_with says whether body a begins with all of body b, by sizes and streams. */
+static int begins_with(const sp_sequence *s, const sp_part *a, const sp_part *b) {
+  if (b->end - b->first >= a->end - a->first)
+    return 0;
+  for (uint64_t i = 0; i < b->end - b->first; i++) {
+    const sp_step *x = &s->steps[a->first + i], *y = &s->steps[b->first + i];
+    if (x->least != y->least || x->most != y->most || x->stream != y->stream)
+      return 0;
+  }
+  return 1;
+}
+
+/* set_stops finds where the longest shorter body ends in each body that begins with it, as a step with an
+ * evaluation after it does with one without. */
+static void set_stops(sp_sequence *s) {
+  for (uint64_t a = 0; a < s->part_count; a++) {
+    sp_part *p = &s->parts[a];
+    p->stop = SP_NOWHERE;
+    for (uint64_t b = 1; b < s->part_count && a > 0 && a <= COMPARED && b <= COMPARED; b++) {
+      uint64_t end = p->first + s->parts[b].end - s->parts[b].first;
+      if ((p->stop == SP_NOWHERE || end > p->stop) && begins_with(s, p, &s->parts[b]))
+        p->stop = end;
+    }
+  }
+}
+
 uint64_t sp_gram_hash(const uint64_t requested[SP_GRAM]) {
   uint64_t h = 0;
   for (int i = 0; i < SP_GRAM; i++) {
@@ -193,6 +222,7 @@ int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
     return 0;
   }
   add_grams(s);
+  set_stops(s);
   sp_sequence_loosen(s);
   return 1;
 }

@@ -42,6 +42,7 @@ typedef struct {
 typedef struct {
   uint64_t first, end; /* steps */
   uint64_t follower;   /* first step of the body that followed most often */
+  uint64_t stop;       /* of a body that begins with all of a shorter one: the step that comes after that; SP_NOWHERE of others */
 } sp_part;
 
 typedef struct {

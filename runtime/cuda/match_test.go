@@ -89,12 +89,16 @@ func randomJob(rng *rand.Rand) planfile.Device {
 	optional := []float64{0, 0, 0.05, 0.3}[rng.IntN(4)]
 	alphabet := 3 + rng.IntN(40)
 	apart := rng.IntN(2) == 0
-	add := func(n int, bodyPasses int, first uint64) planfile.Phase {
+	add := func(n int, bodyPasses int, first uint64, like []planfile.Slot) planfile.Phase {
 		p := planfile.Phase{Kind: planfile.PhasePrologue, Occurrences: 1, Length: uint64(n), FirstSlot: uint64(len(d.Slots)), SlotCount: uint64(n)}
 		if bodyPasses > 0 {
 			p.Kind, p.Occurrences = planfile.PhaseBody, uint32(bodyPasses)
 		}
-		for i := range n {
+		for _, s := range like {
+			s.Occurrences = p.Occurrences
+			d.Slots = append(d.Slots, s)
+		}
+		for i := len(like); i < n; i++ {
 			s := planfile.Slot{Start: uint64(i), RequestedEnd: uint64(min(n, i+1+rng.IntN(8))), Occurrences: p.Occurrences, Cell: planfile.NoCell}
 			if rng.IntN(8) == 0 {
 				s.RequestedEnd = uint64(i + 1 + rng.IntN(n-i))
@@ -116,7 +120,7 @@ func randomJob(rng *rand.Rand) planfile.Device {
 		}
 		return p
 	}
-	d.Phases = append(d.Phases, add(20+rng.IntN(60), 0, 0))
+	d.Phases = append(d.Phases, add(20+rng.IntN(60), 0, 0, nil))
 	d.SteadyStart = d.Phases[0].Length
 	passes := make([]uint32, 3+rng.IntN(4))
 	bodies := 1 + rng.IntN(2)
@@ -130,7 +134,12 @@ func randomJob(rng *rand.Rand) planfile.Device {
 				n++
 			}
 		}
-		d.Phases = append(d.Phases, add(100+rng.IntN(200), n, d.ArenaBytes))
+		length, like := 100+rng.IntN(200), []planfile.Slot(nil)
+		if b > 0 && rng.IntN(2) == 0 { // as a step with an evaluation begins as one without
+			like = slices.Clone(d.Slots[d.Phases[1].FirstSlot:])
+			length += len(like)
+		}
+		d.Phases = append(d.Phases, add(length, n, d.ArenaBytes, like))
 	}
 	seen := make([]uint32, bodies+1)
 	for i, body := range passes {
@@ -422,5 +431,48 @@ func TestDeclinedPlan(t *testing.T) {
 	}
 	if c := d.Counters(); c.State != Declined || c.PeakReserved != 2<<20 {
 		t.Errorf("state %d, %d B reserved", c.State, c.PeakReserved)
+	}
+}
+
+// withEvaluation is the plan of a job whose steps go with an evaluation and without in turn. Both
+// begin alike for 18 requests, as a forward pass does with and without a backward pass behind it.
+func withEvaluation() (plan planfile.Device, step, evaluation []uint64) {
+	for i := range uint64(200) {
+		step = append(step, (i+1)*4096)
+	}
+	evaluation = slices.Clone(step[:18])
+	for i := range uint64(100) {
+		evaluation = append(evaluation, (i+1)*4096+512)
+	}
+	return brief(periodic([]uint64{64 * mib}, [][]uint64{step, slices.Concat(step, evaluation)}, []uint32{1, 2, 1, 2})), step, evaluation
+}
+
+// TestEvaluationsInAnotherOrder: a run may evaluate after any step, though the plan's body of a
+// step with an evaluation begins with all of the one without.
+func TestEvaluationsInAnotherOrder(t *testing.T) {
+	plan, step, evaluation := withEvaluation()
+	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
+	serve := func(sizes []uint64) {
+		for _, size := range sizes {
+			address, _, err := d.Malloc(size, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Free(address, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		serve(step)
+		if rng.IntN(2) == 0 {
+			serve(evaluation)
+		}
+	}
+	if c := d.Counters(); c.PlannedAllocations < c.Allocations/1000*999 || c.DriftEvents > 0 {
+		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
 	}
 }
