@@ -138,9 +138,9 @@ static int begins(const sp_matcher *m) {
   return m->part > 0 && (m->at == p->first || (m->at == p->stop && m->at != SP_NOWHERE));
 }
 
-/* opening is a step at which a run may be that is at the end of a body: twice for each part, where
- * a shorter body ends in it and at its beginning. SP_NOWHERE if there is none, or if a body has to begin,
- * as the pointer is at the end of a shorter one itself. */
+/* opening is a step at which a run may be that has come to the end of a body. Each part has two:
+ * an even number is where a shorter body ends in it, the odd one after that its beginning. SP_NOWHERE
+ * if there is none: behind the end of a shorter body only its own part goes on. */
 static uint64_t opening(const sp_matcher *m, uint64_t number) {
   const sp_part *p = &m->plan.parts[number / 2];
   if (number % 2)

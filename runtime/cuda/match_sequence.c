@@ -155,8 +155,8 @@ static int begins_with(const sp_sequence *s, const sp_part *a, const sp_part *b)
   return 1;
 }
 
-/* set_stops finds where the longest shorter body ends in each body that begins with it, as a step with an
- * evaluation after it does with one without. */
+/* set_stops finds where the longest shorter body ends in each body that begins with it, as a step
+ * with an evaluation begins with one without. */
 static void set_stops(sp_sequence *s) {
   for (uint64_t a = 0; a < s->part_count; a++) {
     sp_part *p = &s->parts[a];
