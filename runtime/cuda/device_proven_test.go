@@ -53,7 +53,7 @@ func TestAProvenPlanHasLargeGranules(t *testing.T) {
 	if got := granules(t, plan, 4*mib, sum, true); got < of.ArenaBytes || got >= of.ArenaBytes+fine {
 		t.Errorf("memory does not move: granules of %d B, expected one for all of %d", got, of.ArenaBytes)
 	}
-	follows := encode(t, lengths{6}.plan(3, 4, 9))
+	follows := encode(t, lengths{layers: 6}.plan(3, 4, 9))
 	if got := granules(t, follows, 64*mib, planfile.Checksum(follows), false); got != fine {
 		t.Errorf("places follow sizes: granules of %d B, expected %d", got, fine)
 	}

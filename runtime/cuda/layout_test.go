@@ -16,7 +16,10 @@ import (
 
 // lengths is a job whose large sizes follow the length of a batch: some in proportion, one with
 // the square, some not at all. Each of its layers keeps something until the backward pass.
-type lengths struct{ layers int }
+type lengths struct {
+	layers int
+	rows   bool // most sizes do not vary, but no four in a row
+}
 
 // lengthsStep is a request of the job: its size, and the request before which it is freed.
 type lengthsStep struct {
@@ -32,20 +35,30 @@ func (j lengths) body(length uint64) []lengthsStep {
 		steps = append(steps, lengthsStep{size, len(steps) + 1 + lives})
 		return len(steps) - 1
 	}
+	constant := func(kind int) {
+		if j.rows {
+			add(uint64(kind+1)*512, 1)
+		}
+	}
 	for k := range j.layers {
 		saved[k] = add(uint64(k+1)*mib/4*length, 0)
+		constant(k + 1000)
 		add(length*length*mib/64+512, 1) // attention
 		add(3*mib, 2)                    // does not vary
 		add(4096, 1)
+		constant(k)
 	}
 	for k := j.layers - 1; k >= 0; k-- {
 		add(uint64(k+2)*mib/4*length, 2)
 		add(2*mib, 1)
+		constant(k + 2000)
 		steps[saved[k]].end = len(steps)
 		add(length*mib/8, 1)
+		constant(k + 3000)
+		constant(k + 4000)
 	}
 	for i := range steps {
-		steps[i].end = min(steps[i].end, 7*j.layers)
+		steps[i].end = min(steps[i].end, len(steps))
 	}
 	return steps
 }
@@ -104,7 +117,7 @@ func (j lengths) plan(once, least, most uint64) planfile.Device {
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plan.bin")
-	if err := os.WriteFile(path, encode(t, lengths{6}.plan(10, 8, 12)), 0o644); err != nil {
+	if err := os.WriteFile(path, encode(t, lengths{layers: 6}.plan(10, 8, 12)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, compile(t, memorySanitizers, "layout.c"), path)
@@ -120,7 +133,7 @@ func TestLaws(t *testing.T) {
 func BenchmarkLayout(b *testing.B) {
 	program := compile(b, "", "layout_time.c")
 	made := filepath.Join(b.TempDir(), "made-up.bin")
-	if err := os.WriteFile(made, encode(b, lengths{500}.plan(10, 8, 12)), 0o644); err != nil {
+	if err := os.WriteFile(made, encode(b, lengths{layers: 500}.plan(10, 8, 12)), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("made-up", func(b *testing.B) { timeLayout(b, program, made) })
@@ -154,12 +167,42 @@ func timeLayout(b *testing.B, program, plan string) {
 	}
 }
 
-// serve serves a run whose passes have these lengths, and says which share of its bytes is on plan.
+// weights are what a run begins with.
+func (j lengths) weights(t *testing.T, d *Device) {
+	t.Helper()
+	for _, size := range []uint64{64 * mib, 8 * mib} {
+		if _, _, err := d.Malloc(size, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serve serves passes of these lengths, and says which share of their bytes is on plan.
 func (j lengths) serve(t *testing.T, d *Device, passes []uint64) float64 {
 	t.Helper()
-	live := map[uint64]bool{}
-	ask := func(n uint64) uint64 {
-		address, _, err := d.Malloc(n, 0)
+	before := d.Counters()
+	for _, length := range passes {
+		j.pass(t, d, j.body(length))
+	}
+	c := d.Counters()
+	return float64(c.PlannedBytes-before.PlannedBytes) / float64(c.AllocationBytes-before.AllocationBytes)
+}
+
+// pass serves these requests, and frees what is left at their end.
+func (j lengths) pass(t *testing.T, d *Device, steps []lengthsStep) {
+	t.Helper()
+	freed, live := make([][]uint64, len(steps)+1), map[uint64]bool{}
+	free := func(addresses []uint64) {
+		for _, address := range addresses {
+			delete(live, address)
+			if err := d.Free(address, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, s := range steps {
+		free(freed[i])
+		address, _, err := d.Malloc(s.size, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,35 +210,16 @@ func (j lengths) serve(t *testing.T, d *Device, passes []uint64) float64 {
 			t.Fatalf("%#x is given twice", address)
 		}
 		live[address] = true
-		return address
+		end := min(s.end, len(steps))
+		freed[end] = append(freed[end], address)
 	}
-	ask(64 * mib)
-	ask(8 * mib)
-	for _, length := range passes {
-		steps := j.body(length)
-		freed := make([][]uint64, len(steps)+1)
-		free := func(addresses []uint64) {
-			for _, address := range addresses {
-				delete(live, address)
-				if err := d.Free(address, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		for i, s := range steps {
-			free(freed[i])
-			freed[s.end] = append(freed[s.end], ask(s.size))
-		}
-		free(freed[len(steps)])
-	}
-	c := d.Counters()
-	return float64(c.PlannedBytes) / float64(c.AllocationBytes)
+	free(freed[len(steps)])
 }
 
 // TestLengthsThatWereNotRecorded: a run is served at places of the plan although its batches are
 // up to twice as long as any that was recorded, and no memory moves.
 func TestLengthsThatWereNotRecorded(t *testing.T) {
-	job, rng := lengths{20}, rand.New(rand.NewPCG(3, 0))
+	job, rng := lengths{layers: 20}, rand.New(rand.NewPCG(3, 0))
 	d := open(t, job.plan(10, 8, 12), Options{})
 	var passes []uint64
 	for pass := range 12 {
@@ -205,6 +229,7 @@ func TestLengthsThatWereNotRecorded(t *testing.T) {
 		}
 		passes = append(passes, length)
 	}
+	job.weights(t, d)
 	share, c := job.serve(t, d, passes), d.Counters()
 	if share < 0.98 {
 		t.Errorf("%.1f %% of the bytes are on plan, expected 98; %+v", 100*share, c)
@@ -218,10 +243,11 @@ func TestLengthsThatWereNotRecorded(t *testing.T) {
 // later ones had, also one that is many times shorter or longer. Memory is added for what its
 // length needs, and does not move from block to block.
 func TestFirstLengthOfAnotherRun(t *testing.T) {
-	job := lengths{20}
+	job := lengths{layers: 20}
 	for _, first := range []struct{ recorded, served uint64 }{{40, 6}, {40, 9}, {6, 40}, {6, 30}} {
 		t.Run(fmt.Sprintf("%d for %d", first.served, first.recorded), func(t *testing.T) {
 			d := open(t, job.plan(first.recorded, 6, 40), Options{})
+			job.weights(t, d)
 			share := job.serve(t, d, []uint64{first.served, 20, 40, 6})
 			c := d.Counters()
 			if share < 0.99 || c.DriftEvents > 0 {
@@ -229,6 +255,30 @@ func TestFirstLengthOfAnotherRun(t *testing.T) {
 			}
 			if c.MovedBytes > c.PeakReserved/2 || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/50 {
 				t.Errorf("moved %d B and reserved %d B for %d B", c.MovedBytes, c.PeakReserved, c.PeakAllocated)
+			}
+		})
+	}
+}
+
+// TestAnUnknownEvaluation: something that the plan does not know, such as a first evaluation, does in
+// part what a pass does. The run is in the body then and after it, and not in the first pass, where
+// the same requests were recorded too and, as that was once, look as if they always had that size.
+func TestAnUnknownEvaluation(t *testing.T) {
+	job := lengths{layers: 200, rows: true}
+	for _, recorded := range []struct{ once, least, most uint64 }{{10, 8, 12}, {12, 8, 12}, {12, 6, 24}} {
+		t.Run(fmt.Sprint(recorded), func(t *testing.T) {
+			d := open(t, job.plan(recorded.once, recorded.least, recorded.most), Options{})
+			job.weights(t, d)
+			job.serve(t, d, []uint64{recorded.once, recorded.least, recorded.most, recorded.least})
+			for i := range uint64(300) {
+				job.pass(t, d, []lengthsStep{{(i%7+1)*mib + 512*i, 1}})
+			}
+			job.pass(t, d, job.body(recorded.once)[600:1100])
+			if c := d.Counters(); c.State != Body || c.DriftEvents == 0 {
+				t.Errorf("state %d after it, expected %d, and the sequence was left %d times", c.State, Body, c.DriftEvents)
+			}
+			if share := job.serve(t, d, []uint64{recorded.once, recorded.least, recorded.most}); share < 0.95 {
+				t.Errorf("%.1f %% of the bytes after it are on plan, expected 95", 100*share)
 			}
 		})
 	}

@@ -135,6 +135,20 @@ static int searches(sp_matcher *m) {
   return m->lost++ % every == 0;
 }
 
+/* in_body is a hypothesis, or, if it is in the prologue and the run is beyond that, the step of the
+ * first body that is the same line of the program. A first iteration is recorded once, so its sizes
+ * look as if they never varied, and rows of requests are found there that are found in no body. A run
+ * that took its places there would leave those of the body for a whole iteration. What the program
+ * does only once, such as making weights, has no such step, and is served where it is found. */
+static sp_choice in_body(const sp_matcher *m, const sp_hypothesis *h) {
+  sp_choice c = {.at = h->at, .part = h->part, .jumped = 1};
+  if (h->part == 0 && m->part > 0 && m->layout != NULL) {
+    c.at = sp_layout_laws(m->layout)->twin[h->at];
+    c.part = sp_sequence_part(&m->plan, c.at);
+  }
+  return c;
+}
+
 /* drift takes the step of the best hypothesis, or raises hypotheses. */
 static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   answer->drifted = !m->adrift;
@@ -148,10 +162,12 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
     m->ratio_before = m->ratio;
     m->ratio = best->ratio;
   }
-  if (best != NULL)
-    serve(m, &(sp_choice){.at = best->at, .part = best->part, .jumped = 1}, stream, answer);
-  else if (searches(m))
+  if (best != NULL) {
+    sp_choice c = in_body(m, best);
+    serve(m, &c, stream, answer);
+  } else if (searches(m)) {
     sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
+  }
 }
 
 /* remember adds a request to the last ones. */
