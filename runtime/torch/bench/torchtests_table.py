@@ -177,17 +177,17 @@ def left_out(tests: Outcomes) -> List[str]:
 
 
 def by_run(tests: Outcomes, modes: List[str], outcome: str) -> List[str]:
-    """How many tests had an outcome in each run, by file and mode, if any had."""
-    counts: "Counter[Tuple[str, str, int]]" = Counter()
-    last: Dict[str, int] = {}
+    """How many tests had an outcome in each run that there is of a file in a mode, if any had."""
+    counts: Dict[Tuple[str, str], "Counter[int]"] = {}
     for (file, test), by_mode in tests.items():
         for mode, outcomes in by_mode.items():
-            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == outcome and not is_process(test))
-            last[file] = max([last.get(file, 0), *(o["run"] for o in outcomes)])
+            found = counts.setdefault((file, mode), Counter())
+            for o in outcomes:
+                found[o["run"]] += o["outcome"] == outcome and not is_process(test)
     result = []
-    for file in last:
+    for file in dict.fromkeys(file for file, _ in tests):
         for mode in modes:
-            numbers = [counts[file, mode, number] for number in range(1, last[file] + 1)]
+            numbers = [count for _, count in sorted(counts.get((file, mode), {}).items())]
             if any(numbers):
                 result.append(f"{file}, {mode}: {', '.join(map(str, numbers))}")
     return result

@@ -323,6 +323,15 @@ def test_what_does_not_pass_natively_need_not_run_again(checkout: Checkout) -> N
     assert checkout.row() == ["3", "1", "1", "1", "0 of 1", "0 of 1"]
 
 
+def test_the_first_mode_may_have_fewer_runs(checkout: Checkout) -> None:
+    checkout.write(PASSING)
+    assert checkout.call("--runs", "3", "--native-runs", "1", "--passing") == 0
+    assert [checkout.outcomes("test_1_passes", mode) for mode in ("native", "no plan", "plan")] == [[PASSED], [PASSED] * 3, [PASSED] * 3]
+    assert checkout.row() == ["3", "1", "1", "1", "0 of 1", "0 of 1"]
+    assert "- test/test_fake.py, native: 1" in checkout.document, "there are no other runs, so none without a test that passed"
+    assert checkout.document.count("- test/test_fake.py, no plan: 1, 1, 1") == 1
+
+
 FLAKY = """
 class TestFlaky(unittest.TestCase):
     def test_flaky_natively(self):
