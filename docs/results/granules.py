@@ -18,10 +18,10 @@ import tempfile
 
 MIB, GIB = 1 << 20, 1 << 30
 
-# To make, map and allow access, by granules.md: in ms for a handle of up to 32 MiB (4.51 and
-# 12.9 ms for 512 of 2 MiB), and in ms for a GiB in handles of 128 MiB and more. No handle here is in between.
-HANDLE, HANDLE_MOST = 0.034, 32 * MIB
-LARGE = 1.7
+# The ms that the driver takes to make a handle, map it and allow access to it, by the number of
+# MiB of the handle: the first two columns of granules.md, divided by the handles of a GiB. A
+# handle of a size in between counts as one of the next larger size.
+HANDLE = {2: 0.0368, 8: 0.0281, 32: 0.0297, 128: 0.0363, 512: 0.055}
 
 WAYS = ([], ["--proven"], ["--move", "off"])
 
@@ -38,9 +38,10 @@ def cells(got):
     """Handles, their size, what they reserve, and how long the driver takes for them."""
     reserved, unit = got["peak_reserved_bytes"], got["plan_granule_bytes"]
     handles = -(-reserved // unit)
-    if HANDLE_MOST < unit < 128 * MIB:
+    sizes = [size for size in HANDLE if size * MIB >= unit]
+    if not sizes:
         raise ValueError(f"handles of {unit} B: granules.md has no time for them")
-    ms = handles * HANDLE if unit <= HANDLE_MOST else reserved / GIB * LARGE
+    ms = handles * HANDLE[min(sizes)]
     return [f"{handles:,}", f"{unit / MIB:g} MiB", f"{handles * unit / GIB:.3f}", f"{ms:.0f}"]
 
 

@@ -83,7 +83,7 @@ class Bench:
         self.checkout = Path(options.checkout).resolve()
         self.runner = Runner(
             self.checkout, folder, self.modes, options.runs, options.jobs, options.devices,
-            Limits(options.test_limit), self.clock, self.say, self.keep, options.passing,
+            Limits(options.test_limit), self.clock, self.say, self.keep, options.passing, options.native_runs,
         )
         self.out = Output(options.out, "torchtests")
         self.files: List[Dict[str, Any]] = []
@@ -244,6 +244,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--modes", default="", help="modes, separated by commas: " + ", ".join(MODES) + "; the others are compared with the first")
     parser.add_argument("--memory", default="auto", help="the option of stplan run")
     parser.add_argument("--runs", type=int, default=3, help="runs in each mode (3)")
+    parser.add_argument("--native-runs", type=int, default=0, help="runs in the first mode, if it needs fewer than the others; 0, the default, is --runs")
     parser.add_argument("--jobs", type=int, default=8, help="processes at the same time, on all devices together (8)")
     parser.add_argument("--chunk", type=int, default=0, help="tests of a process; 0, the default, is what FILES says")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs (1)")

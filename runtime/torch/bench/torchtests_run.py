@@ -68,14 +68,16 @@ class Runner:
         say: Callable[[str], None] = lambda text: None,
         keep: Callable[[], None] = lambda: None,
         passing: bool = False,
+        first_runs: int = 0,
     ) -> None:
         """folder: for the files of the processes. keep is called now and then, when
         outcomes has changed. passing: outside the reference only those tests run that
-        passed in it."""
+        passed in it. first_runs: runs of the first mode; 0 is as many as of the others."""
         self.outcomes: Dict[Cell, Dict[str, Outcome]] = {}
         self.summaries: Dict[Cell, List[Dict[str, Any]]] = {}
         self._checkout, self._folder = checkout, folder
-        self._modes, self._runs = modes, runs
+        self._modes = modes
+        self._runs = [first_runs or runs, *[runs] * (len(modes) - 1)]
         self._jobs = jobs
         self._limits, self._clock = limits, clock
         self._say, self._keep = say, keep
@@ -106,7 +108,8 @@ class Runner:
         """Runs everything, or what there is time for. An interrupt counts as the end of
         the time."""
         self._order = {chunk: number for number, chunk in enumerate(chunks)}
-        for chunk, run, mode in itertools.product(chunks, range(1, self._runs + 1), range(len(self._modes))):
+        cells = [(mode, run) for mode, runs in enumerate(self._runs) for run in range(1, runs + 1)]
+        for chunk, (mode, run) in itertools.product(chunks, cells):
             cell = (chunk, mode, run)
             self.outcomes[cell], self.summaries[cell], self._open[cell] = {}, [], 1
             self._pending.append(Task(chunk, mode, run, chunk.tests))

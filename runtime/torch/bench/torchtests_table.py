@@ -3,12 +3,13 @@
     python torchtests_table.py torchtests.json [torchtests.json...]
 
 prints one document for several calls of torchtests.py. If a file was run again, the runs
-of all calls count.
+of all calls count. One of the calls has to have all modes, and all the same first one.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -39,6 +40,10 @@ fresh ones.
 - *differ*: the number of tests that passed in every {first} run and not in every run of
   this mode, of those that ran in both.
 """
+
+
+# Characters of an --only that a document shows whole, and what it shows of a longer one.
+ONLY, SHOWN = 300, 60
 
 
 class Difference(NamedTuple):
@@ -120,18 +125,29 @@ def is_process(test: str) -> bool:
 def header(runs: List[Dict[str, Any]]) -> List[str]:
     modes = modes_of(runs)
     about = ", and on ".join(sorted({run["about"] for run in runs}))
-    commands = "\n".join(f"    {run['command']}" for run in runs)
+    commands = "\n".join(f"    {shortened(run['command'])}" for run in runs)
     names = ["file", "tests", *(f"{modes[0]}: {what}" for what in ("passed", "failed", "skipped")), *(f"{m}: differ" for m in modes[1:])]
     text = INTRODUCTION.format(about=about, commands=commands, first=modes[0])
     return [*text.splitlines(), "", line(names), line(["---", *["---:"] * (len(names) - 1)])]
 
 
+def shortened(command: str) -> str:
+    """The command, with the beginning of an --only that is long, as of one that names each test."""
+    words = shlex.split(command)
+    for option, (name, word) in enumerate(zip(words, words[1:]), 1):
+        if name == "--only" and len(word) > ONLY:
+            words[option] = f"{word[:SHOWN]}... ({len(word) - SHOWN:,} more characters)"
+    return shlex.join(words)
+
+
 def modes_of(runs: List[Dict[str, Any]]) -> List[str]:
-    """The modes of the calls, which have to be the same."""
+    """The modes of the calls: those of the call that has most. The others have the same
+    first one, and no other modes."""
     found = {tuple(run["modes"]) for run in runs}
-    if len(found) != 1:
-        raise SystemExit(f"torchtests_table.py: expected calls with the same modes, found {sorted(found)}")
-    return list(found.pop())
+    most = max(found, key=len)
+    if any(modes[0] != most[0] or not set(modes) <= set(most) for modes in found):
+        raise SystemExit(f"torchtests_table.py: expected calls with the same first mode, one of them with all modes, found {sorted(found)}")
+    return list(most)
 
 
 def closing(call: Dict[str, Any], counted: List[str]) -> List[str]:
@@ -144,6 +160,7 @@ def closing(call: Dict[str, Any], counted: List[str]) -> List[str]:
         result += [line([d.file, d.test, d.mode, f"{d.bad} of {d.runs}", cell(d.why)]) for d in found]
     result += section("Passed only in a fresh process, after it had failed in the process of a test that differs", company(tests))
     result += section("Died or hung in the first run, and was left out of the others", left_out(tests))
+    result += section(f"How many of the tests that passed in every {modes[0]} run have how many runs", with_runs(tests, modes))
     result += section("How many tests passed, run by run", by_run(tests, modes, PASSED))
     result += section("How many tests were not run, because the time was over", by_run(tests, modes, NOT_RUN))
     result += section("Served", counted)
@@ -176,18 +193,34 @@ def left_out(tests: Outcomes) -> List[str]:
     return result
 
 
+def with_runs(tests: Outcomes, modes: List[str]) -> List[str]:
+    """By file and mode: how many of the tests that passed in every run of the first mode
+    ran how often."""
+    counts: Dict[str, List["Counter[int]"]] = {}
+    for (file, test), by_mode in tests.items():
+        if not is_process(test) and verdict(by_mode.get(modes[0], [])) == PASSED:
+            of_file = counts.setdefault(file, [Counter() for _ in modes])
+            for mode, found in zip(modes, of_file):
+                found[len(ran(by_mode.get(mode, [])))] += 1
+    return [
+        f"{file}, {mode}: " + ", ".join(f"{number} with {runs}" for runs, number in sorted(found.items()))
+        for file, of_file in counts.items()
+        for mode, found in zip(modes, of_file)
+    ]
+
+
 def by_run(tests: Outcomes, modes: List[str], outcome: str) -> List[str]:
-    """How many tests had an outcome in each run, by file and mode, if any had."""
-    counts: "Counter[Tuple[str, str, int]]" = Counter()
-    last: Dict[str, int] = {}
+    """How many tests had an outcome in each run that there is of a file in a mode, if any had."""
+    counts: Dict[Tuple[str, str], "Counter[int]"] = {}
     for (file, test), by_mode in tests.items():
         for mode, outcomes in by_mode.items():
-            counts.update((file, mode, o["run"]) for o in outcomes if o["outcome"] == outcome and not is_process(test))
-            last[file] = max([last.get(file, 0), *(o["run"] for o in outcomes)])
+            found = counts.setdefault((file, mode), Counter())
+            for o in outcomes:
+                found[o["run"]] += o["outcome"] == outcome and not is_process(test)
     result = []
-    for file in last:
+    for file in dict.fromkeys(file for file, _ in tests):
         for mode in modes:
-            numbers = [counts[file, mode, number] for number in range(1, last[file] + 1)]
+            numbers = [count for _, count in sorted(counts.get((file, mode), {}).items())]
             if any(numbers):
                 result.append(f"{file}, {mode}: {', '.join(map(str, numbers))}")
     return result

@@ -323,6 +323,15 @@ def test_what_does_not_pass_natively_need_not_run_again(checkout: Checkout) -> N
     assert checkout.row() == ["3", "1", "1", "1", "0 of 1", "0 of 1"]
 
 
+def test_the_first_mode_may_have_fewer_runs(checkout: Checkout) -> None:
+    checkout.write(PASSING)
+    assert checkout.call("--runs", "3", "--native-runs", "1", "--passing") == 0
+    assert [checkout.outcomes("test_1_passes", mode) for mode in ("native", "no plan", "plan")] == [[PASSED], [PASSED] * 3, [PASSED] * 3]
+    assert checkout.row() == ["3", "1", "1", "1", "0 of 1", "0 of 1"]
+    assert "- test/test_fake.py, native: 1" in checkout.document, "there are no other runs, so none without a test that passed"
+    assert checkout.document.count("- test/test_fake.py, no plan: 1, 1, 1") == 1
+
+
 FLAKY = """
 class TestFlaky(unittest.TestCase):
     def test_flaky_natively(self):
@@ -736,6 +745,30 @@ def test_documents_of_calls_that_select_different_tests(checkout: Checkout) -> N
         kept.append(checkout.kept)
     document = torchtests_table.document(kept)
     assert "| test/test_fake.py | 3 | 1 | 1 | 1 | 0 of 1 | 0 of 1 |" in document, "tests of any call count, each once"
+
+
+def test_documents_of_calls_that_have_other_modes(checkout: Checkout) -> None:
+    checkout.write(SAME)
+    kept = []
+    for options in (("--runs", "2"), ("--runs", "1", "--modes", "native,plan", "--only", "passes$")):
+        checkout.call(*options)
+        kept.append(checkout.kept)
+    document = torchtests_table.document(kept)
+    assert "| test/test_fake.py | 7 | 3 | 3 | 1 | 0 of 3 | 0 of 3 |" in document
+    assert {
+        "- test/test_fake.py, native: 2 with 2, 1 with 3", "- test/test_fake.py, no plan: 3 with 2", "- test/test_fake.py, plan: 2 with 2, 1 with 3",
+    } <= set(document), "of the tests that passed natively"
+    for modes in (["plan", "native"], ["native", "another"]):
+        with pytest.raises(SystemExit, match="expected calls with the same first mode, one of them with all modes"):
+            torchtests_table.document([kept[0], {**kept[1], "modes": modes}])
+
+
+@pytest.mark.parametrize("length", [300, 301])
+def test_documents_show_the_beginning_of_a_long_choice(length: int) -> None:
+    only = "a|" * 150 + "b" * (length - 300)
+    shown = torchtests_table.shortened(f"python torchtests.py tests --only '{only}' --runs 2")
+    expected = only if length == 300 else "a|" * 30 + "... (241 more characters)"
+    assert shown == f"python torchtests.py tests --only '{expected}' --runs 2"
 
 
 DEVICES = """
