@@ -13,6 +13,12 @@ enum { PEAK_SHARE = 2 };
  * memory moves before more is added. */
 enum { IDLE_TIMES = 32 };
 
+/* A pool that would have more than 1/FAR_SHARE of the most that has been allocated beyond that
+ * may owe FAR_TIMES what would be beyond. Few jobs get there; they have large blocks of many sizes. With 32, 64,
+ * 96 and 128, one of two such recordings reserves 2.8, 3.6, 1.8 and 2.0 % more than it allocates, and 4.9, 5.3, 3.6
+ * and 3.9 % in 40 more iterations, where it takes 17,400, 26,000, 26,200 and 29,700 granules. */
+enum { FAR_SHARE = 55, FAR_TIMES = 96 };
+
 /* The same for a run that a plan has left: the pool goes on among the plan's
  * blocks, which lie where it would not have put them. With 32 some such runs
  * came to reserve 2 % more than without a plan. */
@@ -38,6 +44,8 @@ static uint64_t bound(const sp_debt *debt, const stplan_counters *now, uint64_t 
     return peak / PEAK_SHARE + idle * LEFT_TIMES;
   if (alone && idle <= now->peak_allocated_bytes / SLACK_SHARE)
     return peak / SLACK_PEAK_SHARE + idle * SLACK_TIMES;
+  if (alone && idle > now->peak_allocated_bytes / FAR_SHARE)
+    return peak / PEAK_SHARE + idle * FAR_TIMES;
   return peak / PEAK_SHARE + idle * IDLE_TIMES;
 }
 

@@ -148,13 +148,29 @@ static void a_large_pool_maps_few_granules(void) {
  * larger takes what is free in small ones. */
 static void small_blocks_take_small_granules(void) {
   world *w = fresh(256 * GIB, 0);
-  uint64_t low = get(w, 17 * GIB), other = get(w, 9 * MIB);
+  uint64_t low = get(w, GIB / 2), other;
+  while (counters(w).reserved_bytes < 17 * GIB)
+    get(w, GIB / 2);
+  other = get(w, 9 * MIB);
   DEMAND(w->largest == 8 * MIB && unit_at(w, low) == 2 * MIB && unit_at(w, other) == 8 * MIB);
   DEMAND(counters(w).reserved_bytes == 17 * GIB + 16 * MIB && unit_at(w, get(w, 7 * MIB)) == 8 * MIB); /* which is free */
   uint64_t reserved = counters(w).reserved_bytes;
   DEMAND(unit_at(w, get(w, 3 * MIB)) == 2 * MIB && counters(w).reserved_bytes == reserved + 4 * MIB);
   lose(w, 0);
-  DEMAND(get(w, GIB) == low && counters(w).reserved_bytes == reserved + 4 * MIB);
+  DEMAND(get(w, GIB / 2) == low && counters(w).reserved_bytes == reserved + 4 * MIB);
+  drop(w);
+}
+
+/* A huge block takes large granules, however small the pool is. What is smaller goes on in small ones,
+ * and uses the large ones that are free. */
+static void huge_blocks_take_large_granules(void) {
+  world *w = fresh(256 * GIB, 0);
+  uint64_t first = get(w, 100 * MIB), huge = get(w, GIB), next = get(w, 100 * MIB);
+  DEMAND(unit_at(w, first) == 2 * MIB && unit_at(w, huge) == 8 * MIB && unit_at(w, next) == 2 * MIB);
+  DEMAND(unit_at(w, get(w, GIB - 8 * MIB)) == 2 * MIB);
+  uint64_t reserved = counters(w).reserved_bytes;
+  lose(w, 1);
+  DEMAND(get(w, 100 * MIB) == huge && counters(w).reserved_bytes == reserved);
   drop(w);
 }
 
@@ -269,6 +285,7 @@ static void threads_share_no_byte(void) {
 int main(void) {
   a_large_pool_maps_few_granules();
   small_blocks_take_small_granules();
+  huge_blocks_take_large_granules();
   rooms_are_used_again();
   large_granules_pin_pause_and_stay();
   threads_share_no_byte();
