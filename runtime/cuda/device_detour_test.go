@@ -149,3 +149,20 @@ func TestNothingMovesForADetourWithoutMoving(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// TestOffPlanWhatIsNeededLatest asks for a block off plan that fits into either of two places. It is
+// served where the plan needs it later, not in the place that comes next.
+func TestOffPlanWhatIsNeededLatest(t *testing.T) {
+	body := []uint64{300 * mib}
+	for i := range uint64(100) {
+		body = append(body, 4096+512*i)
+	}
+	body = append(body, 310*mib)
+	d := open(t, brief(periodic([]uint64{1}, [][]uint64{body}, []uint32{1})), Options{})
+	serve(t, d, []uint64{1})
+	serve(t, d, body)
+	next := serve(t, d, body)[0]
+	if at := mustMalloc(t, d, 290*mib); at < Base+uint64(next)+300*mib {
+		t.Errorf("served at offset %d of the plan, where 300 MiB from %d are needed next", at-Base, next)
+	}
+}

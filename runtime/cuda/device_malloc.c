@@ -32,12 +32,13 @@ typedef struct {
 /* plan_gap is a free range of the plan's memory for a request that has no place
  * there, from *addr on, or NULL: bytes that no step needs soon. Not for a
  * stray, which would still be there later. Any free range will do if the device
- * would otherwise have to give more than the plan is worth. */
+ * would otherwise have to give more than the plan is worth; best is what is needed the latest. */
 static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
   if (!sp_device_plan_served(d))
     return NULL;
-  sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->need, addr);
-  if (gap == NULL && sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS)) {
+  int any = sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS);
+  sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->need, any, addr);
+  if (gap == NULL && any) {
     gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
     *addr = gap == NULL ? 0 : gap->addr;
   }

@@ -59,8 +59,11 @@ enum { RESEMBLES = 10 };
 enum { BEYOND = 2 };
 
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
- * not need; most blocks are freed before the run has gone through them. */
-enum { SOON = 2048 };
+ * not need; most blocks are freed before the run has gone through them. If there are none, and
+ * more would be reserved than the plan is worth, half as many count, and so on down to SOONEST: a block
+ * of 2 GiB between two places of 2 GiB takes both, and was put there beside one that nobody
+ * needed for a hundred steps. */
+enum { SOON = 2048, SOONEST = 4 };
 
 /* Steps that one search for a hole may look at: it bounds the time of a request.
  * Most searches need a handful, as most blocks live for a few steps. */
@@ -353,10 +356,14 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
   return sp_matcher_hole_while_live(d->plan->matcher, place->step, need, LOOKS, &search) ? hole(d, &search, addr) : NULL;
 }
 
-sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, uint64_t *addr) {
-  sp_hole_search search;
-  sp_matcher_hole_for_steps(d->plan->matcher, SOON, need, LOOKS, &search);
-  return hole(d, &search, addr);
+sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uint64_t *addr) {
+  sp_range *gap = NULL;
+  for (uint64_t steps = SOON; gap == NULL && steps >= (any ? SOONEST : SOON); steps /= 2) {
+    sp_hole_search search;
+    sp_matcher_hole_for_steps(d->plan->matcher, steps, need, LOOKS, &search);
+    gap = hole(d, &search, addr);
+  }
+  return gap;
 }
 
 int sp_device_plan_detour(stplan_device *d, sp_place *place) {
