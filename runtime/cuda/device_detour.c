@@ -6,9 +6,17 @@
  * time of a request. */
 enum { TRIES = 16 };
 
-void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t first, uint64_t end) {
-  first = sp_round_up(first, unit);
-  *t = (sp_detours){.base = base, .unit = unit, .first = first, .end = first < end ? end : first, .next = first};
+void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end) {
+  uint64_t first = sp_round_up(edge, unit);
+  *t = (sp_detours){.base = base, .unit = unit, .edge = edge, .first = first, .end = first < end ? end : first, .next = first};
+}
+
+/* begin tells the arena of the addresses for detours, which go on behind the plan's. Without them
+ * the plan's last granule is taken only as far as it has places. */
+static void begin(stplan_device *d, sp_detours *t) {
+  if (t->edge < t->end)
+    sp_arena_add(&d->arena, t->base + t->edge, t->end - t->edge, t->unit, SP_ZONE_PLAN, 1, SP_ABSENT);
+  t->edge = t->end;
 }
 
 /* holding is the index of the detour that a place makes; -1 if it makes none. */
@@ -91,6 +99,7 @@ int sp_detours_make(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t s
   if (i >= 0)
     was = t->list[i];
   new = was;
+  begin(d, t);
   if (i >= 0 && vacant(d, t, offset, size))
     drop(t, i);
   else if (find(d, t, &new))

@@ -31,14 +31,15 @@ typedef struct {
   sp_detour list[SP_DETOURS]; /* a later one counts before an earlier one */
   uint64_t base;              /* address of the plan's memory */
   uint64_t unit;              /* bytes of its granules */
+  uint64_t edge;              /* offset up to which the arena knows the addresses */
   uint64_t first, end;        /* offsets that detours may lead to, */
   uint64_t next;              /* and where one is looked for next */
   uint64_t left, left_end;    /* what places have left and nobody was told of; empty if there is none */
 } sp_detours;
 
-/* sp_detours_open says that detours may lead to addresses of [base+first, base+end), which
- * have no memory. */
-void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t first, uint64_t end);
+/* sp_detours_open says that detours may lead to addresses of [base+edge, base+end), which
+ * have no memory. The arena is told of them with the first detour. */
+void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end);
 
 /* sp_detours_place is where a place lies, and sp_detours_home which byte of the plan lies at an offset, or
  * would if the detour took whole granules. */
@@ -46,7 +47,7 @@ uint64_t sp_detours_place(const sp_detours *t, uint64_t offset, uint64_t size);
 uint64_t sp_detours_home(const sp_detours *t, uint64_t offset);
 
 /* sp_detours_make makes a place lie elsewhere, which is taken where it lies. 0 if there are no
- * addresses for it. */
+ * addresses for it. It needs a node. */
 int sp_detours_make(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t size);
 
 /* sp_detours_return ends the detour of a place if nothing is in its way any more, and nothing

@@ -321,8 +321,8 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
     }
     if (done) {
       sp_arena_add(&d->arena, base, first, unit, SP_ZONE_PLAN, 0, SP_FREE);
-      if (first < bytes + spare)
-        sp_arena_add(&d->arena, base + first, bytes + spare - first, unit, SP_ZONE_PLAN, 1, SP_ABSENT);
+      if (first < bytes)
+        sp_arena_add(&d->arena, base + first, bytes - first, unit, SP_ZONE_PLAN, 1, SP_ABSENT);
     }
     sp_device_plan_begin(d, done ? base : 0, bytes, spare);
   }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "device_move.h"
 #include "device_plan_state.h"
 
 /* Requests after which it is judged again how well the plan fits. The counts
@@ -184,9 +183,7 @@ uint64_t sp_device_plan_unit(const stplan_device *d) {
 
 uint64_t sp_device_plan_spare(const stplan_device *d) {
   uint64_t bytes = d->plan->plan->arena_bytes;
-  if (!sp_device_moves(d) || bytes < SP_MOVE_LEAST || bytes > SP_LARGEST)
-    return 0; /* memory does not move for any of its places */
-  return sp_round_up(SPARE * bytes, sp_device_plan_unit(d));
+  return sp_device_moves(d) && bytes <= SP_LARGEST ? sp_round_up(SPARE * bytes, sp_device_plan_unit(d)) : 0;
 }
 
 void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room, uint64_t spare) {
