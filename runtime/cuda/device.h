@@ -5,6 +5,7 @@
  *   device_malloc    requests
  *   device_free      frees, and uses by other streams
  *   device_plan      how the plan is doing: served, suspended, given up, ended
+ *   device_detour    has places lie elsewhere while something is in the way
  *   device_install   puts a plan in place while the run goes on
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much

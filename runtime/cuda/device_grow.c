@@ -315,15 +315,19 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
     uint64_t unit = sp_device_plan_unit(d);
     if (unit > d->prim.granularity)
       bytes = sp_round_up(bytes, unit);
-    uint64_t first = sp_device_moves(d) ? sp_least(bytes, unit) : bytes;
-    if (bytes > 0 && bytes <= SP_LARGEST && extend(d, 0, first, bytes, unit, &base)) {
+    uint64_t first = sp_device_moves(d) ? sp_least(bytes, unit) : bytes, spare = sp_device_plan_spare(d);
+    int fits = bytes > 0 && bytes <= SP_LARGEST;
+    int done = fits && spare > 0 && extend(d, 0, first, bytes + spare, unit, &base);
+    if (fits && !done) { /* there may be no addresses for detours */
+      spare = 0;
+      done = extend(d, 0, first, bytes, unit, &base);
+    }
+    if (done) {
       sp_arena_add(&d->arena, base, first, unit, SP_ZONE_PLAN, 0, SP_FREE);
       if (first < bytes)
         sp_arena_add(&d->arena, base + first, bytes - first, unit, SP_ZONE_PLAN, 1, SP_ABSENT);
-    } else {
-      base = 0;
     }
-    sp_device_plan_begin(d, base, bytes);
+    sp_device_plan_begin(d, done ? base : 0, bytes, spare);
   }
   place->address += sp_device_plan_base(d);
   place->planned = sp_device_plan_base(d) != 0;

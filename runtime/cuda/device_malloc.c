@@ -6,6 +6,7 @@
 #include "device_grow.h"
 #include "device_history.h"
 #include "device_install.h"
+#include "device_move.h"
 #include "device_plan.h"
 #include "device_wait.h"
 
@@ -21,6 +22,7 @@ typedef struct {
   int commits; /* memory has been asked for what is absent of its place: once is enough */
   int home;    /* it has its place */
   int hole;    /* its place was taken, and it has other memory of the plan */
+  int detour;  /* its place was taken, and lies elsewhere now: once is enough */
   int grown;   /* memory was taken from the device for it */
   sp_zone zone;
   int stream;
@@ -30,12 +32,13 @@ typedef struct {
 /* plan_gap is a free range of the plan's memory for a request that has no place
  * there, from *addr on, or NULL: bytes that no step needs soon. Not for a
  * stray, which would still be there later. Any free range will do if the device
- * would otherwise have to give more than the plan is worth. */
+ * would otherwise have to give more than the plan is worth; best is what is needed the latest. */
 static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
   if (!sp_device_plan_served(d))
     return NULL;
-  sp_range *gap = q->place.stray ? NULL : sp_device_plan_hole(d, NULL, q->need, addr);
-  if (gap == NULL && sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS)) {
+  int any = sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS);
+  sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->need, any, addr);
+  if (gap == NULL && any) {
     gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
     *addr = gap == NULL ? 0 : gap->addr;
   }
@@ -88,10 +91,22 @@ static sp_range *fit(const stplan_device *d, const request *q) {
   return sp_device_moves(d) ? lowest(d, q->need) : best(d, q);
 }
 
-/* choose takes a free range for the request, or NULL if none fits. Locked. */
+/* detours has the request's place, which is taken, lie elsewhere. That moves the memory
+ * of the place, so it is for needs that memory moves for. */
+static int detours(stplan_device *d, request *q) {
+  if (q->detour || q->need < SP_MOVE_LEAST || !sp_device_plan_detour(d, &q->place))
+    return 0;
+  q->detour = q->place.planned = 1;
+  q->commits = 0;
+  return 1;
+}
+
+/* choose takes a free range for the request, or NULL if none fits, or if it still has a
+ * place, which lies elsewhere now. Locked. */
 static sp_range *choose(stplan_device *d, request *q) {
+  int planned = q->place.planned;
   q->home = q->hole = 0;
-  if (q->place.planned) {
+  if (planned) {
     q->place.planned = 0; /* one try: a place that is taken now is not waited for */
     sp_range *r = choose_planned(d, q);
     if (r != NULL)
@@ -99,6 +114,8 @@ static sp_range *choose(stplan_device *d, request *q) {
   }
   uint64_t addr;
   sp_range *gap = fit(d, q);
+  if (gap == NULL && planned && detours(d, q))
+    return NULL;
   if (gap != NULL)
     addr = gap->addr;
   else
@@ -187,6 +204,8 @@ static sp_range *find(stplan_device *d, request *q) {
       continue;
     }
     sp_range *r = choose(d, q);
+    if (r == NULL && q->place.planned)
+      continue;
     if (r != NULL && order(d, q, r))
       return r;
     if (r == NULL && d->deferred != NULL && sp_device_look(d) > 0)

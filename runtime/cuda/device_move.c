@@ -75,6 +75,21 @@ static uint64_t owed_for(uint64_t bytes, uint64_t moved, uint64_t price) {
   return sp_least(price, moved);
 }
 
+/* suffices says whether `bytes` may be taken without memory moving for them, `more` of which are
+ * about to be allocated. */
+static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int left) {
+  const stplan_counters *c = &d->counters;
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || lacks_little(bytes, left);
+  return fits && !d->refused && sp_device_may_take(d, bytes) && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS);
+}
+
+/* follow moves what places have left behind that lie elsewhere now. It is owed. Locked; lets go of the
+ * lock. Growth lock held. */
+static void follow(stplan_device *d, uint64_t low, uint64_t high) {
+  uint64_t unit = sp_arena_unit(&d->arena, sp_arena_holding(&d->arena, low));
+  sp_debt_add(&d->debt, sp_device_gather(d, low, high) / unit * d->prim.granularity);
+}
+
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high) {
   const stplan_counters *c = &d->counters;
   if (d->still)
@@ -84,10 +99,14 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
     sp_device_gather(d, first, end);
   uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
   int left = sp_debt_left(&d->debt) && !sp_device_plan_served(d);
-  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || lacks_little(bytes, left);
-  int may_take = !d->refused && sp_device_may_take(d, bytes);
-  if (fits && may_take && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS))
+  if (suffices(d, bytes, more, left))
     return 1;
+  if (sp_device_plan_strays(d, &first, &end)) {
+    follow(d, first, end);
+    if (suffices(d, bytes, more, left))
+      return 1;
+  }
+  int may_take = !d->refused && sp_device_may_take(d, bytes);
   int spent = may_take && !sp_debt_allows(&d->debt, c, bytes, !sp_device_plan_served(d));
   if (spent && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_ENDS))
     return 1;

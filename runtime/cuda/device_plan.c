@@ -58,12 +58,19 @@ enum { RESEMBLES = 10 };
 enum { BEYOND = 2 };
 
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
- * not need; most blocks are freed before the run has gone through them. */
-enum { SOON = 2048 };
+ * not need; most blocks are freed before the run has gone through them. If there are none, and
+ * more would be reserved than the plan is worth, half as many count, and so on down to SOONEST: a block
+ * of 2 GiB between two places of 2 GiB takes both, and was put there beside one that nobody
+ * needed for a hundred steps. */
+enum { SOON = 2048, SOONEST = 4 };
 
 /* Steps that one search for a hole may look at: it bounds the time of a request.
  * Most searches need a handful, as most blocks live for a few steps. */
 enum { LOOKS = 8192 };
+
+/* Times the plan's bytes of addresses that detours may lead to, which cost nothing: one goes on at
+ * others if something is in its way there, and its place may be nearly the whole plan. */
+enum { SPARE = 2 };
 
 /* The memory of a plan that this run has followed for a pass, or an earlier one, comes in granules of at most
  * 1/UNIT_SHARE of it, and at most UNIT_MOST bytes. The driver takes about as long for a granule
@@ -174,7 +181,12 @@ uint64_t sp_device_plan_unit(const stplan_device *d) {
   return sp_handle_size(p->room, sp_least(most, SP_UNIT_MOST * least), least);
 }
 
-void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room) {
+uint64_t sp_device_plan_spare(const stplan_device *d) {
+  uint64_t bytes = d->plan->plan->arena_bytes;
+  return sp_device_moves(d) && bytes <= SP_LARGEST ? sp_round_up(SPARE * bytes, sp_device_plan_unit(d)) : 0;
+}
+
+void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room, uint64_t spare) {
   sp_device_plan *p = d->plan;
   p->begun = 1;
   uint64_t unit = base == 0 ? 0 : sp_device_plan_unit(d);
@@ -183,14 +195,17 @@ void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room) {
     unit = sp_handle_size(room, SP_HANDLE_MOST, unit); /* as the primitives map it */
   SP_SET(d, plan_granule_bytes, unit);
   p->room = room;
+  p->spare = spare;
   p->base = base;
+  if (base != 0 && spare > 0)
+    sp_detours_open(&p->detours, base, unit, room, room + spare);
   if (base == 0 && p->room > 0)
     set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */
 }
 
 int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
   const sp_device_plan *p = d->plan;
-  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->room;
+  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->room + p->spare;
 }
 
 uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
@@ -203,7 +218,7 @@ int sp_device_plan_said(const stplan_device *d, const sp_place *place) {
 static void set_zone(stplan_device *d, sp_zone zone) {
   const sp_device_plan *p = d->plan;
   if (p->base != 0)
-    sp_arena_rezone(&d->arena, p->base, p->base + p->room, zone);
+    sp_arena_rezone(&d->arena, p->base, p->base + p->room + p->spare, zone);
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
@@ -233,8 +248,9 @@ int sp_device_plan_served(const stplan_device *d) {
 }
 
 sp_place sp_device_plan_place(const sp_device_plan *p, const sp_match *m, uint64_t need) {
-  return (sp_place){.plan = p->number, .address = p->base + m->offset, .step = m->step, .recorded = m->allocated,
-                    .planned = m->placed && need <= m->size, .stray = m->stray};
+  uint64_t offset = p->detours.count == 0 ? m->offset : sp_detours_place(&p->detours, m->offset, m->size);
+  return (sp_place){.plan = p->number, .address = p->base + offset, .offset = m->offset, .size = m->size, .step = m->step,
+                    .recorded = m->allocated, .planned = m->placed && need <= m->size, .stray = m->stray};
 }
 
 /* could_serve says whether a place is free, be it without memory at present. */
@@ -286,6 +302,8 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
     p->room = p->plan->arena_bytes;
   }
   sp_match m = sp_matcher_next(p->matcher, requested, stream);
+  if (p->detours.count > 0 && m.placed && !p->suspended)
+    sp_detours_return(d, &p->detours, m.offset, m.size);
   if (m.drifted)
     SP_COUNT(d, drift_events, 1);
   if (m.jumped)
@@ -315,22 +333,46 @@ void sp_device_plan_freed(stplan_device *d, uint64_t step) { sp_matcher_freed(d-
 
 void sp_device_plan_mark(stplan_device *d) { sp_matcher_mark(d->plan->matcher); }
 
-sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr) {
+/* hole is the smallest free range with bytes that a search looks for, from *addr on. What lies on a
+ * detour is searched as the bytes of the plan that it stands for. */
+static sp_range *hole(const stplan_device *d, sp_hole_search *search, uint64_t *addr) {
   const sp_device_plan *p = d->plan;
-  sp_hole_search search;
-  if (place == NULL)
-    sp_matcher_hole_for_steps(p->matcher, SOON, need, LOOKS, &search);
-  else if (!sp_matcher_hole_while_live(p->matcher, place->step, need, LOOKS, &search))
-    return NULL;
-  sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], need, 0);
-  for (; gap != NULL && search.looks > 0; gap = sp_arena_larger(gap)) {
-    uint64_t offset = gap->addr - p->base;
-    if (sp_hole_find(&search, &offset, offset + gap->size)) {
-      *addr = p->base + offset;
+  sp_range *gap = sp_arena_next(&d->arena.gaps[SP_ZONE_PLAN], search->need, 0);
+  for (; gap != NULL && search->looks > 0; gap = sp_arena_larger(gap)) {
+    uint64_t home = sp_detours_home(&p->detours, gap->addr - p->base), offset = home;
+    if (sp_hole_find(search, &offset, home + gap->size)) {
+      *addr = gap->addr + (offset - home);
       return gap;
     }
   }
   return NULL;
+}
+
+sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr) {
+  sp_hole_search search;
+  return sp_matcher_hole_while_live(d->plan->matcher, place->step, need, LOOKS, &search) ? hole(d, &search, addr) : NULL;
+}
+
+sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uint64_t *addr) {
+  sp_range *gap = NULL;
+  for (uint64_t steps = SOON; gap == NULL && steps >= (any ? SOONEST : SOON); steps /= 2) {
+    sp_hole_search search;
+    sp_matcher_hole_for_steps(d->plan->matcher, steps, need, LOOKS, &search);
+    gap = hole(d, &search, addr);
+  }
+  return gap;
+}
+
+int sp_device_plan_detour(stplan_device *d, sp_place *place) {
+  sp_device_plan *p = d->plan;
+  if (!sp_device_moves(d) || !sp_detours_make(d, &p->detours, place->offset, place->size))
+    return 0;
+  place->address = p->base + sp_detours_place(&p->detours, place->offset, place->size);
+  return 1;
+}
+
+int sp_device_plan_strays(stplan_device *d, uint64_t *low, uint64_t *high) {
+  return d->plan != NULL && sp_detours_left(&d->plan->detours, low, high);
 }
 
 /* fits says whether the plan is of this run, as far as is known. */

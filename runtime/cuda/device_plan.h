@@ -50,6 +50,11 @@ typedef enum {
  * and the granules that zones begin. */
 int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess);
 
+/* sp_device_plan_strays says which addresses [*low, *high) places have left for a detour, or for
+ * their own again (device_detour.h), if they have since it last said so: idle memory there is needed
+ * where they lie now. */
+int sp_device_plan_strays(stplan_device *d, uint64_t *low, uint64_t *high);
+
 /* sp_device_plan_leaves says that the plan has left its own places for others, for the sizes of
  * this run (match_layout.h), and that less than a pass ago: the idle memory of these, of addresses
  * [*low, *high), is needed no more. Later there is none but of what crosses the seam. */
@@ -60,19 +65,22 @@ int sp_device_plan_leaves(stplan_device *d, uint64_t *low, uint64_t *high);
  * needs_memory says whether the plan's memory has not been asked for, and bytes
  * how many bytes of addresses that takes; afterwards, how many its places have taken at most,
  * from `bottom` on. `unit` is the bytes of its granules: large ones if the plan is proven,
- * by this run or an earlier one, and its places stay where they are, else the least. begin is told where the memory lies,
- * or 0 if the device has none for it, and how many bytes of addresses it got. It is asked for
+ * by this run or an earlier one, and its places stay where they are, else the least. `spare` is how many
+ * bytes of addresses behind these are for detours. begin is told where the memory lies,
+ * or 0 if the device has none for it, and how many bytes of addresses it got, without and for detours. It is asked for
  * when the first place is needed: a plan without one for any request of the run takes nothing. */
 int sp_device_plan_needs_memory(const stplan_device *d);
 uint64_t sp_device_plan_bottom(const stplan_device *d);
 uint64_t sp_device_plan_bytes(const stplan_device *d);
 uint64_t sp_device_plan_unit(const stplan_device *d);
-void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room);
+uint64_t sp_device_plan_spare(const stplan_device *d);
+void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room, uint64_t spare);
 
 /* What the plan says of a request. All zero: nothing. */
 typedef struct {
   uint64_t plan;     /* number of the plan that says it, from 1 */
   uint64_t address;  /* of its place, if planned; from the beginning of the plan while it needs memory */
+  uint64_t offset, size; /* of its place in the plan, if planned */
   uint64_t step;     /* of the plan, if planned */
   uint64_t recorded; /* bytes that the recording had allocated here; 0 if unknown */
   int planned;       /* the plan has a place for it */
@@ -105,9 +113,17 @@ void sp_device_plan_follows(stplan_device *d, const struct sp_device_plan *p);
 void sp_device_plan_followed(stplan_device *d, uint64_t need, int planned);
 
 /* sp_device_plan_hole finds the smallest free range of the plan's memory that has `need`
- * bytes, from *addr on, which no step uses for a while: as long as the step of `place`
- * lives, or, if place is NULL, during the next 2,048 steps. NULL if there is none. */
+ * bytes, from *addr on, which no step uses while the step of `place` lives. NULL if there is none.
+ * sp_device_plan_gap is the same for a block that the plan does not know: no step uses the bytes
+ * during the next 2,048 steps. If there are none and `any` is set, it finds those that are
+ * used the latest, about. */
 sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr);
+sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uint64_t *addr);
+
+/* sp_device_plan_detour has the place of a request, which is taken, lie elsewhere, with all
+ * that lies within it in the plan, until nothing is in the way any more. *place is changed. 0 if that
+ * cannot be. */
+int sp_device_plan_detour(stplan_device *d, sp_place *place);
 
 /* sp_device_plan_give_up suspends the plan for good. */
 void sp_device_plan_give_up(stplan_device *d);

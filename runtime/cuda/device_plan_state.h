@@ -2,6 +2,7 @@
 #ifndef STPLAN_DEVICE_PLAN_STATE_H
 #define STPLAN_DEVICE_PLAN_STATE_H
 
+#include "device_detour.h"
 #include "device_plan.h"
 
 struct sp_device_plan {
@@ -17,7 +18,9 @@ struct sp_device_plan {
   int left;                   /* it has left its own places, and that was told (sp_device_plan_leaves) */
   uint64_t left_at;           /* `watched` when it left */
   uint64_t base;              /* address of its memory, 0 if it has none */
-  uint64_t room;              /* bytes of addresses of that */
+  uint64_t room;              /* bytes of addresses of that, */
+  uint64_t spare;             /* and of those behind it, for detours */
+  sp_detours detours;
 
   /* How well it fits lately: requests, their bytes, and the bytes of those that
    * were served at their places, or could have been. The bytes are halved now

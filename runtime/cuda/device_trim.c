@@ -145,17 +145,17 @@ uint64_t sp_device_withdraw(stplan_device *d, sp_range *list, sp_reason reason) 
   return total;
 }
 
-/* chain_idle chains an idle part of each free range in [low, high), and says whether there were
+/* chain_idle chains an idle part of [low, high) of each free range there, and says whether there were
  * any. Locked; may let go of the lock. */
 static int chain_idle(stplan_device *d, uint64_t low, uint64_t high, sp_range **list) {
   uint64_t below = high;
   int found = 0;
   while (sp_device_nodes(d)) {
     sp_range *r = sp_arena_below(&d->arena, below);
-    if (r == NULL || r->addr < low)
+    if (r == NULL || r->addr + r->size <= low)
       break;
     below = r->addr;
-    uint64_t addr = r->addr, end = sp_least(r->addr + r->size, high);
+    uint64_t addr = r->addr > low ? r->addr : low, end = sp_least(r->addr + r->size, high);
     if (!sp_device_idle(d, r, &addr, &end))
       continue;
     sp_device_chain(d, r, addr, end, list);

@@ -6,6 +6,7 @@
 #include "match_choose.h"
 #include "match_load.h"
 #include "match_state.h"
+#include "sizes.h"
 
 /* Requests in a row that the pointer has to fit before hypotheses are
  * forgotten, and before a mark is noted. By then another place that begins
@@ -92,6 +93,28 @@ int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout
 
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 
+/* omit notes that the run leaves out the pointer's step, and no more, as it goes on at a choice. Only
+ * what the recording had allocated there counts (match_load.h). */
+static void omit(sp_matcher *m, const sp_choice *c) {
+  if (m->at == SP_NOWHERE || c->at != m->at + 1 || c->part != m->part || c->jumped)
+    return;
+  const sp_step *step = sp_step_at(m, m->at);
+  uint64_t bytes = sp_aligned(step->least), end = step->end;
+  if (step->optional || step->varies || !step->placed || bytes <= m->omitted.bytes)
+    return;
+  if (end == SP_NOWHERE && !step->stays)
+    end = m->plan.parts[m->part].end;
+  m->omitted = (sp_omission){.at = m->at, .end = end, .pass = m->pass, .bytes = bytes};
+}
+
+/* load_at is what the recording had allocated at a step, without the one block that the run has left
+ * out: one block says nothing about whether the run is of another job. */
+static uint64_t load_at(const sp_matcher *m, uint64_t at) {
+  const sp_omission *o = &m->omitted;
+  int lacks = o->end == SP_NOWHERE || (o->pass == m->pass && at >= o->at && at < o->end);
+  return lacks && m->load[at] > o->bytes ? m->load[at] - o->bytes : m->load[at];
+}
+
 /* take makes a step the answer, and learns its scale and its stream. */
 static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
   const sp_step *step = sp_step_at(m, c->at);
@@ -111,7 +134,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   answer->stray = !step->placed;
   answer->offset = step->offset;
   answer->size = step->size;
-  answer->allocated = m->load[c->at];
+  answer->allocated = load_at(m, c->at);
   m->adrift = 0;
   m->lost = 0;
   m->fitted++;
@@ -119,6 +142,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
 
 /* serve takes a step and moves the pointer to the one after it. */
 static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+  omit(m, c);
   m->pass += (uint64_t)c->begun;
   take(m, c, stream, answer);
   m->part = c->part;
@@ -189,6 +213,8 @@ sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream
   } else if (c.at == SP_NOWHERE) {
     drift(m, stream, &answer);
   } else if (c.late) {
+    if (c.at == m->omitted.at)
+      m->omitted = (sp_omission){0}; /* it comes after all */
     take(m, &c, stream, &answer);
   } else {
     serve(m, &c, stream, &answer);

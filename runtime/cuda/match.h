@@ -35,7 +35,8 @@ typedef struct sp_matcher sp_matcher;
 typedef struct {
   uint64_t step;         /* of the plan, if matched */
   uint64_t offset, size; /* its place in bytes of the arena, if placed */
-  uint64_t allocated;    /* bytes that the recording had allocated after it (match_load.h), if matched */
+  uint64_t allocated;    /* bytes that the recording had allocated after it (match_load.h), if matched, without the
+                          * largest block that the run has left out */
   int matched;           /* it is in the plan's sequence */
   int placed;            /* the plan has a place for it */
   int stray;             /* it is matched, and outlives everything that the plan lays out */

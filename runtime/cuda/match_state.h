@@ -21,6 +21,12 @@ typedef enum { SP_NO_DOUBT, SP_TOO_EARLY, SP_OTHER_SCALE } sp_doubt;
 
 typedef struct sp_matcher sp_matcher;
 
+/* A step that the run has left out, in a pass, and the step before which its block would have been
+ * freed; SP_NOWHERE if never. */
+typedef struct {
+  uint64_t at, end, pass, bytes;
+} sp_omission;
+
 struct sp_matcher {
   sp_sequence plan;
   sp_layout *layout; /* of the places, NULL if they stay as the plan has them */
@@ -35,6 +41,7 @@ struct sp_matcher {
   sp_doubt doubted;
   int64_t doubted_scale;
   uint64_t behind, behind_since; /* a step that was skipped, SP_NOWHERE if none, and the request that skipped it */
+  sp_omission omitted;           /* the largest one that was left out alone; no bytes: there is none */
   int64_t scale;                 /* of the last request that has one */
   uint64_t ratio;                /* of sizes that never varied in the recording to those there, 0 if they are the same */
   uint64_t ratio_before;         /* the one before that: two batches may be prepared at a time */

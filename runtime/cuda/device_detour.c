@@ -1,0 +1,128 @@
+#include "device_detour.h"
+
+#include <string.h>
+
+/* Addresses that are looked at for one detour, each right behind the one before. It bounds the
+ * time of a request. */
+enum { TRIES = 16 };
+
+void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end) {
+  uint64_t first = sp_round_up(edge, unit);
+  *t = (sp_detours){.base = base, .unit = unit, .edge = edge, .first = first, .end = first < end ? end : first, .next = first};
+}
+
+/* begin tells the arena of the addresses for detours, which go on behind the plan's. Without them
+ * the plan's last granule is taken only as far as it has places. */
+static void begin(stplan_device *d, sp_detours *t) {
+  if (t->edge < t->end)
+    sp_arena_add(&d->arena, t->base + t->edge, t->end - t->edge, t->unit, SP_ZONE_PLAN, 1, SP_ABSENT);
+  t->edge = t->end;
+}
+
+/* holding is the index of the detour that a place makes; -1 if it makes none. */
+static int holding(const sp_detours *t, uint64_t offset, uint64_t size) {
+  for (int i = t->count - 1; i >= 0; i--)
+    if (offset >= t->list[i].low && offset + size <= t->list[i].high)
+      return i;
+  return -1;
+}
+
+uint64_t sp_detours_place(const sp_detours *t, uint64_t offset, uint64_t size) {
+  int i = holding(t, offset, size);
+  return i < 0 ? offset : offset - t->list[i].low + t->list[i].at;
+}
+
+static uint64_t length(const sp_detour *of) { return of->high - of->low; }
+
+uint64_t sp_detours_home(const sp_detours *t, uint64_t offset) {
+  for (int i = 0; i < t->count; i++) {
+    const sp_detour *of = &t->list[i];
+    if (offset >= sp_round_down(of->at, t->unit) && offset < of->at + length(of))
+      return of->low + offset - of->at;
+  }
+  return offset;
+}
+
+static void drop(sp_detours *t, int i) {
+  t->count--;
+  memmove(&t->list[i], &t->list[i + 1], (size_t)(t->count - i) * sizeof t->list[0]);
+}
+
+/* add replaces what lies within a new detour, which takes its places along. If there are too many, the oldest ends. */
+static void add(sp_detours *t, const sp_detour *new) {
+  for (int i = t->count - 1; i >= 0; i--)
+    if (t->list[i].low >= new->low && t->list[i].high <= new->high)
+      drop(t, i);
+  if (t->count == SP_DETOURS)
+    drop(t, 0);
+  t->list[t->count++] = *new;
+}
+
+/* vacant says whether nothing lies in [offset, offset+size), be it without memory. */
+static int vacant(const stplan_device *d, const sp_detours *t, uint64_t offset, uint64_t size) {
+  uint64_t addr = t->base + offset;
+  return sp_arena_at(&d->arena, addr, size) != NULL || sp_arena_absent(&d->arena, addr, size) != NULL;
+}
+
+/* meets says whether a detour leads to bytes of [offset, end). */
+static int meets(const sp_detours *t, uint64_t offset, uint64_t end) {
+  for (int i = 0; i < t->count; i++)
+    if (t->list[i].at < end && offset < t->list[i].at + length(&t->list[i]))
+      return 1;
+  return 0;
+}
+
+/* leave notes that the places of a range of offsets lie elsewhere from now on. */
+static void leave(sp_detours *t, uint64_t offset, uint64_t size) {
+  t->left = sp_round_down(offset, t->unit);
+  t->left_end = sp_round_up(offset + size, t->unit);
+}
+
+/* find finds offsets for a detour. They lie in their granules as the places do at home, so that it
+ * takes no more of these, and a granule stays empty behind, so that free memory of two detours never merges. */
+static int find(const stplan_device *d, sp_detours *t, sp_detour *of) {
+  uint64_t into = of->low % t->unit, size = length(of), bytes = sp_round_up(into + size, t->unit) + t->unit;
+  for (int i = 0; i < TRIES && bytes <= t->end - t->first; i++) {
+    if (bytes > t->end - t->next)
+      t->next = t->first;
+    of->at = t->next + into;
+    t->next += bytes;
+    if (!meets(t, of->at, of->at + size) && vacant(d, t, of->at, size))
+      return 1;
+  }
+  return 0;
+}
+
+int sp_detours_make(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t size) {
+  int i = holding(t, offset, size);
+  sp_detour was = {.low = offset, .high = offset + size, .at = offset}, new;
+  if (i >= 0)
+    was = t->list[i];
+  new = was;
+  begin(d, t);
+  if (i >= 0 && vacant(d, t, offset, size))
+    drop(t, i);
+  else if (find(d, t, &new))
+    add(t, &new);
+  else
+    return 0;
+  leave(t, was.at, length(&was));
+  return 1;
+}
+
+void sp_detours_return(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t size) {
+  int i = holding(t, offset, size);
+  if (i < 0 || !vacant(d, t, t->list[i].low, length(&t->list[i])) || !vacant(d, t, t->list[i].at, length(&t->list[i])))
+    return;
+  leave(t, t->list[i].at, length(&t->list[i]));
+  drop(t, i);
+}
+
+int sp_detours_left(sp_detours *t, uint64_t *low, uint64_t *high) {
+  if (t->left == t->left_end)
+    return 0;
+  *low = t->base + t->left;
+  *high = t->base + t->left_end;
+  t->left = t->left_end = 0;
+  return 1;
+}

@@ -1,0 +1,168 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"testing"
+
+	"github.com/stplan/stplan/internal/planfile"
+)
+
+// inTheWay is a plan whose passes first ask for a small block, which is freed at once, then for two
+// places of 300 MiB, then for one of 600 in the same bytes and another one behind it.
+func inTheWay() (planfile.Device, []uint64) {
+	const small = 64 << 10
+	body := []uint64{small, 300 * mib, 301 * mib, 602 * mib, 603 * mib}
+	d := periodic([]uint64{64 * mib}, [][]uint64{body}, []uint32{1})
+	base := d.Slots[0].Size
+	d.ArenaBytes = base + 1205*mib
+	for i, at := range []struct{ offset, end uint64 }{{10 * mib, 1}, {0, 3}, {301 * mib, 3}, {0, 5}, {602 * mib, 5}} {
+		s := &d.Slots[1+i]
+		s.Offset, s.RequestedEnd, s.CompletedEnd = base+at.offset, at.end, at.end
+	}
+	d.Certificate.Gap, d.PeakAllocated, d.PeakActive = d.ArenaBytes, d.ArenaBytes, d.ArenaBytes
+	return d, body
+}
+
+// detoured is a run of that plan.
+type detoured struct {
+	t    *testing.T
+	d    *Device
+	body []uint64
+}
+
+func beginDetoured(t *testing.T) detoured {
+	t.Helper()
+	plan, body := inTheWay()
+	d := open(t, plan, Options{})
+	mustMalloc(t, d, 64*mib)
+	return detoured{t, d, body}
+}
+
+// pass serves a pass, and returns its small block, which is not freed, and the address of the
+// first place of 600 MiB.
+func (r detoured) pass() (small, large uint64) {
+	r.t.Helper()
+	small = mustMalloc(r.t, r.d, r.body[0])
+	first, second := mustMalloc(r.t, r.d, r.body[1]), mustMalloc(r.t, r.d, r.body[2])
+	mustFree(r.t, r.d, first)
+	mustFree(r.t, r.d, second)
+	large = mustMalloc(r.t, r.d, r.body[3])
+	behind := mustMalloc(r.t, r.d, r.body[4])
+	mustFree(r.t, r.d, large)
+	mustFree(r.t, r.d, behind)
+	return small, large
+}
+
+// passes serves passes whose small block is freed at the end.
+func (r detoured) passes(n int) (large uint64) {
+	r.t.Helper()
+	for range n {
+		var small uint64
+		small, large = r.pass()
+		mustFree(r.t, r.d, small)
+	}
+	return large
+}
+
+// freed serves a pass as it was planned.
+func (r detoured) freed() (large uint64) {
+	r.t.Helper()
+	mustFree(r.t, r.d, mustMalloc(r.t, r.d, r.body[0]))
+	for i := 1; i < len(r.body); i += 2 {
+		a, b := mustMalloc(r.t, r.d, r.body[i]), mustMalloc(r.t, r.d, r.body[i+1])
+		mustFree(r.t, r.d, a)
+		mustFree(r.t, r.d, b)
+		large = a
+	}
+	return large
+}
+
+// TestPlacesMakeADetour has a small block stay in the way of a large place, whose bytes are those of
+// others in another part of the pass. Their memory moves once, and not in every pass, and once more when the
+// block is gone.
+func TestPlacesMakeADetour(t *testing.T) {
+	r := beginDetoured(t)
+	home := r.freed()
+	stays, large := r.pass()
+	if large == home {
+		t.Fatalf("the place lies at %#x although a block is in the way", large)
+	}
+	for range 50 {
+		if again := r.freed(); again != large {
+			t.Fatalf("the place lies at %#x and at %#x", large, again)
+		}
+	}
+	c := r.d.Counters()
+	if c.MovedBytes > 610*mib || c.PeakReserved > c.PeakAllocated+8*mib || c.State != Body || c.PlannedAllocations != c.Allocations {
+		t.Errorf("while a block is in the way: %+v", c)
+	}
+	mustFree(t, r.d, stays)
+	for range 50 {
+		if again := r.freed(); again != home {
+			t.Fatalf("the place lies at %#x, expected %#x: nothing is in the way", again, home)
+		}
+	}
+	if c := r.d.Counters(); c.MovedBytes > 1220*mib || c.PeakReserved > c.PeakAllocated+8*mib || c.PlannedAllocations != c.Allocations {
+		t.Errorf("after it was freed: %+v", c)
+	}
+}
+
+// TestDetoursGoOn has a block stay in each of some passes, at the place or where it lies then, each of
+// them for some passes.
+func TestDetoursGoOn(t *testing.T) {
+	r := beginDetoured(t)
+	home := r.freed()
+	var stay []uint64
+	for range 40 {
+		small, _ := r.pass()
+		stay = append(stay, small)
+		if len(stay) > 3 {
+			mustFree(t, r.d, stay[0])
+			stay = stay[1:]
+		}
+		r.freed()
+	}
+	for _, at := range stay {
+		mustFree(t, r.d, at)
+	}
+	for range 3 {
+		if large := r.freed(); large != home {
+			t.Errorf("the place lies at %#x, expected %#x", large, home)
+		}
+	}
+	if c := r.d.Counters(); c.PeakReserved > c.PeakAllocated+c.PeakAllocated/33 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestNothingMovesForADetourWithoutMoving: places stay where they are if memory does.
+func TestNothingMovesForADetourWithoutMoving(t *testing.T) {
+	r := beginDetoured(t)
+	r.d.StopMoving()
+	r.freed()
+	stays, _ := r.pass()
+	r.freed()
+	mustFree(t, r.d, stays)
+	r.freed()
+	if c := r.d.Counters(); c.MovedBytes != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestOffPlanWhatIsNeededLatest asks for a block off plan that fits into either of two places. It is
+// served where the plan needs it later, not in the place that comes next.
+func TestOffPlanWhatIsNeededLatest(t *testing.T) {
+	body := []uint64{300 * mib}
+	for i := range uint64(100) {
+		body = append(body, 4096+512*i)
+	}
+	body = append(body, 310*mib)
+	d := open(t, brief(periodic([]uint64{1}, [][]uint64{body}, []uint32{1})), Options{})
+	serve(t, d, []uint64{1})
+	serve(t, d, body)
+	next := serve(t, d, body)[0]
+	if at := mustMalloc(t, d, 290*mib); at < Base+uint64(next)+300*mib {
+		t.Errorf("served at offset %d of the plan, where 300 MiB from %d are needed next", at-Base, next)
+	}
+}
