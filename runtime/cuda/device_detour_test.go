@@ -54,17 +54,6 @@ func (r detoured) pass() (small, large uint64) {
 	return small, large
 }
 
-// passes serves passes whose small block is freed at the end.
-func (r detoured) passes(n int) (large uint64) {
-	r.t.Helper()
-	for range n {
-		var small uint64
-		small, large = r.pass()
-		mustFree(r.t, r.d, small)
-	}
-	return large
-}
-
 // freed serves a pass as it was planned.
 func (r detoured) freed() (large uint64) {
 	r.t.Helper()
@@ -133,6 +122,24 @@ func TestDetoursGoOn(t *testing.T) {
 	}
 	if c := r.d.Counters(); c.PeakReserved > c.PeakAllocated+c.PeakAllocated/33 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestNoDetourOfWhatIsNotInStep: a run that has just done something else, and has not been in step for
+// long after it, has no place make a detour. What is in its way may be gone soon.
+func TestNoDetourOfWhatIsNotInStep(t *testing.T) {
+	r := beginDetoured(t)
+	for range 30 {
+		r.freed()
+	}
+	for i := range uint64(50) {
+		mustFree(t, r.d, mustMalloc(t, r.d, 5*mib+512*i))
+	}
+	home := r.freed()
+	small, large := r.pass()
+	mustFree(t, r.d, small)
+	if plan, _ := inTheWay(); large == home || large-Base > plan.ArenaBytes {
+		t.Errorf("the place lies at %#x, expected other addresses of the plan than %#x", large, home)
 	}
 }
 

@@ -363,9 +363,11 @@ sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uin
   return gap;
 }
 
+/* What is in the way of a run that is not in step, as in an evaluation that the plan does not know, is its
+ * own, and soon gone. */
 int sp_device_plan_detour(stplan_device *d, sp_place *place) {
   sp_device_plan *p = d->plan;
-  if (!sp_device_moves(d) || !sp_detours_make(d, &p->detours, place->offset, place->size))
+  if (!sp_device_moves(d) || !sp_matcher_settled(p->matcher) || !sp_detours_make(d, &p->detours, place->offset, place->size))
     return 0;
   place->address = p->base + sp_detours_place(&p->detours, place->offset, place->size);
   return 1;

@@ -87,6 +87,8 @@ uint64_t sp_matcher_top(const sp_matcher *m) { return m->layout == NULL ? 0 : sp
 
 uint64_t sp_matcher_room(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_room(m->layout); }
 
+int sp_matcher_settled(const sp_matcher *m) { return m->missed == 0; }
+
 uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m->layout); }
 
 int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout); }

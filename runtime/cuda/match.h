@@ -72,6 +72,10 @@ uint64_t sp_matcher_bottom(const sp_matcher *m);
 uint64_t sp_matcher_room(const sp_matcher *m);
 uint64_t sp_matcher_top(const sp_matcher *m);
 
+/* sp_matcher_settled says whether the run has been in step for as long as it takes to be sure of
+ * that since it last was not. */
+int sp_matcher_settled(const sp_matcher *m);
+
 /* sp_matcher_forecast is the most bytes that this pass or one before takes by the laws of its
  * sizes, known from its first request that varies on. 0 if they did not hold lately. */
 uint64_t sp_matcher_forecast(const sp_matcher *m);
