@@ -16,17 +16,23 @@ import (
 // cent, which moving half as much memory is worth.
 const paysWithin = 200
 
+// clearlyWithin is the share of the pool's bytes, as a divisor, that a plan has to reserve less if
+// data decides what an iteration allocates and no iteration is left that the plan does not know:
+// as much as another choice of iterations changes (docs/results/repeated.md).
+const clearlyWithin = 1000
+
 // pays says whether a plan reserves no more than the pool, or at most slack bytes
-// more while it spares half of what the pool moves.
+// more while it spares half of what the pool moves. If slack is negative it has to reserve that much less.
 func pays(planned, pool replay.Cost, slack int64) bool {
-	return planned.Reserved <= pool.Reserved ||
+	return planned.Reserved <= pool.Reserved+min(slack, 0) ||
 		planned.Reserved <= pool.Reserved+slack && planned.Moved < pool.Moved/2
 }
 
 // advise serves the recording with the plan and without, and writes into the plan
 // whether it pays. If data decides what an iteration allocates, a plan that knows
 // all iterations says little: then one that was made without the last iteration
-// has to pay as well, and neither may reserve more than the pool. Nothing is said
+// has to pay as well, and neither may reserve more than the pool; if there are too few for that, the
+// plan has to reserve clearly less. Nothing is said
 // if the options forbid waits, since the pool makes what they forbid; nor without
 // a Server.
 func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
@@ -51,6 +57,9 @@ func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
 		other, err := c.withoutLast(dev)
 		if err != nil {
 			return nil, err
+		}
+		if other == nil && differ(dev) {
+			slack = -pool.Reserved / clearlyWithin
 		}
 		if other != nil {
 			judged.Unseen = true

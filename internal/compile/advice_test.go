@@ -91,7 +91,8 @@ func TestAdviceOfTheUnseen(t *testing.T) {
 	}
 }
 
-// TestPays: what a plan reserves beyond the pool, it has to spare in memory moved.
+// TestPays: what a plan reserves beyond the pool, it has to spare in memory moved, unless it has to
+// reserve less.
 func TestPays(t *testing.T) {
 	pool := replay.Cost{Reserved: 1000, Moved: 100}
 	for _, c := range []struct {
@@ -105,6 +106,8 @@ func TestPays(t *testing.T) {
 		{replay.Cost{Reserved: 1005, Moved: 49}, 5, true},
 		{replay.Cost{Reserved: 1005, Moved: 50}, 5, false},
 		{replay.Cost{Reserved: 1006, Moved: 0}, 5, false},
+		{replay.Cost{Reserved: 998, Moved: 500}, -2, true},
+		{replay.Cost{Reserved: 999, Moved: 0}, -2, false},
 	} {
 		if got := pays(c.planned, pool, c.slack); got != c.want {
 			t.Errorf("%+v beside %+v, slack %d: pays %v, expected %v", c.planned, pool, c.slack, got, c.want)
