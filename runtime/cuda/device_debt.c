@@ -13,16 +13,17 @@ enum { PEAK_SHARE = 2 };
  * memory moves before more is added. */
 enum { IDLE_TIMES = 32 };
 
-/* A pool that would have more than 1/FAR_SHARE of the most that has been allocated beyond that
- * may owe FAR_TIMES what would be beyond. Few jobs get there; they have large blocks of many sizes. With 32, 64,
- * 96 and 128, one of two such recordings reserves 2.8, 3.6, 1.8 and 2.0 % more than it allocates, and 4.9, 5.3, 3.6
- * and 3.9 % in 40 more iterations, where it takes 17,400, 26,000, 26,200 and 29,700 granules. */
-enum { FAR_SHARE = 55, FAR_TIMES = 96 };
-
 /* The same for a run that a plan has left: the pool goes on among the plan's
  * blocks, which lie where it would not have put them. With 32 some such runs
  * came to reserve 2 % more than without a plan. */
 enum { LEFT_TIMES = 64 };
+
+/* A pool that no plan is part of, with more than 1/FAR_SHARE of the most that has been allocated
+ * beyond that, may owe FAR_TIMES what would be beyond. Few jobs get there: those with large blocks
+ * of many sizes. With 32, 64, 96 and 128, such a recording reserves 2.8, 3.6, 1.8 and 2.0 % more than
+ * it allocates. In 40 more iterations it is 4.9, 5.3, 3.6 and 3.9 %, for 17,400, 26,000, 26,200 and
+ * 29,700 granules (docs/results/pool.md). */
+enum { FAR_SHARE = 55, FAR_TIMES = 96 };
 
 /* A pool that no plan is part of, with at most 1/SLACK_SHARE of the most that has been
  * allocated beyond that, may owe less: 1/SLACK_PEAK_SHARE of the most that it has reserved,

@@ -21,15 +21,15 @@ static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, 
   return 1;
 }
 
-/* A pool whose memory moves grows by large granules, of POOL_LARGE_UNIT of the least ones each, in a
- * zone of their own: the driver takes as long for one of 8 MiB as for one of 2 MiB. It does for blocks of
- * one large granule or more once it has had POOL_LARGE_FROM of them, and for blocks of POOL_HUGE of
- * them or more at any time: what such blocks leave of a granule at their ends is little, and what
- * they move is most. From 16 GiB on with 16 MiB the recordings reserve 0.08 % more than without, with 8 MiB 0.07 % less;
- * with 8 MiB for any block from 8 GiB on, one that has 9 GiB reserves 1.1 % more. Of blocks of 2, 4, 8 and 32 MiB or
- * more, none is better than 8. Huge ones of 0.75 to 2 GiB or more are the same; with 512 MiB that
- * one of 9 GiB reserves 1.3 % more. Of 8, 16 and 32 MiB for huge ones, 8 reserves 1 % less than the others in two of six
- * jobs, and 0.5 to 1 % more in one (docs/results/pool.md). */
+/* A pool whose memory moves grows by large granules, of POOL_LARGE_UNIT of the least ones each, in
+ * a zone of their own: the driver takes as long for one of 8 MiB as for one of 2 MiB. It does for
+ * blocks of one large granule or more once it has had POOL_LARGE_FROM of them, and at any time for
+ * blocks of POOL_HUGE of them or more: what such blocks leave of a granule at their ends is little,
+ * and what they move is most. From 16 GiB on with 16 MiB the recordings reserve 0.08 % more than
+ * without, with 8 MiB 0.07 % less; with 8 MiB for any block from 8 GiB on, one that has 9 GiB
+ * reserves 1.1 % more. Of blocks of 2, 4, 8 and 32 MiB or more, none is better than 8. Huge ones of
+ * 0.75 to 2 GiB or more are the same; with 512 MiB that one of 9 GiB reserves 1.3 % more. With 32 MiB
+ * for huge ones one job reserves 1.1 % less, and two reserve 0.6 and 1.5 % more (docs/results/pool.md). */
 enum { POOL_LARGE_FROM = 2048, POOL_LARGE_UNIT = 4, POOL_HUGE = 128 };
 
 static uint64_t large_unit(const stplan_device *d) { return POOL_LARGE_UNIT * d->prim.granularity; }
