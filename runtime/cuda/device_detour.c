@@ -12,11 +12,16 @@ void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge,
 }
 
 /* begin tells the arena of the addresses for detours, which go on behind the plan's. Without them
- * the plan's last granule is taken only as far as it has places. */
-static void begin(stplan_device *d, sp_detours *t) {
+ * the plan's last granule is taken only as far as it has places. 0 if there are none, or if the plan's own
+ * have gone with the last of their memory: then these are not ours any more either. */
+static int begin(stplan_device *d, sp_detours *t) {
+  const sp_range *last = t->first == t->end ? NULL : sp_arena_holding(&d->arena, t->base + t->edge - 1);
+  if (last == NULL || last->zone != SP_ZONE_PLAN)
+    return 0;
   if (t->edge < t->end)
     sp_arena_add(&d->arena, t->base + t->edge, t->end - t->edge, t->unit, SP_ZONE_PLAN, 1, SP_ABSENT);
   t->edge = t->end;
+  return 1;
 }
 
 /* holding is the index of the detour that a place makes; -1 if it makes none. */
@@ -94,12 +99,13 @@ static int find(const stplan_device *d, sp_detours *t, sp_detour *of) {
 }
 
 int sp_detours_make(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t size) {
+  if (!begin(d, t))
+    return 0;
   int i = holding(t, offset, size);
   sp_detour was = {.low = offset, .high = offset + size, .at = offset}, new;
   if (i >= 0)
     was = t->list[i];
   new = was;
-  begin(d, t);
   if (i >= 0 && vacant(d, t, offset, size))
     drop(t, i);
   else if (find(d, t, &new))

@@ -143,6 +143,69 @@ func TestNoDetourOfWhatIsNotInStep(t *testing.T) {
 	}
 }
 
+// TestNoAddressesForDetours: a device on which there are no addresses behind the plan's serves the plan, and
+// a place that is taken is served elsewhere.
+func TestNoAddressesForDetours(t *testing.T) {
+	plan, body := inTheWay()
+	const capacity = 900 * mib // of which a device has four times as many addresses, and the plan with detours takes more
+	if 3*plan.ArenaBytes < 4*capacity {
+		t.Fatalf("the plan has %d B: too few for this test", plan.ArenaBytes)
+	}
+	d := open(t, plan, Options{Capacity: capacity, Granularity: 2 * mib, Partial: true})
+	mustMalloc(t, d, 64*mib)
+	for range 3 {
+		stays := mustMalloc(t, d, body[0])
+		first, second := mustMalloc(t, d, body[1]), mustMalloc(t, d, body[2])
+		mustFree(t, d, first)
+		mustFree(t, d, second)
+		large := mustMalloc(t, d, body[3])
+		if large < stays+body[0] && stays < large+body[3] {
+			t.Fatalf("%#x is given twice", stays)
+		}
+		mustFree(t, d, large)
+		mustFree(t, d, stays)
+	}
+	if c := d.Counters(); c.Failed != 0 || c.PlannedAllocations == 0 || c.PeakReserved > capacity {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestNoDetourWithoutThePlansAddresses: if nothing lives and all memory is given to others, the plan's
+// addresses go as well. Then a place that is taken makes no detour to those behind them.
+func TestNoDetourWithoutThePlansAddresses(t *testing.T) {
+	plan, body := inTheWay()
+	d := open(t, plan, Options{})
+	weights := mustMalloc(t, d, 64*mib)
+	small := mustMalloc(t, d, body[0])
+	mustFree(t, d, weights)
+	mustFree(t, d, small)
+	if _, err := d.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	live := map[uint64]uint64{}
+	ask := func(size uint64) uint64 {
+		at := mustMalloc(t, d, size)
+		for other, bytes := range live {
+			if at < other+bytes && other < at+size {
+				t.Fatalf("%d B at %#x overlap %d B at %#x", size, at, bytes, other)
+			}
+		}
+		live[at] = size
+		return at
+	}
+	for range 3 {
+		var pass []uint64
+		for _, size := range body[1:] {
+			pass = append(pass, ask(size))
+		}
+		for _, at := range pass {
+			mustFree(t, d, at)
+			delete(live, at)
+		}
+		ask(body[0])
+	}
+}
+
 // TestNothingMovesForADetourWithoutMoving: places stay where they are if memory does.
 func TestNothingMovesForADetourWithoutMoving(t *testing.T) {
 	r := beginDetoured(t)

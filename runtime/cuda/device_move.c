@@ -86,7 +86,10 @@ static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int l
 /* follow moves what places have left behind that lie elsewhere now. It is owed. Locked; lets go of the
  * lock. Growth lock held. */
 static void follow(stplan_device *d, uint64_t low, uint64_t high) {
-  uint64_t unit = sp_arena_unit(&d->arena, sp_arena_holding(&d->arena, low));
+  const sp_range *r = sp_arena_holding(&d->arena, low);
+  if (r == NULL)
+    return; /* the addresses have gone with the last of their memory */
+  uint64_t unit = sp_arena_unit(&d->arena, r);
   sp_debt_add(&d->debt, sp_device_gather(d, low, high) / unit * d->prim.granularity);
 }
 

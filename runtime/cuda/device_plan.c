@@ -195,7 +195,6 @@ void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room, uint64
     unit = sp_handle_size(room, SP_HANDLE_MOST, unit); /* as the primitives map it */
   SP_SET(d, plan_granule_bytes, unit);
   p->room = room;
-  p->spare = spare;
   p->base = base;
   if (base != 0 && spare > 0)
     sp_detours_open(&p->detours, base, unit, room, room + spare);
@@ -203,9 +202,13 @@ void sp_device_plan_begin(stplan_device *d, uint64_t base, uint64_t room, uint64
     set_state(d, STPLAN_OFF); /* for good: without memory it is not asked again */
 }
 
+/* known is how many bytes of addresses from the base on the arena knows: those for detours only
+ * since the first one. */
+static uint64_t known(const sp_device_plan *p) { return p->detours.edge > p->room ? p->detours.edge : p->room; }
+
 int sp_device_plan_holds(const stplan_device *d, uint64_t addr) {
   const sp_device_plan *p = d->plan;
-  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < p->room + p->spare;
+  return p != NULL && p->base != 0 && addr >= p->base && addr - p->base < known(p);
 }
 
 uint64_t sp_device_plan_base(const stplan_device *d) { return d->plan == NULL ? 0 : d->plan->base; }
@@ -218,7 +221,7 @@ int sp_device_plan_said(const stplan_device *d, const sp_place *place) {
 static void set_zone(stplan_device *d, sp_zone zone) {
   const sp_device_plan *p = d->plan;
   if (p->base != 0)
-    sp_arena_rezone(&d->arena, p->base, p->base + p->room + p->spare, zone);
+    sp_arena_rezone(&d->arena, p->base, p->base + known(p), zone);
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan

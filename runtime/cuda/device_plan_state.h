@@ -19,7 +19,6 @@ struct sp_device_plan {
   uint64_t left_at;           /* `watched` when it left */
   uint64_t base;              /* address of its memory, 0 if it has none */
   uint64_t room;              /* bytes of addresses of that, */
-  uint64_t spare;             /* and of those behind it, for detours */
   sp_detours detours;
 
   /* How well it fits lately: requests, their bytes, and the bytes of those that
