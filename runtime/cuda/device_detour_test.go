@@ -3,6 +3,9 @@
 package cuda
 
 import (
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -203,6 +206,75 @@ func TestNoDetourWithoutThePlansAddresses(t *testing.T) {
 			delete(live, at)
 		}
 		ask(body[0])
+	}
+}
+
+// TestDetoursAtRandom: whatever is left in the way, freed late, asked for in between, given to others and taken
+// back, no two blocks overlap, and what is counted is what lives. With some seeds the device is too small for detours.
+func TestDetoursAtRandom(t *testing.T) {
+	detours := 0
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		plan, body := inTheWay()
+		opt := Options{Capacity: 1 << 40, Granularity: 2 * mib, Partial: true}
+		if seed%4 == 3 {
+			opt.Capacity = plan.ArenaBytes + plan.ArenaBytes/8
+		}
+		d := open(t, plan, opt)
+		live, bytes := map[uint64]uint64{}, uint64(0)
+		free := func(at uint64) {
+			mustFree(t, d, at)
+			bytes -= up(live[at])
+			delete(live, at)
+		}
+		ask := func(size uint64) {
+			at, _, err := d.Malloc(size, 0)
+			if err != nil {
+				return // the device is full
+			}
+			for other, n := range live {
+				if at < other+n && other < at+size {
+					t.Fatalf("seed %d: %d B at %#x overlap %d B at %#x", seed, size, at, n, other)
+				}
+			}
+			live[at] = size
+			bytes += up(size)
+			if at >= Base+plan.ArenaBytes && at < Base+3*plan.ArenaBytes {
+				detours++ // the plan's first addresses are the device's
+			}
+		}
+		ask(64 * mib)
+		for range 60 {
+			for _, size := range body {
+				if rng.IntN(20) > 0 {
+					ask(size)
+				}
+				if rng.IntN(40) == 0 {
+					ask((1 + rng.Uint64N(200)) * mib)
+				}
+				for _, at := range slices.Sorted(maps.Keys(live)) {
+					if n := live[at]; n != 64*mib && (n >= 20*mib && rng.IntN(2) == 0 || rng.IntN(30) == 0) {
+						free(at)
+					}
+				}
+			}
+			switch rng.IntN(30) {
+			case 0:
+				if _, err := d.Pause(); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				if _, err := d.Resume(1 << 62); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if c := d.Counters(); c.AllocatedBytes != bytes || c.RefusedFrees != 0 {
+			t.Errorf("seed %d: %d B live, %+v", seed, bytes, c)
+		}
+	}
+	if detours < 100 {
+		t.Errorf("%d blocks lay on a detour: too few for this test", detours)
 	}
 }
 
