@@ -49,23 +49,19 @@ func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
 		return nil, err
 	}
 	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}
-	slack := pool.Reserved / paysWithin
-	if differ(dev) {
+	slack, decided := pool.Reserved/paysWithin, differ(dev)
+	if decided {
 		slack = 0 // what the next iterations add is not known
 	}
-	if pays(planned, pool, slack) {
-		other, err := c.withoutLast(dev)
+	if decided && pays(planned, pool, slack) {
+		other, err := c.withoutLast()
 		if err != nil {
 			return nil, err
 		}
-		if other == nil && differ(dev) {
+		if judged.Unseen = other != nil; !judged.Unseen {
 			slack = -pool.Reserved / clearlyWithin
-		}
-		if other != nil {
-			judged.Unseen = true
-			if planned, err = c.serve(program, other); err != nil {
-				return nil, err
-			}
+		} else if planned, err = c.serve(program, other); err != nil {
+			return nil, err
 		}
 	}
 	judged.Planned, judged.PlannedMoved = planned.Reserved, planned.Moved
@@ -100,10 +96,10 @@ func (c *compiler) unserved(err error) error {
 	return &BugError{err}
 }
 
-// withoutLast is the plan of the recording without its last pass. It is nil if
-// data does not decide what passes allocate, or if there are too few.
-func (c *compiler) withoutLast(dev *planfile.Device) (*planfile.Device, error) {
-	if c.periodic == nil || len(c.periodic.Passes) < 3 || !differ(dev) {
+// withoutLast is the plan of the recording without its last pass. It is nil if there are
+// too few.
+func (c *compiler) withoutLast() (*planfile.Device, error) {
+	if c.periodic == nil || len(c.periodic.Passes) < 3 {
 		return nil, nil
 	}
 	// Nothing says that a plan of all but the last pass takes less to make. Without the

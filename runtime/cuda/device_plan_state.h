@@ -18,7 +18,7 @@ struct sp_device_plan {
   int left;                   /* it has left its own places, and that was told (sp_device_plan_leaves) */
   uint64_t left_at;           /* `watched` when it left */
   uint64_t base;              /* address of its memory, 0 if it has none */
-  uint64_t room;              /* bytes of addresses of that, */
+  uint64_t room;              /* bytes of addresses of that */
   sp_detours detours;
 
   /* How well it fits lately: requests, their bytes, and the bytes of those that
