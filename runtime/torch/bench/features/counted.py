@@ -22,6 +22,15 @@ def expect(what: str, found: int, expected: int) -> None:
     assert found == expected, f"{what}: expected {expected:,}, found {found:,}"
 
 
+def expect_as_in_segments() -> None:
+    """A pool's statistics are the sums over its segments."""
+    segments, stats = torch.cuda.memory_snapshot(), torch.cuda.memory_stats()
+    for pool in ("small", "large"):
+        for base, key in (("allocated_bytes", "allocated_size"), ("requested_bytes", "requested_size"), ("reserved_bytes", "total_size")):
+            total = sum(segment[key] for segment in segments if segment["segment_type"] == pool)
+            expect(f"{base} of the {pool} pool", stats[f"{base}.{pool}_pool.current"], total)
+
+
 def main() -> None:
     torch.cuda.init()
     assert torch.cuda.memory_allocated() == 0
@@ -49,13 +58,14 @@ def main() -> None:
     expect("bytes ever freed", stats["allocated_bytes.all.freed"], 64 * MIB)
     expect("large pool", stats["allocated_bytes.large_pool.current"], 96 * MIB)
     expect("small pool", stats["allocated_bytes.small_pool.current"], 0)
+    expect_as_in_segments()
 
     # Small sizes are rounded up to multiples of 512 bytes; requested bytes are
-    # counted too.
+    # counted too. Which pool they are in depends on the allocator.
     small = [tensor(1000) for _ in range(100)]
     stats = torch.cuda.memory_stats()
-    expect("small tensors", stats["allocated_bytes.small_pool.current"], 100 * 1024)
-    expect("small tensors, as requested", stats["requested_bytes.small_pool.current"], 100 * 1000)
+    expect("small tensors", stats["allocated_bytes.all.current"], 96 * MIB + 100 * 1024)
+    expect_as_in_segments()
     expect("all as requested", stats["requested_bytes.all.current"], 96 * MIB + 100_000)
     nested = torch.cuda.memory_stats_as_nested_dict()
     expect("nested", nested["requested_bytes"]["all"]["current"], 96 * MIB + 100_000)

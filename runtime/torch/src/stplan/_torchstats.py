@@ -10,13 +10,14 @@ _NONE = Stat()
 
 
 def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory: int) -> Dict[str, Any]:
-    """The value of torch.cuda.memory_stats_as_nested_dict(). Memory from the device
-    serves blocks of any size; it is counted for the large pool. The runtime has no
-    inactive splits, no max_split_size and no retries, so these figures are 0 or -1."""
-    small, large, everything = statistics.small, statistics.large, statistics.all
-    blocks = _pools(small.blocks, large.blocks, everything.blocks)
-    occupied = _pools(small.bytes, large.bytes, everything.bytes)
-    nothing = _pools(_NONE, _NONE, _NONE)
+    """The value of torch.cuda.memory_stats_as_nested_dict(). A segment has blocks of any
+    size, and `segments` says that it is of the large pool, so all memory and all blocks
+    are counted for that: programs compare the two. The runtime has no inactive splits, no
+    max_split_size and no retries, so these figures are 0 or -1."""
+    everything = statistics.all
+    blocks = _large(everything.blocks)
+    occupied = _large(everything.bytes)
+    nothing = _large(_NONE)
     return {
         "num_alloc_retries": 0,
         "num_ooms": out_of_memory,
@@ -26,12 +27,12 @@ def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory:
         "max_split_size": -1,
         "allocation": blocks,
         "active": blocks,
-        "segment": _pools(_NONE, statistics.extents, statistics.extents),
+        "segment": _large(statistics.extents),
         "inactive_split": nothing,
         "allocated_bytes": occupied,
         "active_bytes": occupied,
-        "requested_bytes": _pools(small.requested, large.requested, everything.requested),
-        "reserved_bytes": _pools(_NONE, statistics.reserved, statistics.reserved),
+        "requested_bytes": _large(everything.requested),
+        "reserved_bytes": _large(statistics.reserved),
         "inactive_split_bytes": nothing,
         "oversize_allocations": _stat(_NONE),
         "oversize_segments": _stat(_NONE),
@@ -80,8 +81,8 @@ def _segment(address: int, device: int) -> Dict[str, Any]:
     }
 
 
-def _pools(small: Stat, large: Stat, everything: Stat) -> Dict[str, Dict[str, int]]:
-    return {"all": _stat(everything), "small_pool": _stat(small), "large_pool": _stat(large)}
+def _large(stat: Stat) -> Dict[str, Dict[str, int]]:
+    return {"all": _stat(stat), "small_pool": _stat(_NONE), "large_pool": _stat(stat)}
 
 
 def _stat(stat: Stat) -> Dict[str, int]:

@@ -101,12 +101,15 @@ static void blocks_are_counted() {
   DEMAND(small.get_context() == small.get() && small.get_deleter() == installed->raw_deleter());
   DeviceStats s = installed->getDeviceStats(0);
   DEMAND(current(s.allocated_bytes) == 1024 + 3 * int64_t(kMiB) + 512 && current(s.requested_bytes) == 514 + 3 * int64_t(kMiB));
-  DEMAND(current(s.allocated_bytes, kSmall) == 1024 && current(s.allocation, kLarge) == 1 && current(s.active) == 2);
+  // All are in the large pool, as a snapshot's segments are.
+  DEMAND(current(s.allocated_bytes, kSmall) == 0 && current(s.allocation, kLarge) == 2 && current(s.active) == 2);
+  DEMAND(current(s.allocated_bytes, kLarge) == current(s.allocated_bytes) && current(s.requested_bytes, kLarge) == current(s.requested_bytes));
   DEMAND(current(s.reserved_bytes) >= current(s.allocated_bytes) && current(s.segment) >= 1);
   large.clear();
   small.clear();
   s = installed->getDeviceStats(0);
   DEMAND(current(s.allocated_bytes) == 0 && s.allocated_bytes[0].peak == 1024 + 3 * int64_t(kMiB) + 512);
+  DEMAND(s.allocated_bytes[kLarge].peak == s.allocated_bytes[0].peak && s.reserved_bytes[kLarge].peak == s.reserved_bytes[0].peak);
   DEMAND(s.allocation[0].allocated == 2 && s.allocation[0].freed == 2);
   DataPtr nothing = installed->allocate(0);
   DEMAND(nothing.get() == nullptr && installed->raw_alloc(0) == nullptr);

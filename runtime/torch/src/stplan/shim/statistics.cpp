@@ -51,11 +51,12 @@ static void add(Stat& into, const stplan_stat& ours) {
   into.freed += static_cast<int64_t>(ours.removed);
 }
 
-// add_memory does so for memory from the device. The runtime does not divide that by the
-// size of blocks, so all of it is counted for torch's large pool.
-static void add_memory(StatArray& into, const stplan_stat& ours) {
+// add_all does so for all of the runtime's blocks or memory. Its segments have blocks of any
+// size, and a snapshot says that they are of torch's large pool, so all of them count there,
+// as programs compare the two. The peak is that of the sum, less native's small pool.
+static void add_all(StatArray& into, const stplan_stat& ours) {
   stplan_stat large = ours;
-  large.peak = static_cast<uint64_t>(into[kLarge].current) + ours.current;
+  large.peak -= std::min(large.peak, static_cast<uint64_t>(std::max<int64_t>(into[kSmall].current, 0)));
   add(into[kLarge], large);
   add(into[kAll], ours);
 }
@@ -68,16 +69,13 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
     return s;
   stplan_statistics ours;
   stplan_measure(runtime, &ours);
-  const stplan_usage* kinds[] = {&ours.all, &ours.small, &ours.large};
-  for (int kind : {kAll, kSmall, kLarge}) {
-    add(s.allocation[kind], kinds[kind]->blocks);
-    add(s.active[kind], kinds[kind]->blocks);
-    add(s.allocated_bytes[kind], kinds[kind]->bytes);
-    add(s.active_bytes[kind], kinds[kind]->bytes);
-    add(s.requested_bytes[kind], kinds[kind]->requested);
-  }
-  add_memory(s.reserved_bytes, ours.reserved);
-  add_memory(s.segment, ours.extents);
+  add_all(s.allocation, ours.all.blocks);
+  add_all(s.active, ours.all.blocks);
+  add_all(s.allocated_bytes, ours.all.bytes);
+  add_all(s.active_bytes, ours.all.bytes);
+  add_all(s.requested_bytes, ours.all.requested);
+  add_all(s.reserved_bytes, ours.reserved);
+  add_all(s.segment, ours.extents);
   stplan_counters counters;
   stplan_read(runtime, &counters);
   s.num_device_alloc += static_cast<int64_t>(counters.growths);
