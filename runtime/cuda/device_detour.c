@@ -6,6 +6,10 @@
  * time of a request. */
 enum { TRIES = 16 };
 
+/* Granules that a place has at least for a detour: 20 MiB (SP_MOVE_LEAST) if they are the smallest. At either end
+ * it takes part of a granule more, which costs too much of a small place if they are large. */
+enum { LEAST = 10 };
+
 void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end) {
   uint64_t first = sp_round_up(edge, unit);
   *t = (sp_detours){.base = base, .unit = unit, .edge = edge, .first = first, .end = first < end ? end : first, .next = first};
@@ -99,7 +103,7 @@ static int find(const stplan_device *d, sp_detours *t, sp_detour *of) {
 }
 
 int sp_detours_make(stplan_device *d, sp_detours *t, uint64_t offset, uint64_t size) {
-  if (!begin(d, t))
+  if (size < LEAST * t->unit || !begin(d, t))
     return 0;
   int i = holding(t, offset, size);
   sp_detour was = {.low = offset, .high = offset + size, .at = offset}, new;

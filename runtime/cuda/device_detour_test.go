@@ -100,6 +100,20 @@ func TestPlacesMakeADetour(t *testing.T) {
 	}
 }
 
+// TestSmallPlacesMakeNoDetour has granules of which the large place has 18, and 9.
+func TestSmallPlacesMakeNoDetour(t *testing.T) {
+	plan, body := inTheWay()
+	for granule, detour := range map[uint64]bool{32 * mib: true, 64 * mib: false} {
+		r := detoured{t, open(t, plan, Options{Capacity: 1 << 40, Granularity: granule, Partial: true}), body}
+		mustMalloc(t, r.d, 64*mib)
+		r.freed()
+		r.pass()
+		if c := r.d.Counters(); (c.PlannedAllocations == c.Allocations) != detour {
+			t.Errorf("granules of %d MiB: %d of %d blocks on plan, expected all: %v", granule/mib, c.PlannedAllocations, c.Allocations, detour)
+		}
+	}
+}
+
 // TestDetoursGoOn has a block stay in each of some passes, at the place or where it lies then, each of
 // them for some passes.
 func TestDetoursGoOn(t *testing.T) {
