@@ -19,11 +19,11 @@ enum { IDLE_TIMES = 32 };
 enum { LEFT_TIMES = 64 };
 
 /* A pool that no plan is part of, with more than 1/FAR_SHARE of the most that has been allocated
- * beyond that, may owe FAR_TIMES what would be beyond. Few jobs get there: those with large blocks
- * of many sizes. With 32, 64, 96 and 128, such a recording reserves 2.8, 3.6, 1.8 and 2.0 % more than
- * it allocates. In 40 more iterations it is 4.9, 5.3, 3.6 and 3.9 %, for 17,400, 26,000, 26,200 and
- * 29,700 granules (docs/results/pool.md). */
-enum { FAR_SHARE = 55, FAR_TIMES = 96 };
+ * beyond that, may owe FAR_TIMES what would be beyond, and moves memory for any need (device_move.c). Few
+ * jobs get there: those with large blocks of many sizes, and small ones. With 64, 96, 128, 192 and 256, such
+ * a recording reserves 3.6, 3.0, 2.7, 2.1 and 1.8 % more than it allocates in 40 more iterations, for
+ * 40, 51, 58, 66 and 66 GB that move; 400 is as 256 (docs/results/pool.md). */
+enum { FAR_SHARE = 55, FAR_TIMES = 256 };
 
 /* A pool that no plan is part of, with at most 1/SLACK_SHARE of the most that has been
  * allocated beyond that, may owe less: 1/SLACK_PEAK_SHARE of the most that it has reserved,
@@ -38,6 +38,19 @@ enum { SLACK_SHARE = 66, SLACK_PEAK_SHARE = 7, SLACK_TIMES = 16 };
  * 500 some that would settle went on moving. */
 enum { REPAID_PER = 1000 };
 
+/* beyond is how much more would be reserved, with `bytes` more, than the most that has been allocated. */
+static uint64_t beyond(const stplan_counters *now, uint64_t bytes) {
+  uint64_t total = now->reserved_bytes + bytes;
+  return total > now->peak_allocated_bytes ? total - now->peak_allocated_bytes : 0;
+}
+
+static int far(const stplan_counters *now, uint64_t idle) { return idle > now->peak_allocated_bytes / FAR_SHARE; }
+
+int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t least) {
+  uint64_t idle = beyond(now, bytes);
+  return idle >= least && far(now, idle);
+}
+
 /* bound is how much a run may owe that would have `idle` bytes beyond what it has allocated. */
 static uint64_t bound(const sp_debt *debt, const stplan_counters *now, uint64_t idle, int alone) {
   uint64_t peak = now->peak_reserved_bytes;
@@ -45,17 +58,16 @@ static uint64_t bound(const sp_debt *debt, const stplan_counters *now, uint64_t 
     return peak / PEAK_SHARE + idle * LEFT_TIMES;
   if (alone && idle <= now->peak_allocated_bytes / SLACK_SHARE)
     return peak / SLACK_PEAK_SHARE + idle * SLACK_TIMES;
-  if (alone && idle > now->peak_allocated_bytes / FAR_SHARE)
+  if (alone && far(now, idle))
     return peak / PEAK_SHARE + idle * FAR_TIMES;
   return peak / PEAK_SHARE + idle * IDLE_TIMES;
 }
 
 int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone) {
-  uint64_t repaid = (now->allocation_bytes - debt->repaid_at) / REPAID_PER, total = now->reserved_bytes + bytes;
-  uint64_t idle = total > now->peak_allocated_bytes ? total - now->peak_allocated_bytes : 0;
+  uint64_t repaid = (now->allocation_bytes - debt->repaid_at) / REPAID_PER;
   debt->owed -= repaid < debt->owed ? repaid : debt->owed;
   debt->repaid_at = now->allocation_bytes;
-  return debt->owed <= bound(debt, now, idle, alone);
+  return debt->owed <= bound(debt, now, beyond(now, bytes), alone);
 }
 
 void sp_debt_add(sp_debt *debt, uint64_t bytes) { debt->owed += bytes; }

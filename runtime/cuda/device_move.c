@@ -6,8 +6,9 @@
 /* Memory moves from a free range only if at least three quarters of it can: the rest fits
  * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. Of
  * large granules a half will do, as more of a range is in those at its ends: of 1/4, 1/2 and
- * 3/4, 1/4 and 1/2 reserve 0.03 % less on average than 3/4. */
-static uint64_t worth_moving(uint64_t size, sp_zone zone) { return zone == SP_ZONE_LARGE ? size / 2 : size / 4 * 3; }
+ * 3/4, 1/4 and 1/2 reserve 0.03 % less on average than 3/4. So it will if memory moves for any need
+ * (for_any): what is idle then lies in many ranges of a few granules. */
+static uint64_t worth_moving(uint64_t size, sp_zone zone, int any) { return zone == SP_ZONE_LARGE || any ? size / 2 : size / 4 * 3; }
 
 /* Bytes. If the request itself needs a part of a free range, memory moves from
  * the rest only if that has at least this. Of 32, 64 and 128 MiB this reserves
@@ -15,9 +16,9 @@ static uint64_t worth_moving(uint64_t size, sp_zone zone) { return zone == SP_ZO
 #define REST_LEAST (UINT64_C(64) << 20)
 
 /* chain_zone chains idle bytes of a zone until `bytes` are *found, from its
- * smallest ranges on, but none of [low, high). It may chain a granule more.
- * Locked; may let go of the lock. */
-static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
+ * smallest ranges on, but none of [low, high). It may chain a granule more. `any` is what
+ * for_any says. Locked; may let go of the lock. */
+static void chain_zone(stplan_device *d, sp_zone zone, int any, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   uint64_t size = d->prim.granularity, above = 0;
   while (*found < bytes && sp_device_nodes(d)) {
     sp_range *r = sp_arena_next(&d->arena.gaps[zone], size, above);
@@ -28,7 +29,7 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
     uint64_t addr = r->addr, end = r->addr + r->size;
     sp_larger_part(&addr, &end, low, high);
     uint64_t outside = end - addr;
-    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside, zone) || (outside < r->size && end - addr < REST_LEAST))
+    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside, zone, any) || (outside < r->size && end - addr < REST_LEAST))
       continue;
     if (d->prim.partial && end - addr > bytes - *found)
       addr = sp_round_down(end - (bytes - *found), sp_arena_unit(&d->arena, r));
@@ -42,12 +43,12 @@ static void chain_zone(stplan_device *d, sp_zone zone, uint64_t bytes, uint64_t 
  * for. If they do not suffice and the plan costs more than it is worth, it ends here, and any
  * part moves. Then the answer is 0. Locked. */
 static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t more, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
-  chain_zone(d, SP_ZONE_PLAN, bytes, low, high, list, found);
+  chain_zone(d, SP_ZONE_PLAN, 0, bytes, low, high, list, found);
   if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, more, SP_EXCESS_ENDS))
     return 1;
   sp_device_plan_give_up(d);
-  chain_zone(d, SP_ZONE_OPEN, bytes, low, high, list, found);
-  chain_zone(d, SP_ZONE_LARGE, bytes, low, high, list, found);
+  chain_zone(d, SP_ZONE_OPEN, 0, bytes, low, high, list, found);
+  chain_zone(d, SP_ZONE_LARGE, 0, bytes, low, high, list, found);
   return 0;
 }
 
@@ -60,11 +61,14 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
   return granules * d->prim.granularity;
 }
 
-/* lacks_little says whether a request lacks too little to move memory for. A run that a plan has
- * left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
- * and what is added for these adds up, beside memory that is idle. So there memory moves for
- * any need (owed_for). */
-static int lacks_little(uint64_t bytes, int left) { return !left && bytes < SP_MOVE_LEAST; }
+/* for_any says whether memory moves for any need, not only for SP_MOVE_LEAST and more. A run that a
+ * plan has left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
+ * and what is added for these adds up, beside memory that is idle. So it does in a small job without a
+ * plan, few of whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There
+ * it has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
+static int for_any(const stplan_device *d, uint64_t bytes) {
+  return !sp_device_plan_served(d) && (sp_debt_left(&d->debt) || sp_debt_far(&d->counters, bytes, SP_MOVE_LEAST));
+}
 
 /* owed_for is what a run owes for having moved `moved` bytes, `price` in the least granules, to a
  * request that lacked `bytes`. For less than SP_MOVE_LEAST the stall is most of what a move
@@ -77,9 +81,9 @@ static uint64_t owed_for(uint64_t bytes, uint64_t moved, uint64_t price) {
 
 /* suffices says whether `bytes` may be taken without memory moving for them, `more` of which are
  * about to be allocated. */
-static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int left) {
+static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int any) {
   const stplan_counters *c = &d->counters;
-  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || lacks_little(bytes, left);
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || (!any && bytes < SP_MOVE_LEAST);
   return fits && !d->refused && sp_device_may_take(d, bytes) && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS);
 }
 
@@ -101,12 +105,12 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (sp_device_plan_leaves(d, &first, &end))
     sp_device_gather(d, first, end);
   uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
-  int left = sp_debt_left(&d->debt) && !sp_device_plan_served(d);
-  if (suffices(d, bytes, more, left))
+  int any = for_any(d, bytes);
+  if (suffices(d, bytes, more, any))
     return 1;
   if (sp_device_plan_strays(d, &first, &end)) {
     follow(d, first, end);
-    if (suffices(d, bytes, more, left))
+    if (suffices(d, bytes, more, any))
       return 1;
   }
   int may_take = !d->refused && sp_device_may_take(d, bytes);
@@ -118,14 +122,14 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   sp_range *list = NULL;
   uint64_t found = 0;
   if (!sp_device_plan_served(d))
-    chain_zone(d, SP_ZONE_PLAN, bytes, low, high, &list, &found); /* what a plan on trial has left */
-  chain_zone(d, SP_ZONE_SMALL, bytes, low, high, &list, &found);
-  chain_zone(d, SP_ZONE_OPEN, bytes, low, high, &list, &found);
-  chain_zone(d, SP_ZONE_LARGE, bytes, low, high, &list, &found);
+    chain_zone(d, SP_ZONE_PLAN, any, bytes, low, high, &list, &found); /* what a plan on trial has left */
+  chain_zone(d, SP_ZONE_SMALL, any, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_OPEN, any, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_LARGE, any, bytes, low, high, &list, &found);
   int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
   uint64_t granules = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
-  sp_debt_add(&d->debt, left ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
+  sp_debt_add(&d->debt, any ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
   return served;
 }

@@ -133,6 +133,34 @@ func TestLittleMovesOnceAPlanHasLeft(t *testing.T) {
 	}
 }
 
+// TestLittleMovesIfFarMoreIsReserved asks for blocks of 15 MiB while each second of many of 10 MiB
+// is idle. Less than 20 MiB move for none of these, but 1/55 of what the pool has allocated is all that it adds: in a
+// small one, whose 1/55 is less, 20 MiB.
+func TestLittleMovesIfFarMoreIsReserved(t *testing.T) {
+	const mib, size = 1 << 20, 15 * mib
+	for _, pieces := range []int{60, 200, 400} {
+		d := pool(t)
+		blocks := make([]uint64, pieces)
+		for i := range blocks {
+			blocks[i] = mustMalloc(t, d, 10*mib)
+		}
+		for i := 0; i < pieces; i += 2 {
+			mustFree(t, d, blocks[i])
+		}
+		allocated := d.Counters().PeakAllocated
+		most := allocated + max(20*mib, allocated/55) + size
+		for range pieces / 4 {
+			mustMalloc(t, d, size)
+			if c := d.Counters(); c.PeakReserved > most {
+				t.Fatalf("%d pieces: %d MiB are reserved at most for %d allocated", pieces, c.PeakReserved/mib, allocated/mib)
+			}
+		}
+		if c := d.Counters(); c.PeakAllocated != allocated || c.MovedBytes == 0 {
+			t.Errorf("%d pieces: %+v", pieces, c)
+		}
+	}
+}
+
 // TestLittleMovesCostAStall has a block grow by 6 MiB again and again, while gigabytes are idle in
 // pieces too small for it. Every move stalls the run, so each is owed as one of 20 MiB, and the
 // run makes as many as it may owe of those.
