@@ -20,10 +20,10 @@ enum { LEFT_TIMES = 64 };
 
 /* A pool that no plan is part of, with more than 1/FAR_SHARE of the most that has been allocated
  * beyond that, may owe FAR_TIMES what would be beyond, and moves memory for any need (device_move.c). Few
- * jobs get there: those with large blocks of many sizes, and small ones. With 64, 96, 128, 192 and 256, such
- * a recording reserves 3.6, 3.0, 2.7, 2.1 and 1.8 % more than it allocates in 40 more iterations, for
- * 40, 51, 58, 66 and 66 GB that move; 400 is as 256 (docs/results/pool.md). */
-enum { FAR_SHARE = 55, FAR_TIMES = 256 };
+ * jobs get there: those with large blocks of many sizes, and small ones. With 96, 128, 160, 192 and 224, such
+ * a recording reserves 2.5, 2.4, 2.1, 1.9 and 1.8 % more than it allocates in 40 more iterations, for
+ * 47, 54, 58, 60 and 61 GB that move. With 256 one that repeats itself goes on moving (docs/results/pool.md). */
+enum { FAR_SHARE = 55, FAR_TIMES = 192 };
 
 /* A pool that no plan is part of, with at most 1/SLACK_SHARE of the most that has been
  * allocated beyond that, may owe less: 1/SLACK_PEAK_SHARE of the most that it has reserved,
