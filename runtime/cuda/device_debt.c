@@ -46,9 +46,10 @@ static uint64_t beyond(const stplan_counters *now, uint64_t bytes) {
 
 static int far(const stplan_counters *now, uint64_t idle) { return idle > now->peak_allocated_bytes / FAR_SHARE; }
 
-int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t least) {
-  uint64_t idle = beyond(now, bytes);
-  return idle >= least && far(now, idle);
+int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t more, uint64_t least) {
+  uint64_t idle = beyond(now, bytes), would = now->allocated_bytes + more;
+  uint64_t raised = would > now->peak_allocated_bytes ? would - now->peak_allocated_bytes : 0;
+  return idle >= least + raised && far(now, idle - raised);
 }
 
 /* bound is how much a run may owe that would have `idle` bytes beyond what it has allocated. */

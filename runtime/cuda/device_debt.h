@@ -25,8 +25,8 @@ void sp_debt_add(sp_debt *debt, uint64_t bytes);
 void sp_debt_leave(sp_debt *debt);
 
 /* sp_debt_far says whether, with `bytes` more, far more would be reserved than the most that has been
- * allocated, and `least` more at least. */
-int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t least);
+ * allocated once `more` are too, and `least` more at least. */
+int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t more, uint64_t least);
 
 /* sp_debt_left says whether a plan has left blocks to the pool. */
 int sp_debt_left(const sp_debt *debt);
