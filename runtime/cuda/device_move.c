@@ -61,12 +61,12 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
   return granules * d->prim.granularity;
 }
 
-/* for_any says whether memory moves for any need, not only for SP_MOVE_LEAST and more, if `bytes` are lacked and
- * `more` of them are about to be allocated. A run that a
- * plan has left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
- * and what is added for these adds up, beside memory that is idle. So it does in a small job without a
- * plan, few of whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There
- * it has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
+/* for_any says whether memory moves for any need, not only for SP_MOVE_LEAST and more, if `bytes`
+ * are lacked and `more` of them are about to be allocated. A run that a plan has left goes on among
+ * the plan's blocks: free ranges there often lack a few granules for a request, and what is added
+ * for these adds up, beside memory that is idle. So it does in a small job without a plan, few of
+ * whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There it
+ * has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
 static int for_any(const stplan_device *d, uint64_t bytes, uint64_t more) {
   return !sp_device_plan_served(d) && (sp_debt_left(&d->debt) || sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST));
 }
