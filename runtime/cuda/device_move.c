@@ -6,9 +6,9 @@
 /* Memory moves from a free range only if at least three quarters of it can: the rest fits
  * nothing much. Of 3/4, 7/8 and 15/16 this reserves the least over the recordings. Of
  * large granules a half will do, as more of a range is in those at its ends: of 1/4, 1/2 and
- * 3/4, 1/4 and 1/2 reserve 0.03 % less on average than 3/4. So it will if memory moves for any need
- * (for_any): what is idle then lies in many ranges of a few granules. */
-static uint64_t worth_moving(uint64_t size, sp_zone zone, int any) { return zone == SP_ZONE_LARGE || any ? size / 2 : size / 4 * 3; }
+ * 3/4, 1/4 and 1/2 reserve 0.03 % less on average than 3/4. So it will in a run that is `far` beyond what
+ * it allocates (far_beyond): what is idle then lies in many ranges of a few granules. */
+static uint64_t worth_moving(uint64_t size, sp_zone zone, int far) { return zone == SP_ZONE_LARGE || far ? size / 2 : size / 4 * 3; }
 
 /* Bytes. If the request itself needs a part of a free range, memory moves from
  * the rest only if that has at least this. Of 32, 64 and 128 MiB this reserves
@@ -16,9 +16,9 @@ static uint64_t worth_moving(uint64_t size, sp_zone zone, int any) { return zone
 #define REST_LEAST (UINT64_C(64) << 20)
 
 /* chain_zone chains idle bytes of a zone until `bytes` are *found, from its
- * smallest ranges on, but none of [low, high). It may chain a granule more. `any` is what
- * for_any says. Locked; may let go of the lock. */
-static void chain_zone(stplan_device *d, sp_zone zone, int any, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
+ * smallest ranges on, but none of [low, high). It may chain a granule more. `far` is what
+ * far_beyond says. Locked; may let go of the lock. */
+static void chain_zone(stplan_device *d, sp_zone zone, int far, uint64_t bytes, uint64_t low, uint64_t high, sp_range **list, uint64_t *found) {
   uint64_t size = d->prim.granularity, above = 0;
   while (*found < bytes && sp_device_nodes(d)) {
     sp_range *r = sp_arena_next(&d->arena.gaps[zone], size, above);
@@ -29,7 +29,7 @@ static void chain_zone(stplan_device *d, sp_zone zone, int any, uint64_t bytes, 
     uint64_t addr = r->addr, end = r->addr + r->size;
     sp_larger_part(&addr, &end, low, high);
     uint64_t outside = end - addr;
-    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside, zone, any) || (outside < r->size && end - addr < REST_LEAST))
+    if (!sp_device_idle(d, r, &addr, &end) || end - addr < worth_moving(outside, zone, far) || (outside < r->size && end - addr < REST_LEAST))
       continue;
     if (d->prim.partial && end - addr > bytes - *found)
       addr = sp_round_down(end - (bytes - *found), sp_arena_unit(&d->arena, r));
@@ -61,14 +61,15 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
   return granules * d->prim.granularity;
 }
 
-/* for_any says whether memory moves for any need, not only for SP_MOVE_LEAST and more, if `bytes`
- * are lacked and `more` of them are about to be allocated. A run that a plan has left goes on among
- * the plan's blocks: free ranges there often lack a few granules for a request, and what is added
- * for these adds up, beside memory that is idle. So it does in a small job without a plan, few of
- * whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There it
- * has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
-static int for_any(const stplan_device *d, uint64_t bytes, uint64_t more) {
-  return !sp_device_plan_served(d) && (sp_debt_left(&d->debt) || sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST));
+/* Memory moves for any need, not only for SP_MOVE_LEAST and more, in two kinds of runs. One that a plan
+ * has left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
+ * and what is added for these adds up, beside memory that is idle. And a small job without a plan,
+ * few of whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There
+ * it has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
+static int left_by_plan(const stplan_device *d) { return sp_debt_left(&d->debt) && !sp_device_plan_served(d); }
+
+static int far_beyond(const stplan_device *d, uint64_t bytes, uint64_t more) {
+  return !sp_debt_left(&d->debt) && !sp_device_plan_served(d) && sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST);
 }
 
 /* owed_for is what a run owes for having moved `moved` bytes, `price` in the least granules, to a
@@ -106,7 +107,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (sp_device_plan_leaves(d, &first, &end))
     sp_device_gather(d, first, end);
   uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
-  int any = for_any(d, bytes, more);
+  int far = far_beyond(d, bytes, more), any = far || left_by_plan(d);
   if (suffices(d, bytes, more, any))
     return 1;
   if (sp_device_plan_strays(d, &first, &end)) {
@@ -123,10 +124,10 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   sp_range *list = NULL;
   uint64_t found = 0;
   if (!sp_device_plan_served(d))
-    chain_zone(d, SP_ZONE_PLAN, any, bytes, low, high, &list, &found); /* what a plan on trial has left */
-  chain_zone(d, SP_ZONE_SMALL, any, bytes, low, high, &list, &found);
-  chain_zone(d, SP_ZONE_OPEN, any, bytes, low, high, &list, &found);
-  chain_zone(d, SP_ZONE_LARGE, any, bytes, low, high, &list, &found);
+    chain_zone(d, SP_ZONE_PLAN, far, bytes, low, high, &list, &found); /* what a plan on trial has left */
+  chain_zone(d, SP_ZONE_SMALL, far, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_OPEN, far, bytes, low, high, &list, &found);
+  chain_zone(d, SP_ZONE_LARGE, far, bytes, low, high, &list, &found);
   int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
   uint64_t granules = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
