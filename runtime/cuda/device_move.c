@@ -69,7 +69,7 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
 static int left_by_plan(const stplan_device *d) { return sp_debt_left(&d->debt) && !sp_device_plan_served(d); }
 
 static int far_beyond(const stplan_device *d, uint64_t bytes, uint64_t more) {
-  return !sp_debt_left(&d->debt) && !sp_device_plan_served(d) && sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST);
+  return !sp_device_plan_served(d) && sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST);
 }
 
 /* owed_for is what a run owes for having moved `moved` bytes, `price` in the least granules, to a
