@@ -74,8 +74,6 @@ int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, in
 
 void sp_debt_add(sp_debt *debt, uint64_t bytes) { debt->owed += bytes; }
 
-int sp_debt_left(const sp_debt *debt) { return debt->left; }
-
 void sp_debt_leave(sp_debt *debt) {
   debt->owed = 0;
   debt->left = 1;

@@ -28,7 +28,4 @@ void sp_debt_leave(sp_debt *debt);
  * allocated once `more` are too, and `least` more at least. */
 int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t more, uint64_t least);
 
-/* sp_debt_left says whether a plan has left blocks to the pool. */
-int sp_debt_left(const sp_debt *debt);
-
 #endif

@@ -61,13 +61,11 @@ static uint64_t price(const stplan_device *d, const sp_range *list) {
   return granules * d->prim.granularity;
 }
 
-/* Memory moves for any need, not only for SP_MOVE_LEAST and more, in two kinds of runs. One that a plan
- * has left goes on among the plan's blocks: free ranges there often lack a few granules for a request,
- * and what is added for these adds up, beside memory that is idle. And a small job without a plan,
- * few of whose requests lack so much: one of 3 GiB came to reserve 4.8 % more than it allocates. There
- * it has to have SP_MOVE_LEAST beyond what it allocates: less is not worth a stall. */
-static int left_by_plan(const stplan_device *d) { return sp_debt_left(&d->debt) && !sp_device_plan_served(d); }
-
+/* Memory moves for any need, not only for SP_MOVE_LEAST and more, in a run that no plan serves and that has
+ * far more than it allocates. Few get there: small jobs, few of whose requests lack so much, and those whose
+ * plan has left them, among whose blocks free ranges often lack a few granules for a request. One of
+ * 3 GiB came to reserve 4.8 % more than it allocates. It has to have SP_MOVE_LEAST beyond that: less is not
+ * worth a stall, and what moves leaves holes that later requests lack memory for. */
 static int far_beyond(const stplan_device *d, uint64_t bytes, uint64_t more) {
   return !sp_device_plan_served(d) && sp_debt_far(&d->counters, bytes, more, SP_MOVE_LEAST);
 }
@@ -83,9 +81,9 @@ static uint64_t owed_for(uint64_t bytes, uint64_t moved, uint64_t price) {
 
 /* suffices says whether `bytes` may be taken without memory moving for them, `more` of which are
  * about to be allocated. */
-static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int any) {
+static int suffices(const stplan_device *d, uint64_t bytes, uint64_t more, int far) {
   const stplan_counters *c = &d->counters;
-  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || (!any && bytes < SP_MOVE_LEAST);
+  int fits = c->reserved_bytes + bytes <= c->peak_reserved_bytes || (!far && bytes < SP_MOVE_LEAST);
   return fits && !d->refused && sp_device_may_take(d, bytes) && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_LENDS);
 }
 
@@ -107,12 +105,12 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (sp_device_plan_leaves(d, &first, &end))
     sp_device_gather(d, first, end);
   uint64_t more = high > low ? sp_least(bytes, high - low) : bytes; /* without what whole granules have beyond it */
-  int far = far_beyond(d, bytes, more), any = far || left_by_plan(d);
-  if (suffices(d, bytes, more, any))
+  int far = far_beyond(d, bytes, more);
+  if (suffices(d, bytes, more, far))
     return 1;
   if (sp_device_plan_strays(d, &first, &end)) {
     follow(d, first, end);
-    if (suffices(d, bytes, more, any))
+    if (suffices(d, bytes, more, far))
       return 1;
   }
   int may_take = !d->refused && sp_device_may_take(d, bytes);
@@ -132,6 +130,6 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
   uint64_t granules = price(d, list), moved = sp_device_withdraw(d, list, SP_TO_MOVE);
   SP_COUNT(d, moved_bytes, moved);
-  sp_debt_add(&d->debt, any ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
+  sp_debt_add(&d->debt, far ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
   return served;
 }

@@ -8,9 +8,9 @@
 #include "device.h"
 
 /* Bytes. Memory moves for a need of at least this; for less a stall costs more than
- * it saves. Of 3, 20, 32 and 50 MiB this reserves the least over the recordings. Once a plan
- * has left the run, or if a pool has far more than it allocates, memory moves for any need, and such a
- * move is owed as one of this. */
+ * it saves. Of 3, 20, 32 and 50 MiB this reserves the least over the recordings. If a run
+ * that no plan serves has far more than it allocates, memory moves for any need, and such a move is owed as
+ * one of this. */
 #define SP_MOVE_LEAST (UINT64_C(20) << 20)
 
 /* sp_device_make_room is called before `bytes` are taken from the device for

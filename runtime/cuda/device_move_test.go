@@ -110,16 +110,16 @@ func leftByPlan(t *testing.T) *Device {
 	return d
 }
 
-// TestLittleMovesOnceAPlanHasLeft asks for 6 MiB more than a free range at the end has, while 40
-// are idle elsewhere. Without a plan they are added. A run that a plan has left lacks a little
-// again and again, so there they move.
-func TestLittleMovesOnceAPlanHasLeft(t *testing.T) {
+// TestLittleIsAdded asks for 6 MiB more than a free range at the end has, while 40 are idle elsewhere.
+// They are added, without a plan and once a plan has left the run alike: if they moved there, as they did, some
+// runs that a plan had left came to reserve 1.2 % more than without it.
+func TestLittleIsAdded(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
 		name string
 		d    *Device
 		want uint64 // bytes added
-	}{{"no plan", pool(t), 6 * mib}, {"left", leftByPlan(t), 0}} {
+	}{{"no plan", pool(t), 6 * mib}, {"left", leftByPlan(t), 6 * mib}} {
 		idle := mustMalloc(t, c.d, 40*mib)
 		mustMalloc(t, c.d, 16*mib)
 		last := mustMalloc(t, c.d, 50*mib)
