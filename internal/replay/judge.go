@@ -7,7 +7,7 @@ import (
 )
 
 // judge decides whether each request is given memory that nothing uses any more. It keeps
-// the last owner of every byte. A request may have bytes if their last owner has been freed
+// the last owner of every byte, and takes it along if the memory is carried to other addresses. A request may have bytes if their last owner has been freed
 // by the program, and
 //
 //   - ran on the same stream. If its free was delayed by another stream, either the
@@ -72,6 +72,30 @@ func (j *judge) operation(step int, o Operation) {
 		if m, ok := j.recorded[o.Event]; ok && m.whole {
 			j.settled = max(j.settled, m.step)
 		}
+	case Carried:
+		j.carry(o)
+	}
+}
+
+// carry has the owners of some bytes be those of others. What is live cannot be carried, and nothing can
+// go to where something is live.
+func (j *judge) carry(o Operation) {
+	for _, at := range []uint64{o.From, o.To} {
+		for p := range j.bytes.within(at, at+o.Bytes) {
+			if p.owner != nobody && j.owners[p.owner].freed < 0 {
+				j.fault(fmt.Sprintf("memory was carried from %#x to %#x, %d B, in part of request %d, which is live", o.From, o.To, o.Bytes, j.owners[p.owner].request))
+				return
+			}
+		}
+	}
+	j.bytes.copy(o.From, o.To, o.Bytes)
+}
+
+// fault counts a request that was given memory in use, or whose memory was.
+func (j *judge) fault(what string) {
+	j.overlaps++
+	if j.first == "" {
+		j.first = what
 	}
 }
 
@@ -104,10 +128,7 @@ func (j *judge) alloc(request int, q *Request, address uint64) {
 		}
 	})
 	if bad >= 0 {
-		j.overlaps++
-		if j.first == "" {
-			j.first = j.explain(&o, &j.owners[bad])
-		}
+		j.fault(j.explain(&o, &j.owners[bad]))
 	}
 }
 

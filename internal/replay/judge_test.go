@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stplan/stplan/internal/lifespan"
@@ -59,6 +61,18 @@ func (n *naive) free(p *Program, other uint64, last int, stream uint64) bool {
 	}
 	beside := func(o *Operation) bool { return o.Kind == Record && o.Stream == other }
 	return p.Requests[last].Stream == stream && (completed || n.waited(freed, stream, beside))
+}
+
+// carry has cells follow the memory of others, and says whether nothing in either is live.
+func (n *naive) carry(o *Operation) bool {
+	from, to, size := int(o.From)/cell, int(o.To)/cell, int(o.Bytes)/cell
+	for _, last := range append(slices.Clone(n.cells[from:from+size]), n.cells[to:to+size]...) {
+		if last >= 0 && !slices.ContainsFunc(n.log, func(h happened) bool { return h.freed == last }) {
+			return false
+		}
+	}
+	copy(n.cells[to:to+size], n.cells[from:from+size])
+	return true
 }
 
 // waited says whether a stream has waited for an event that was recorded in such an
@@ -123,6 +137,11 @@ func (c *careless) Operations(into []Operation) []Operation {
 		if c.rng.IntN(40) == 0 {
 			o = Operation{Kind: []Kind{Settled, Done}[c.rng.IntN(2)], Event: o.Event}
 		}
+		if c.rng.IntN(20) == 0 {
+			size := 1 + c.rng.IntN(c.memory)
+			from, to := c.rng.IntN(c.memory-size+1), c.rng.IntN(c.memory-size+1)
+			o = Operation{Kind: Carried, From: uint64(from) * cell, To: uint64(to) * cell, Bytes: uint64(size) * cell}
+		}
 		now = append(now, o)
 	}
 	c.asked = append(c.asked, now)
@@ -158,6 +177,9 @@ func replayNaively(p *Program, a *careless) (overlaps int, bad []map[int]bool) {
 	operations := func(at int) {
 		for i := range asked[0] {
 			n.log = append(n.log, happened{at, &asked[0][i], -1, -1})
+			if asked[0][i].Kind == Carried && !n.carry(&asked[0][i]) {
+				overlaps++
+			}
 		}
 		asked = asked[1:]
 	}
@@ -200,7 +222,7 @@ func TestJudgeIsTheNaiveOne(t *testing.T) {
 		}
 		checkFirst(t, r, bad)
 		seen += overlaps
-		if overlaps == len(p.Requests) {
+		if !slices.ContainsFunc(bad, func(of map[int]bool) bool { return len(of) == 0 }) {
 			t.Fatalf("seed %d: every request overlaps, which compares nothing", seed)
 		}
 	}
@@ -212,6 +234,9 @@ func TestJudgeIsTheNaiveOne(t *testing.T) {
 // checkFirst checks the request and the earlier one that the first overlap is told of.
 func checkFirst(t *testing.T, r *Result, bad []map[int]bool) {
 	t.Helper()
+	if strings.HasPrefix(r.First, "memory was carried") {
+		return
+	}
 	for k, of := range bad {
 		if len(of) == 0 {
 			continue
@@ -254,13 +279,19 @@ func TestRangesAreCells(t *testing.T) {
 			}
 			cells[i] = owner
 		}
-		if fmt.Sprint(found) != fmt.Sprint(expected) {
+		if fmt.Sprint(slices.Compact(found)) != fmt.Sprint(expected) {
 			t.Fatalf("[%d, %d) had owners %v, expected %v", low, high, found, expected)
 		}
-		for k, c := range r.chunks {
+		for k, c := range r.chunks { // as copies leave them too
 			if len(c) == 0 || len(c) > chunkLen {
 				t.Fatalf("chunk %d has %d pieces", k, len(c))
 			}
+		}
+		if owner%10 == 0 { // also over one another
+			n := 1 + rng.Uint64N(64)
+			from, to := rng.Uint64N(size-n), rng.Uint64N(size-n)
+			r.copy(from, to, n)
+			copy(cells[to:to+n], cells[from:from+n])
 		}
 		chunks = max(chunks, len(r.chunks))
 	}

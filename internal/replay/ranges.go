@@ -1,10 +1,14 @@
 package replay
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // ranges says which owner each byte of the address space had last. It is an ordered list of
 // pieces. A piece ends where the next one begins, so the list has no holes. Its length
-// follows the number of allocations, at most two pieces for each, and never their sizes.
+// follows the number of allocations, at most two pieces for each, and of the pieces that are copied, and never
+// their sizes.
 type ranges struct {
 	chunks [][]piece // none is empty
 }
@@ -92,6 +96,32 @@ func (r *ranges) own(low, high uint64, owner int, before func(owner int)) {
 	}
 	r.chunks[from.chunk][from.at].owner = owner
 	r.remove(place{from.chunk, from.at + 1}, to)
+}
+
+// within yields the pieces of [low, high), each from where it begins there.
+func (r *ranges) within(low, high uint64) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		for p := r.find(low); p.chunk < len(r.chunks); p = (place{p.chunk + 1, 0}) {
+			for _, piece := range r.chunks[p.chunk][p.at:] {
+				piece.low = max(piece.low, low)
+				if piece.low >= high || !yield(piece) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// copy has the bytes from `to` on have the owners of those from `from` on.
+func (r *ranges) copy(from, to, size uint64) {
+	pieces := slices.Collect(r.within(from, from+size))
+	for i, p := range pieces {
+		end := from + size
+		if i+1 < len(pieces) {
+			end = pieces[i+1].low
+		}
+		r.own(p.low-from+to, end-from+to, p.owner, func(int) {})
+	}
 }
 
 // part is what chunk k has of the pieces [from, to).

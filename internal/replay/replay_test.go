@@ -78,30 +78,38 @@ func TestJudge(t *testing.T) {
 		{"pending memory, no wait", []uint64{0, mib, 512, 3 * mib}, nil, 1, "still use"},
 		{"pending memory after its completion", []uint64{0, mib, 2 * mib, 0}, nil, 0, ""},
 		{"pending memory after a wait", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			1: {{Record, other, 1}}, 3: {{Wait, 0, 1}}}, 0, ""},
+			1: {{Kind: Record, Stream: other, Event: 1}}, 3: {{Kind: Wait, Stream: 0, Event: 1}}}, 0, ""},
 		{"pending memory after a wait for the device", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			1: {{RecordWhole, 0, 1}}, 3: {{Wait, 0, 1}}}, 0, ""},
+			1: {{Kind: RecordWhole, Stream: 0, Event: 1}}, 3: {{Kind: Wait, Stream: 0, Event: 1}}}, 0, ""},
 		{"a wait for an event from before the free", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			0: {{Record, other, 1}}, 3: {{Wait, 0, 1}}}, 1, "still use"},
+			0: {{Kind: Record, Stream: other, Event: 1}}, 3: {{Kind: Wait, Stream: 0, Event: 1}}}, 1, "still use"},
 		{"a wait of another stream", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			1: {{Record, other, 1}}, 3: {{Wait, 5, 1}}}, 1, "still use"},
+			1: {{Kind: Record, Stream: other, Event: 1}}, 3: {{Kind: Wait, Stream: 5, Event: 1}}}, 1, "still use"},
 		{"a wait for an event that was never recorded", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			3: {{Wait, 0, 1}}}, 1, "still use"},
+			3: {{Kind: Wait, Stream: 0, Event: 1}}}, 1, "still use"},
 		{"another stream's memory, no wait for it", []uint64{0, 0, 2 * mib, 3 * mib}, map[int][]Operation{
-			1: {{Record, other, 1}}, 2: {{Wait, 5, 1}}}, 1, "still use"},
+			1: {{Kind: Record, Stream: other, Event: 1}}, 2: {{Kind: Wait, Stream: 5, Event: 1}}}, 1, "still use"},
 		{"another stream's memory, both known streams waited for", []uint64{0, 0, 2 * mib, 3 * mib}, map[int][]Operation{
-			1: {{Record, other, 1}, {Record, 0, 2}}, 2: {{Wait, 5, 1}, {Wait, 5, 2}}}, 1, "still use"},
+			1: {{Kind: Record, Stream: other, Event: 1}, {Kind: Record, Stream: 0, Event: 2}}, 2: {{Kind: Wait, Stream: 5, Event: 1}, {Kind: Wait, Stream: 5, Event: 2}}}, 1, "still use"},
 		{"another stream's memory, the device waited for", []uint64{0, 0, 2 * mib, 3 * mib}, map[int][]Operation{
-			1: {{RecordWhole, 0, 1}}, 2: {{Wait, 5, 1}}}, 0, ""},
+			1: {{Kind: RecordWhole, Stream: 0, Event: 1}}, 2: {{Kind: Wait, Stream: 5, Event: 1}}}, 0, ""},
 		{"another stream's memory, the device from before the free", []uint64{0, 0, 2 * mib, 3 * mib}, map[int][]Operation{
-			0: {{RecordWhole, 0, 1}}, 2: {{Wait, 5, 1}}}, 1, "still use"},
+			0: {{Kind: RecordWhole, Stream: 0, Event: 1}}, 2: {{Kind: Wait, Stream: 5, Event: 1}}}, 1, "still use"},
 		{"memory freed before the host waited", []uint64{0, 0, 0, 3 * mib}, map[int][]Operation{2: {{Kind: Settled}}}, 1, "which is live"},
 		{"pending memory after the host waited", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{3: {{Kind: Settled}}}, 0, ""},
 		{"pending memory, the host waited before the free", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{0: {{Kind: Settled}}}, 1, "still use"},
 		{"pending memory after the host saw an event of the device", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			1: {{RecordWhole, 0, 1}}, 3: {{Done, 0, 1}}}, 0, ""},
+			1: {{Kind: RecordWhole, Stream: 0, Event: 1}}, 3: {{Kind: Done, Stream: 0, Event: 1}}}, 0, ""},
 		{"pending memory after the host saw an event of one stream", []uint64{0, mib, 0, 3 * mib}, map[int][]Operation{
-			1: {{Record, 0, 1}}, 3: {{Done, 0, 1}}}, 1, "still use"},
+			1: {{Kind: Record, Stream: 0, Event: 1}}, 3: {{Kind: Done, Stream: 0, Event: 1}}}, 1, "still use"},
+		{"pending memory at another address", []uint64{0, mib, 2 * mib, 3 * mib}, map[int][]Operation{
+			2: {{Kind: Carried, From: 0, To: 2 * mib, Bytes: mib}}}, 1, "still use"},
+		{"pending memory at another address, the device waited for", []uint64{0, mib, 2 * mib, 3 * mib}, map[int][]Operation{
+			1: {{Kind: RecordWhole, Event: 1}}, 2: {{Kind: Carried, From: 0, To: 2 * mib, Bytes: mib}, {Kind: Wait, Stream: 0, Event: 1}}}, 0, ""},
+		{"live memory goes to another address", []uint64{0, mib, 2 * mib, 3 * mib}, map[int][]Operation{
+			3: {{Kind: Carried, From: mib, To: 3 * mib, Bytes: 512}}}, 1, "which is live"},
+		{"memory goes to where another block is live", []uint64{0, mib, 2 * mib, 3 * mib}, map[int][]Operation{
+			3: {{Kind: Carried, From: 5 * mib, To: mib, Bytes: 512}}}, 1, "which is live"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

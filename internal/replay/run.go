@@ -45,7 +45,9 @@ func (e *LimitError) Error() string { return e.Problem }
 type Operation struct {
 	Kind   Kind
 	Stream uint64 // of Record and Wait
-	Event  uint64 // of all but Settled
+	Event  uint64 // of all but Settled and Carried
+
+	From, To, Bytes uint64 // of Carried, addresses and bytes
 }
 
 // Kind is the kind of an Operation.
@@ -62,6 +64,9 @@ const (
 	Done
 	// Settled says that the host has waited for all streams.
 	Settled
+	// Carried says that the memory at some addresses is at others from now on. Streams may still use it
+	// at the old ones, where the allocator hands nothing out before it has waited for that.
+	Carried
 )
 
 // Placement is how a request was served.

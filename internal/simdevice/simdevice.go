@@ -110,13 +110,18 @@ func (d *Device) RecordStream(address, stream uint64) error {
 // kinds are the kinds of operations in replay's terms.
 var kinds = map[cuda.OperationKind]replay.Kind{
 	cuda.Record: replay.Record, cuda.RecordWhole: replay.RecordWhole, cuda.Wait: replay.Wait, cuda.Done: replay.Done, cuda.Settled: replay.Settled,
+	cuda.Carried: replay.Carried,
 }
 
 // Operations appends what the runtime asked of the device since the last call.
 func (d *Device) Operations(into []replay.Operation) []replay.Operation {
 	var from [16]cuda.Operation
 	for _, o := range d.device.Operations(from[:0]) {
-		into = append(into, replay.Operation{Kind: kinds[o.Kind], Stream: o.Stream, Event: o.Event})
+		op := replay.Operation{Kind: kinds[o.Kind], Stream: o.Stream, Event: o.Event}
+		if o.Kind == cuda.Carried {
+			op.From, op.To, op.Bytes = o.From-cuda.Base, o.To-cuda.Base, o.Bytes
+		}
+		into = append(into, op)
 	}
 	return into
 }

@@ -338,10 +338,10 @@ void sp_arena_unlend(sp_arena *a) {
   }
 }
 
-void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size) {
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size, const sp_clock *uses) {
   sp_range *r = sp_arena_take(a, absent, addr, size);
   r->absent = r->lent = 0;
-  memset(&r->uses, 0, sizeof r->uses);
+  r->uses = *uses;
   settle(a, r);
 }
 

@@ -147,8 +147,8 @@ void sp_arena_unlend(sp_arena *a);
 static inline int sp_arena_starts(const sp_range *r) { return r->first || r->prev->absent; }
 static inline int sp_arena_ends(const sp_range *r) { return r->next == NULL || r->next->first || r->next->absent; }
 
-/* sp_arena_commit makes [addr, addr+size) of an absent range free and never used. */
-void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size);
+/* sp_arena_commit makes [addr, addr+size) of an absent range free, with these uses of its memory. */
+void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size, const sp_clock *uses);
 
 /* sp_arena_absent is the first absent range that has bytes of [addr, addr+size). NULL if
  * there is none, if some of the bytes are taken, or if some lie outside the arena. */

@@ -207,7 +207,10 @@ func (d *Device) Operations(into []Operation) []Operation {
 	for {
 		n := int(C.sp_host_take(&d.prim, &d.taken[0], C.size_t(len(d.taken))))
 		for _, e := range d.taken[:n] {
-			into = append(into, Operation{Kind: OperationKind(e.kind), Stream: uint64(e.stream), Event: uint64(e.event)})
+			into = append(into, Operation{
+				Kind: OperationKind(e.kind), Stream: uint64(e.stream), Event: uint64(e.event),
+				From: uint64(e.from), To: uint64(e.to), Bytes: uint64(e.bytes),
+			})
 		}
 		if n < len(d.taken) {
 			return into

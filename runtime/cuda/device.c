@@ -78,6 +78,12 @@ void sp_device_account(stplan_device *d, int64_t reserved) {
   sp_tally_set(&d->usage.reserved, d->counters.reserved_bytes);
 }
 
+void sp_device_forget_ends(stplan_device *d) {
+  for (int zone = 0; zone < SP_ZONES; zone++)
+    if (d->end[zone] != 0 && sp_arena_holding(&d->arena, d->end[zone] - 1) == NULL)
+      d->end[zone] = 0;
+}
+
 void stplan_read(stplan_device *d, stplan_counters *counters) {
   sp_device_lock(d);
   *counters = d->counters;

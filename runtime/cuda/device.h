@@ -9,6 +9,7 @@
  *   device_install   puts a plan in place while the run goes on
  *   device_grow      takes memory from the device
  *   device_move      moves idle memory to where it is needed, device_debt says how much
+ *   device_carry     moves it without waiting for it
  *   device_trim      gives idle memory back to the device
  *   device_pause     gives all of it to others, and takes it back
  *   device_hold      not while a graph is captured
@@ -40,6 +41,13 @@
 
 typedef struct sp_pin sp_pin; /* private to device_pins.c */
 
+/* Memory that is on its way to other addresses; device_carry.c. The growth lock is held. */
+typedef struct {
+  sp_range *list;       /* idle ranges to be carried, linked by chain; empty without the growth lock */
+  sp_range *used;       /* ranges that just have been */
+  struct sp_left *left; /* addresses that were left, and where the memory still is */
+} sp_carry;
+
 typedef struct sp_chunk {
   struct sp_chunk *next;
   sp_range *nodes;
@@ -62,6 +70,7 @@ struct stplan_device {
   stplan_status held_up;  /* why not all could be given back the last time, or STPLAN_OK; growth lock held */
   uint64_t before;        /* reserved bytes before a pause, as long as fewer are reserved; 0 if not paused */
   uint64_t forgotten[SP_ZONES]; /* bytes that it gave away together with their addresses */
+  sp_carry carry;
   sp_pin *pins;
   stplan_seen *seen;      /* of stplan_watch; changed with the growth lock held */
   void *seen_context;
@@ -110,6 +119,10 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
+
+/* sp_device_forget_ends forgets growing extents that are gone: their addresses may be
+ * another's from now on. Locked. */
+void sp_device_forget_ends(stplan_device *d);
 
 /* sp_device_notify calls the function of stplan_watch, if there is one. Called without
  * the lock. Growth lock held. */

@@ -1,23 +1,44 @@
 #include "device_grow.h"
 
+#include "device_carry.h"
 #include "device_move.h"
 #include "device_trim.h"
 
-/* extend asks the device for memory, without the lock: at address `at`, or, if
- * that is 0, at new addresses with room for `room` bytes in granules of `unit`. 0 if the
- * limit or the device has none. Locked. Growth lock held. */
-static int extend(stplan_device *d, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
+/* taken notes memory that the device has given, and tells of it. Locked; lets go of the lock. Growth lock held. */
+static void taken(stplan_device *d, uint64_t addr, uint64_t bytes) {
+  sp_device_unlock(d);
+  sp_device_notify(d, sp_device_moves(d) ? STPLAN_MAPPED : STPLAN_PIECE_TAKEN, addr, bytes);
+  sp_device_lock(d);
+  SP_COUNT(d, growths, 1);
+  sp_device_account(d, (int64_t)bytes);
+}
+
+/* begin_room asks the device for memory at new addresses, with room for `room` bytes in granules of
+ * `unit`. 0 if the limit or the device has none. Locked; lets go of the lock. Growth lock held. */
+static int begin_room(stplan_device *d, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
   if (!sp_device_may_take(d, bytes))
     return 0;
   sp_device_unlock(d);
-  int failed = d->prim.extend(d->prim.self, at, bytes, room, unit, addr);
-  if (!failed)
-    sp_device_notify(d, sp_device_moves(d) ? STPLAN_MAPPED : STPLAN_PIECE_TAKEN, *addr, bytes);
+  int failed = d->prim.extend(d->prim.self, 0, bytes, room, unit, addr);
   sp_device_lock(d);
-  if (failed)
+  if (!failed)
+    taken(d, *addr, bytes);
+  return !failed;
+}
+
+/* extend gets memory for bytes that are absent, or, if zone says so, for those behind the zone's growing
+ * extent. 0 if the limit or the device has none. Locked; lets go of the lock. Growth lock held. */
+static int extend(stplan_device *d, uint64_t addr, uint64_t bytes, sp_zone zone) {
+  sp_clock uses;
+  if (!sp_device_may_take(d, bytes) || !sp_carry_extend(d, addr, bytes, &uses))
     return 0;
-  SP_COUNT(d, growths, 1);
-  sp_device_account(d, (int64_t)bytes);
+  taken(d, addr, bytes);
+  if (zone != SP_ZONES) {
+    sp_arena_add(&d->arena, addr, bytes, sp_arena_unit(&d->arena, sp_arena_holding(&d->arena, addr - 1)), zone, 1, SP_ABSENT);
+    d->end[zone] = addr + bytes;
+  }
+  sp_arena_commit(&d->arena, sp_arena_holding(&d->arena, addr), addr, bytes, &uses);
+  sp_carry_leave(d);
   return 1;
 }
 
@@ -136,15 +157,13 @@ static void within(const stplan_device *d, const sp_range *r, uint64_t addr, uin
 }
 
 int sp_device_map(stplan_device *d, uint64_t addr, uint64_t end) {
-  uint64_t got;
-  sp_range *r = sp_arena_holding(&d->arena, addr);
+  const sp_range *r = sp_arena_holding(&d->arena, addr);
   while (r != NULL && r->addr < end) {
     uint64_t low = r->addr, high = r->addr + r->size;
     if (r->absent) {
       within(d, r, addr, end, &low, &high);
-      if (!sp_device_nodes(d) || !extend(d, low, high - low, 0, 0, &got))
+      if (!extend(d, low, high - low, SP_ZONES))
         return 0;
-      sp_arena_commit(&d->arena, r, low, high - low);
     }
     if (high >= end)
       return 1;
@@ -177,28 +196,24 @@ static uint64_t least_piece(const stplan_device *d) {
 /* grow_fresh takes an extent of its own, with addresses for `room` bytes if memory moves.
  * Locked; lets go of the lock. Growth lock held. */
 static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t room, uint64_t *addr) {
-  uint64_t unit = unit_of(d, zone), bytes = in_handles(d, sp_round_up(need, unit)), taken = least_piece(d);
-  if (taken <= bytes || !extend(d, 0, taken, taken, unit, addr)) {
-    taken = bytes;
-    if (!extend(d, 0, bytes, room > bytes ? room : bytes, unit, addr))
+  uint64_t unit = unit_of(d, zone), bytes = in_handles(d, sp_round_up(need, unit)), piece = least_piece(d);
+  if (piece <= bytes || !begin_room(d, piece, piece, unit, addr)) {
+    piece = bytes;
+    if (!begin_room(d, bytes, room > bytes ? room : bytes, unit, addr))
       return 0;
   }
-  sp_arena_add(&d->arena, *addr, taken, unit, zone, 0, SP_FREE);
+  sp_arena_add(&d->arena, *addr, piece, unit, zone, 0, SP_FREE);
   return 1;
 }
 
 /* grow_end makes the zone's growing extent go on to `end`. Locked; lets go of
  * the lock. Growth lock held. */
 static int grow_end(stplan_device *d, sp_zone zone, uint64_t end) {
-  uint64_t from = d->end[zone], addr;
+  uint64_t from = d->end[zone];
   if (end <= from)
     return 1;
   uint64_t unit = sp_arena_unit(&d->arena, sp_arena_holding(&d->arena, from - 1)), bytes = sp_round_up(end - from, unit);
-  if (!extend(d, from, bytes, 0, 0, &addr))
-    return 0;
-  sp_arena_add(&d->arena, from, bytes, unit, zone, 1, SP_FREE);
-  d->end[zone] = from + bytes;
-  return 1;
+  return extend(d, from, bytes, zone);
 }
 
 /* fill takes what a window misses. Locked; lets go of the lock. Growth lock held. */
@@ -301,6 +316,7 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uin
     else
       done = fits(d, zone, need) || grow_by(d, zone, need);
     d->refused = 0;
+    sp_carry_end(d);
   }
   sp_device_unlock_growth(d);
   return done;
@@ -317,10 +333,10 @@ void sp_device_begin(stplan_device *d, sp_place *place) {
       bytes = sp_round_up(bytes, unit);
     uint64_t first = sp_device_moves(d) ? sp_least(bytes, unit) : bytes, spare = sp_device_plan_spare(d);
     int fits = bytes > 0 && bytes <= SP_LARGEST;
-    int done = fits && spare > 0 && extend(d, 0, first, bytes + spare, unit, &base);
+    int done = fits && spare > 0 && begin_room(d, first, bytes + spare, unit, &base);
     if (fits && !done) { /* there may be no addresses for detours */
       spare = 0;
-      done = extend(d, 0, first, bytes, unit, &base);
+      done = begin_room(d, first, bytes, unit, &base);
     }
     if (done) {
       sp_arena_add(&d->arena, base, first, unit, SP_ZONE_PLAN, 0, SP_FREE);
@@ -360,6 +376,7 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
       d->refused = refused;
       served = sp_device_make_room(d, bytes, addr, addr + size);
       done = served && sp_device_map(d, addr, addr + size);
+      sp_carry_end(d);
     }
     d->refused = 0;
     if (served && !done && d->before == 0)
@@ -385,6 +402,7 @@ void stplan_stop_moving(stplan_device *d) {
   sp_device_lock(d);
   sp_device_lock_growth(d);
   if (!d->still) {
+    sp_carry_clear(d, 0, UINT64_MAX);
     complete_plan(d);
     d->still = 1;
     sp_device_unlock(d);

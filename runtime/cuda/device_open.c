@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "device_carry.h"
 #include "device_pins.h"
 #include "device_plan.h"
 
@@ -65,8 +66,11 @@ static void give_all(stplan_device *d) {
 void stplan_close(stplan_device *d) {
   if (d == NULL)
     return;
-  if (d->arena.last != NULL && d->prim.synchronize(d->prim.self) == 0)
+  if (d->arena.last != NULL && d->prim.synchronize(d->prim.self) == 0) {
+    sp_carry_give(d, 0, UINT64_MAX);
     give_all(d);
+  }
+  sp_carry_drop(d);
   sp_streams_close(&d->streams, &d->prim);
   d->prim.close(d->prim.self);
   drop(d);

@@ -1,5 +1,6 @@
 #include "device_trim.h"
 
+#include "device_carry.h"
 #include "device_defer.h"
 #include "device_hold.h"
 #include "device_pins.h"
@@ -43,14 +44,6 @@ void sp_device_chain(stplan_device *d, sp_range *gap, uint64_t addr, uint64_t en
   r->leaving = 1;
   r->chain = *list;
   *list = r;
-}
-
-/* forget_ends forgets growing extents that are gone: their addresses may be
- * another's from now on. Locked. */
-static void forget_ends(stplan_device *d) {
-  for (int zone = 0; zone < SP_ZONES; zone++)
-    if (d->end[zone] != 0 && sp_arena_holding(&d->arena, d->end[zone] - 1) == NULL)
-      d->end[zone] = 0;
 }
 
 /* give_granules gives bytes back granule by granule, up to the first that the device does
@@ -97,22 +90,26 @@ static uint64_t give(stplan_device *d, sp_range *r, sp_reason reason) {
   sp_device_account(d, -(int64_t)given);
   sp_zone zone = (sp_zone)gone->zone;
   d->forgotten[zone] += sp_arena_decommit(&d->arena, gone, reason == SP_TO_LEND);
-  forget_ends(d);
+  sp_device_forget_ends(d);
   return given;
 }
 
-/* settle waits until nothing uses the ranges of a list any more. Zero is success; then
- * sp_hold_leave is due. Locked; lets go of the lock. Growth lock held. */
+/* settle waits until nothing uses the ranges of a list any more, nor addresses that memory was carried
+ * from: memory may be there too that is to go to the device. Zero is success; then sp_hold_leave is due. Locked; lets go of the lock. Growth lock held. */
 static int settle(stplan_device *d, const sp_range *list, sp_reason reason) {
   sp_clock uses = {.owned = 0};
   for (; list != NULL; list = list->chain)
     sp_clock_merge(&uses, &list->uses);
+  sp_carry_uses(d, &uses);
   if (d->kept || (reason == SP_TO_MOVE && sp_device_await(d, &uses) != 0))
     return 1;
   sp_device_unlock(d);
   if (!sp_hold_enter()) {
     d->held_up = STPLAN_HELD;
   } else if (reason != SP_TO_MOVE && d->prim.synchronize(d->prim.self) != 0) {
+    d->held_up = STPLAN_FAILED;
+    sp_hold_leave();
+  } else if (!sp_carry_give(d, 0, UINT64_MAX)) {
     d->held_up = STPLAN_FAILED;
     sp_hold_leave();
   }

@@ -18,6 +18,11 @@ enum { SP_NEVER = 2 };
 /* Bytes of a handle for other processes, as cudaIpcMemHandle_t has. */
 enum { SP_HANDLE_BYTES = 64 };
 
+/* sp_span is bytes at an address. */
+typedef struct {
+  uint64_t addr, bytes;
+} sp_span;
+
 typedef struct sp_prim {
   void *self;
 
@@ -47,6 +52,15 @@ typedef struct sp_prim {
    * After stop_moving a new room has `room` bytes, and all of them get memory at once, in
    * granules of any size. */
   int (*extend)(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr);
+
+  /* carry is extend at an address, but the first of the bytes get memory that is at other
+   * addresses now: `from`, whole granules of rooms whose granules are as large as those at `at`, or, after
+   * all of these, the least ones, which are put together.
+   * From then on that memory is at both addresses. give_back takes the old addresses, as
+   * soon as no stream uses them any more; it takes the memory with the last of its
+   * addresses. Streams may use the new ones at once, if they are ordered behind the uses of the
+   * old ones. NULL if memory is not virtual. */
+  int (*carry)(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans);
 
   /* give_back returns memory that no stream uses any more to the device. A granule that
    * the device does not take back is lost to both; if it takes none, give_back fails. */

@@ -91,6 +91,7 @@ typedef struct region {
   uint64_t base, reserved;
   uint64_t start, end, unit;
   uint64_t mapped; /* bytes */
+  uint8_t *pieces; /* for each granule, whether its memory is in handles of the least size; NULL if none is */
 } region;
 
 /* Devices that may use the memory, this one included: as many as a process can have. */
@@ -137,6 +138,7 @@ static inline int sp_cuda_end(const cuda *c, int mode, int failed) {
 /* The functions of sp_prim about memory. sp_cuda_drop_regions gives up all
  * addresses, in the end. */
 int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr);
+int sp_cuda_carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans);
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes);
 int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HANDLE_BYTES], uint64_t *offset);
 void sp_cuda_stop_moving(void *self);

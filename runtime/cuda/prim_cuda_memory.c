@@ -4,16 +4,6 @@
 #include "prim_cuda_driver.h"
 #include "sizes.h"
 
-/* unmap_granules undoes map_granules for the first `bytes` of a range, and
- * returns how many of them the driver has taken back. */
-static uint64_t unmap_granules(const cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
-  uint64_t taken = 0;
-  for (uint64_t at = 0; at < bytes; at += unit)
-    if (c->cu.unmap(addr + at, unit) == CU_SUCCESS)
-      taken += unit;
-  return taken;
-}
-
 /* create makes memory. A device may know fabric handles and the process may not use them,
  * as it has no channel of IMEX: then they are not asked for any more. */
 static cu_result create(cuda *c, cu_handle *handle, uint64_t bytes) {
@@ -33,27 +23,6 @@ static cu_result create(cuda *c, cu_handle *handle, uint64_t bytes) {
   return result;
 }
 
-/* map_granules gives [addr, addr+bytes) memory. Nonzero is failure. The handle of
- * each granule is released at once: its memory then lives until it is unmapped. */
-static int map_granules(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit) {
-  uint64_t at = 0;
-  for (; at < bytes; at += unit) {
-    cu_handle handle;
-    if (create(c, &handle, unit) != CU_SUCCESS)
-      break;
-    int failed = c->cu.map(addr + at, unit, 0, handle, 0) != CU_SUCCESS;
-    c->cu.mem_release(handle);
-    if (failed)
-      break;
-  }
-  pthread_mutex_lock(&c->lock); /* no further device is let in meanwhile */
-  int failed = at < bytes || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
-  pthread_mutex_unlock(&c->lock);
-  if (failed)
-    unmap_granules(c, addr, at, unit);
-  return failed;
-}
-
 /* granules is how many bytes of virtual memory some bytes take. */
 static uint64_t granules(const cuda *c, uint64_t bytes) { return sp_round_up(bytes, c->granularity); }
 
@@ -63,6 +32,83 @@ static region *holding(const cuda *c, uint64_t addr) {
   while (r != NULL && (addr < r->start || addr >= r->end))
     r = r->next;
   return r;
+}
+
+/* in_pieces says whether a granule of a region has memory in pieces of the least granules. Locked. */
+static int in_pieces(const region *r, uint64_t addr) { return r->pieces != NULL && r->pieces[(addr - r->start) / r->unit]; }
+
+/* step is the bytes of the handle at an address that has memory. */
+static uint64_t step(cuda *c, uint64_t addr) {
+  pthread_mutex_lock(&c->lock);
+  const region *r = holding(c, addr);
+  uint64_t bytes = r == NULL || in_pieces(r, addr) ? c->granularity : r->unit;
+  pthread_mutex_unlock(&c->lock);
+  return bytes;
+}
+
+/* unmap undoes map for the first `bytes` of a range, and returns how many of them the driver has
+ * taken back. */
+static uint64_t unmap(cuda *c, uint64_t addr, uint64_t bytes) {
+  uint64_t taken = 0, size;
+  for (uint64_t at = 0; at < bytes; at += size) {
+    size = step(c, addr + at);
+    if (c->cu.unmap(addr + at, size) == CU_SUCCESS)
+      taken += size;
+  }
+  return taken;
+}
+
+/* note_pieces notes how the granule at an address gets its memory. Nonzero without host memory. */
+static int note_pieces(cuda *c, uint64_t addr, int pieces) {
+  pthread_mutex_lock(&c->lock);
+  region *r = holding(c, addr);
+  uint64_t granules = (r->base + r->reserved - r->start) / r->unit;
+  if (r->pieces == NULL && pieces)
+    r->pieces = calloc(granules, 1);
+  int failed = r->pieces == NULL && pieces;
+  if (r->pieces != NULL)
+    r->pieces[(addr - r->start) / r->unit] = (uint8_t)pieces;
+  pthread_mutex_unlock(&c->lock);
+  return failed;
+}
+
+/* map_handle maps the memory at address old, or new memory if that is 0. The handle is released at
+ * once: the memory then lives until it is unmapped everywhere. Nonzero is failure. */
+static int map_handle(cuda *c, uint64_t addr, uint64_t bytes, uint64_t old) {
+  cu_handle handle;
+  cu_result got = old == 0 ? create(c, &handle, bytes) : c->cu.retain_handle(&handle, (void *)(uintptr_t)old);
+  if (got != CU_SUCCESS)
+    return 1;
+  int failed = c->cu.map(addr, bytes, 0, handle, 0) != CU_SUCCESS;
+  c->cu.mem_release(handle);
+  return failed;
+}
+
+/* map gives [addr, addr+bytes), whole granules of `unit`, memory: first what is at `from`. Handles of
+ * the least size are put together to granules. Nonzero is failure. */
+static int map(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit, const sp_span *from, size_t spans) {
+  uint64_t at = 0, old = 0, size = unit;
+  int failed = 0;
+  while (at < bytes) {
+    int first = at % unit == 0, carried = spans > 0;
+    size = carried ? step(c, from->addr + old) : first ? unit : size;
+    failed = first && note_pieces(c, addr + at, size < unit);
+    if (failed || (failed = map_handle(c, addr + at, size, carried ? from->addr + old : 0)) != 0)
+      break;
+    at += size;
+    old += size;
+    if (carried && old >= from->bytes) {
+      from++;
+      spans--;
+      old = 0;
+    }
+  }
+  pthread_mutex_lock(&c->lock); /* no further device is let in meanwhile */
+  failed = failed || c->cu.set_access(addr, bytes, c->access, c->accesses) != CU_SUCCESS;
+  pthread_mutex_unlock(&c->lock);
+  if (failed)
+    unmap(c, addr, at);
+  return failed;
 }
 
 /* vacant is a region without memory that was left for this, or NULL. Locked. */
@@ -123,6 +169,7 @@ static spot place(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t 
 /* release gives a region's addresses up. Locked, or nobody else uses it. */
 static void release(const cuda *c, region *r) {
   c->cu.address_free(r->base, r->reserved);
+  free(r->pieces);
   free(r);
 }
 
@@ -150,17 +197,20 @@ static int take_plain(const cuda *c, uint64_t at, uint64_t bytes, uint64_t *addr
   return 0;
 }
 
-static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
+static int take_virtual(cuda *c, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, const sp_span *from, size_t spans, uint64_t *addr) {
   /* Granules are taken one by one. What the device cannot give as a whole is
    * not begun: meanwhile other programs would find it without memory. */
   size_t available, total;
   bytes = granules(c, bytes);
-  if (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < bytes)
+  uint64_t fresh = bytes;
+  for (size_t i = 0; i < spans; i++)
+    fresh -= from[i].bytes;
+  if (fresh > 0 && (c->cu.mem_info(&available, &total) != CU_SUCCESS || available < fresh))
     return 1;
   spot start = place(c, at, bytes, room, unit);
   if (start.addr == 0)
     return 1;
-  if (map_granules(c, start.addr, bytes, start.unit)) {
+  if (map(c, start.addr, bytes, start.unit, from, spans)) {
     vacate(c, start.addr, bytes);
     return 1;
   }
@@ -173,7 +223,16 @@ int sp_cuda_extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint6
   int mode;
   if (!sp_cuda_begin(c, &mode))
     return 1;
-  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, unit, addr) : take_plain(c, at, bytes, addr));
+  return sp_cuda_end(c, mode, c->is_virtual ? take_virtual(c, at, bytes, room, unit, NULL, 0, addr) : take_plain(c, at, bytes, addr));
+}
+
+int sp_cuda_carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans) {
+  cuda *c = self;
+  uint64_t addr;
+  int mode;
+  if (!sp_cuda_begin(c, &mode))
+    return 1;
+  return sp_cuda_end(c, mode, take_virtual(c, at, bytes, 0, 0, from, spans, &addr));
 }
 
 int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
@@ -182,11 +241,7 @@ int sp_cuda_give_back(void *self, uint64_t addr, uint64_t bytes) {
   if (!sp_cuda_begin(c, &mode))
     return 1;
   if (c->is_virtual) {
-    pthread_mutex_lock(&c->lock);
-    const region *r = holding(c, addr);
-    uint64_t unit = r == NULL ? c->granularity : r->unit;
-    pthread_mutex_unlock(&c->lock);
-    uint64_t taken = unmap_granules(c, addr, granules(c, bytes), unit);
+    uint64_t taken = unmap(c, addr, granules(c, bytes));
     failed = taken == 0;
     vacate(c, addr, taken);
   } else {
@@ -207,8 +262,8 @@ int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size
   pthread_mutex_lock(&c->lock);
   const region *r = holding(c, addr);
   if (r != NULL) {
-    *base = r->start + sp_round_down(addr - r->start, r->unit);
-    *size = r->unit;
+    *size = in_pieces(r, addr) ? c->granularity : r->unit;
+    *base = r->start + sp_round_down(addr - r->start, *size);
   }
   pthread_mutex_unlock(&c->lock);
   return r == NULL;

@@ -17,7 +17,7 @@ typedef struct {
   int still;            /* stop_moving was called */
   uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
   uint64_t end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
-  uint64_t given;
+  uint64_t given, carried; /* bytes of memory; bytes that are at one more address each */
   uint64_t occupied; /* by another process */
   uint64_t events;
   uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
@@ -76,13 +76,56 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
   return found == 0;
 }
 
+/* note adds to the log. Nonzero without host memory. Locked. */
+static int note(host *h, sp_host_entry e) {
+  if (!h->options.log)
+    return 0;
+  if (h->logged == h->room) {
+    size_t room = h->room == 0 ? 256 : 2 * h->room;
+    sp_host_entry *log = realloc(h->log, room * sizeof *log);
+    if (log == NULL)
+      return 1;
+    h->log = log;
+    h->room = room;
+  }
+  h->log[h->logged++] = e;
+  return 0;
+}
+
+/* What is in the granules is not followed: addresses that memory has left are given back before any memory. */
+static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans) {
+  host *h = self;
+  uint64_t old = 0;
+  pthread_mutex_lock(&h->lock);
+  int failed = region(h, at) >= SP_HOST_REGIONS;
+  for (size_t i = 0; i < spans && !failed; i++) {
+    uint64_t r = region(h, from[i].addr);
+    failed = r >= SP_HOST_REGIONS || (h->unit[r] != h->unit[region(h, at)] && h->unit[r] != h->options.granularity) || !whole(h, r, from[i].addr, from[i].bytes) || from[i].bytes % h->unit[r] != 0;
+    old += from[i].bytes;
+  }
+  failed = failed || old > bytes || bytes - old > h->options.capacity - h->given - h->occupied || place(h, at, bytes, 0, 0) == 0;
+  for (size_t i = 0; i < spans && !failed; i++) {
+    failed = note(h, (sp_host_entry){.kind = SP_HOST_CARRIED, .from = from[i].addr, .to = at, .bytes = from[i].bytes});
+    at += from[i].bytes;
+  }
+  if (!failed) {
+    h->given += bytes - old;
+    h->carried += old;
+  }
+  pthread_mutex_unlock(&h->lock);
+  return failed;
+}
+
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int ours = addr >= h->options.base && bytes <= h->given, grown = ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS;
+  int ours = addr >= h->options.base && bytes <= h->given + h->carried, grown = ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS;
   ours = ours && (!grown || whole(h, region(h, addr), addr, bytes));
-  if (ours)
-    h->given -= bytes;
+  if (ours) {
+    uint64_t left = sp_least(bytes, h->carried);
+    h->carried -= left;
+    h->given -= bytes - left;
+  }
   if (ours && grown)
     h->mapped[region(h, addr)] -= bytes;
   pthread_mutex_unlock(&h->lock);
@@ -111,22 +154,6 @@ static int event_create(void *self, void **event) {
 static void event_destroy(void *self, void *event) {
   (void)self;
   free(event);
-}
-
-/* note adds to the log. Nonzero without host memory. Locked. */
-static int note(host *h, sp_host_entry e) {
-  if (!h->options.log)
-    return 0;
-  if (h->logged == h->room) {
-    size_t room = h->room == 0 ? 256 : 2 * h->room;
-    sp_host_entry *log = realloc(h->log, room * sizeof *log);
-    if (log == NULL)
-      return 1;
-    h->log = log;
-    h->room = room;
-  }
-  h->log[h->logged++] = e;
-  return 0;
 }
 
 /* noted adds to the log, with the lock. Nonzero without host memory. */
@@ -218,6 +245,7 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
       .partial = options->partial,
       .span = options->partial ? sp_round_down((SP_HOST_SPAN - 1) * options->capacity, options->granularity) : 0,
       .extend = extend,
+      .carry = options->partial ? carry : NULL,
       .give_back = give_back,
       .stop_moving = options->partial ? stop_moving : NULL,
       .synchronize = synchronize,

@@ -36,12 +36,15 @@ typedef enum {
   SP_HOST_WAIT,    /* that a stream waits for an event */
   SP_HOST_DONE,    /* whether an event is done, and it is; there is no stream */
   SP_HOST_SETTLED, /* that the host waits for everything; there is no stream and no event */
+  SP_HOST_CARRIED, /* that memory be at other addresses; there is no stream and no event */
+  SP_HOST_KINDS
 } sp_host_kind;
 
 typedef struct {
   sp_host_kind kind;
   uint64_t stream;
   uint64_t event; /* numbered from 0, in the order in which events were made */
+  uint64_t from, to, bytes; /* of SP_HOST_CARRIED */
 } sp_host_entry;
 
 /* sp_host_take moves up to `most` entries out of the log, oldest first, and

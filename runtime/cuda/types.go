@@ -115,7 +115,9 @@ func ReadCounters(data []byte) (Counters, error) {
 type Operation struct {
 	Kind   OperationKind
 	Stream uint64 // of Record and Wait
-	Event  uint64 // numbered from 0; not of Settled
+	Event  uint64 // numbered from 0; not of Settled and Carried
+
+	From, To, Bytes uint64 // of Carried
 }
 
 // OperationKind is the kind of an Operation: sp_host_kind of prim_host.h.
@@ -128,6 +130,7 @@ const (
 	Wait        OperationKind = 2 // a stream waits for an event
 	Done        OperationKind = 3 // the host has seen that an event is done
 	Settled     OperationKind = 4 // the host has waited for everything
+	Carried     OperationKind = 5 // memory at From is also at To, where it will stay
 )
 
 // ErrNoMemory is returned if the device or the limit has no memory left.

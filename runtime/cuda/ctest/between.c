@@ -99,6 +99,7 @@ static void begin(void) {
   prim.event_record_whole = event_record_whole;
   prim.stream_wait = stream_wait;
   prim.event_done = event_done;
+  prim.carry = NULL; /* so that the host waits for what moves */
   DEMAND(stplan_open(&prim, NULL, 0, &world.device) == STPLAN_OK);
   stplan_free(world.device, stplan_malloc(world.device, 512, 2, NULL, NULL), 2); /* the second stream is known */
 }

@@ -253,15 +253,51 @@ static int in_a_room(const sp_prim *prim) {
   return failed;
 }
 
-/* large_granules takes a room's memory in large granules, while each call of the driver fails
- * once. */
-static void large_granules(void) {
+/* carried has memory go from room to room, in granules of 6 and 2 MiB: the large ones that get small ones
+ * are in pieces, and stay so wherever that memory goes. It says how many calls failed. */
+static int carried(const sp_prim *prim) {
+  enum { UNIT = 6 * MIB };
+  uint64_t large, small, base, size;
+  if (prim->extend(prim->self, 0, 2 * UNIT, 8 * UNIT, UNIT, &large) != 0)
+    return 1;
+  if (prim->extend(prim->self, 0, UNIT, 8 * UNIT, 2 * MIB, &small) != 0)
+    return 1 + (prim->give_back(prim->self, large, 2 * UNIT) != 0);
+  int failed = 0, moved = 0, again = 0;
+  uint64_t to = large + 3 * UNIT, pieces = to + UNIT, back = large + UNIT;
+  const sp_span first[] = {{large + UNIT, UNIT}, {small, 4 * MIB}}, second[] = {{pieces, UNIT}};
+  moved = prim->carry(prim->self, to, 3 * UNIT, first, 2) == 0;
+  failed += !moved;
+  DEMAND(!moved || fake.backed(0, to, 3 * UNIT));
+  DEMAND(fake.backed(0, large, 2 * UNIT) && fake.backed(0, small, UNIT)); /* it is at both */
+  if (moved) {
+    DEMAND(prim->granule_at(prim->self, pieces + 3 * MIB, &base, &size) == 0 && base == pieces + 2 * MIB && size == 2 * MIB);
+    DEMAND(prim->granule_at(prim->self, to + 3 * MIB, &base, &size) == 0 && base == to && size == UNIT);
+    int gone = prim->give_back(prim->self, back, UNIT) == 0;
+    failed += !gone;
+    failed += prim->give_back(prim->self, small, 4 * MIB) != 0;
+    failed += prim->allow_peer(prim->self, 1) != 0;
+    DEMAND(fake.backed(0, to, 3 * UNIT) && fake.backed(0, small + 4 * MIB, 2 * MIB));
+    again = gone && prim->carry(prim->self, back, UNIT, second, 1) == 0;
+    failed += gone && !again;
+    DEMAND(!again || (fake.backed(0, back, UNIT) && prim->granule_at(prim->self, back, &base, &size) == 0 && size == 2 * MIB));
+    failed += prim->give_back(prim->self, to, 3 * UNIT) != 0;
+    DEMAND(!again || fake.backed(0, back, UNIT));
+    if (again)
+      failed += prim->give_back(prim->self, back, UNIT) != 0;
+  }
+  failed += prim->give_back(prim->self, moved ? small + 4 * MIB : small, moved ? 2 * MIB : UNIT) != 0;
+  failed += prim->give_back(prim->self, large, moved ? UNIT : 2 * UNIT) != 0;
+  return failed;
+}
+
+/* any_call_of runs what uses the primitives again and again, while each call of the driver fails once. */
+static void any_call_of(int (*use)(const sp_prim *prim)) {
   const char *name;
   long calls = 0;
   for (long n = 0; n <= calls; n++) {
     sp_prim prim = open_cuda(0);
     fake.fail(n);
-    int failed = in_a_room(&prim);
+    int failed = use(&prim);
     long made = fake.calls(&name);
     calls = n == 0 ? made : calls;
     DEMAND(failed <= 1 && (n > 0 || failed == 0));
@@ -304,7 +340,8 @@ int main(int argc, char **argv) {
   }
   memory = SP_CUDA_VIRTUAL;
   large_handles();
-  large_granules();
+  any_call_of(in_a_room);
+  any_call_of(carried);
   fabric_handles();
   return 0;
 }

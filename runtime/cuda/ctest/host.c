@@ -32,11 +32,20 @@ static stplan_device *fresh(sp_prim *prim) {
   return d;
 }
 
+/* fresh_that_waits is one whose memory cannot be at two addresses: the host waits for what moves. */
+static stplan_device *fresh_that_waits(sp_prim *prim) {
+  stplan_device *d;
+  *prim = open_host(UINT64_C(256) * MIB);
+  prim->carry = NULL;
+  DEMAND(stplan_open(prim, NULL, 0, &d) == STPLAN_OK);
+  return d;
+}
+
 /* asked counts what was asked of the device since the last call, by kind. */
-static void asked(const sp_prim *prim, int counts[SP_HOST_SETTLED + 1]) {
+static void asked(const sp_prim *prim, int counts[SP_HOST_KINDS]) {
   sp_host_entry entries[64];
   size_t n;
-  memset(counts, 0, (SP_HOST_SETTLED + 1) * sizeof *counts);
+  memset(counts, 0, (SP_HOST_KINDS) * sizeof *counts);
   while ((n = sp_host_take(prim, entries, 64)) > 0)
     for (size_t i = 0; i < n; i++)
       counts[entries[i].kind]++;
@@ -46,7 +55,7 @@ static void asked(const sp_prim *prim, int counts[SP_HOST_SETTLED + 1]) {
  * wait. If the device has no such events, every known stream is waited for. */
 static void another_stream_waits_for_all(void) {
   sp_prim prim;
-  int counts[SP_HOST_SETTLED + 1];
+  int counts[SP_HOST_KINDS];
   stplan_device *d = fresh(&prim);
   uint64_t p = stplan_malloc(d, 4 * MIB, 1, NULL, NULL), q = stplan_malloc(d, 4 * MIB, 2, NULL, NULL);
   stplan_free(d, stplan_malloc(d, 4 * MIB, 3, NULL, NULL), 3);
@@ -101,7 +110,7 @@ enum { NOTHING, THAT_IT_BEGINS, ALL };
 static void nobody_waits_for_an_exchange(int told) {
   sp_prim prim;
   stplan_counters c;
-  stplan_device *d = fresh(&prim);
+  stplan_device *d = fresh_that_waits(&prim);
   uint64_t bytes = scattered(d), before;
   stplan_free(d, stplan_malloc(d, 512, 2, NULL, NULL), 2);
   sp_host_lag(&prim, SP_HOST_STALLED);
@@ -129,6 +138,26 @@ static void nobody_waits_for_an_exchange(int told) {
   stplan_close(d);
 }
 
+/* What moves is not waited for by the host, if it can be at two addresses: not if the device has stopped,
+ * and not if nobody told of the exchange that it waits for. The stream that used it needs no wait
+ * either. Memory goes back to the device once the device goes on. */
+static void nobody_waits_for_what_moves(void) {
+  sp_prim prim;
+  stplan_counters before, after;
+  stplan_device *d = fresh(&prim);
+  uint64_t bytes = scattered(d);
+  sp_host_lag(&prim, SP_HOST_STALLED);
+  stplan_read(d, &before);
+  DEMAND(elapsed(d, bytes / 2) < 1);
+  stplan_read(d, &after);
+  DEMAND(after.moved_bytes > before.moved_bytes && after.waits == before.waits && after.peak_reserved_bytes == before.peak_reserved_bytes);
+  sp_host_lag(&prim, 0);
+  stplan_empty_cache(d);
+  stplan_read(d, &after);
+  DEMAND(after.reserved_bytes < before.reserved_bytes);
+  stplan_close(d);
+}
+
 /* While an exchange is under way a look may find that the device has done with all that a request
  * would have to wait for. Then the request keeps the memory that was chosen for it, here the one
  * at the lowest address: with a plan, its place. */
@@ -136,7 +165,7 @@ static void what_is_done_needs_no_wait(void) {
   enum { SIZE = 4 * MIB };
   sp_prim prim;
   stplan_counters before, after;
-  int counts[SP_HOST_SETTLED + 1];
+  int counts[SP_HOST_KINDS];
   stplan_device *d = fresh(&prim);
   uint64_t lowest = stplan_malloc(d, 2 * SIZE, 1, NULL, NULL), between = stplan_malloc(d, SIZE, 1, NULL, NULL);
   uint64_t smallest = stplan_malloc(d, SIZE, 1, NULL, NULL), behind = stplan_malloc(d, SIZE, 1, NULL, NULL);
@@ -437,6 +466,7 @@ int main(void) {
   }
   partial = 1;
   known_only = 0;
+  nobody_waits_for_what_moves();
   nobody_waits_for_an_exchange(ALL);
   nobody_waits_for_an_exchange(THAT_IT_BEGINS);
   nobody_waits_for_an_exchange(NOTHING);

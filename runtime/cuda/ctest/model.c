@@ -23,6 +23,7 @@ typedef struct {
   vector given; /* to each stream, when it was freed */
   int16_t stream; /* of its last block; -1 before */
   uint8_t owned, there;
+  uint8_t left; /* its memory is at another address too, where it will stay */
 } unit;
 
 struct model {
@@ -38,8 +39,8 @@ struct model {
   uint32_t exchange;       /* of MODEL_LINK, 0 if none is under way */
   uint64_t captured[MODEL_STREAMS];
   uint64_t captures, seed;
-  uint64_t memory;
-  long events;
+  uint64_t memory, left;
+  long events, carried;
 };
 
 static void follow(vector into, const vector from) {
@@ -136,12 +137,43 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
   return 0;
 }
 
+/* What is known of the memory goes with it, and stays where it was too, until that is given back. */
+static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans) {
+  model *m = self;
+  if (may_fail(m) || m->host.carry(m->host.self, at, bytes, from, spans) != 0)
+    return 1;
+  unit *to = units_at(m, at, bytes);
+  uint64_t n = bytes / MODEL_UNIT, i = 0;
+  for (size_t k = 0; k < spans; k++) {
+    unit *u = units_at(m, from[k].addr, from[k].bytes);
+    for (uint64_t j = 0; j < from[k].bytes / MODEL_UNIT; j++, i++) {
+      DEMAND(i < n && u[j].there && !u[j].owned && !u[j].left && !to[i].there && !to[i].owned);
+      to[i] = u[j];
+      u[j].left = 1;
+    }
+  }
+  uint64_t old = i * MODEL_UNIT;
+  for (; i < n; i++) {
+    DEMAND(!to[i].there && !to[i].owned);
+    to[i] = (unit){.there = 1, .stream = -1};
+  }
+  pthread_mutex_lock(&m->lock);
+  for (uint64_t g = (at - m->options.base) / CHUNK; g * CHUNK < at - m->options.base + bytes; g++)
+    m->touched[g] = 1;
+  m->memory += bytes - old;
+  m->left += old;
+  m->carried++;
+  pthread_mutex_unlock(&m->lock);
+  return 0;
+}
+
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   model *m = self;
   DEMAND(atomic_load(&m->held) == 0);
   if (may_fail(m))
     return 1;
   unit *u = units_at(m, addr, bytes), last;
+  uint64_t left = 0;
   pthread_mutex_lock(&m->lock);
   for (uint64_t i = 0; i < bytes / MODEL_UNIT; i++) {
     if (i == 0 || memcmp(&u[i], &last, sizeof last) != 0) {
@@ -150,9 +182,12 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
       for (int s = 0; s < MODEL_ALL; s++)
         DEMAND(last.used[s] <= m->done[s] && last.given[s] <= m->done[s]); /* its uses have ended */
     }
-    u[i].there = 0;
+    left += u[i].left ? MODEL_UNIT : 0;
+    u[i].there = u[i].left = 0;
   }
-  m->memory -= bytes;
+  m->left -= left;
+  m->memory -= bytes - left;
+  DEMAND(left == bytes || m->left == 0 || m->options.failures > 0); /* or the device would not get the memory */
   pthread_mutex_unlock(&m->lock);
   DEMAND(m->host.give_back(m->host.self, addr, bytes) == 0);
   return 0;
@@ -288,6 +323,7 @@ model *model_open(const model_options *options, sp_prim *prim) {
       .partial = 1,
       .span = m->host.span,
       .extend = extend,
+      .carry = carry,
       .give_back = give_back,
       .synchronize = synchronize,
       .event_create = event_create,
@@ -301,6 +337,8 @@ model *model_open(const model_options *options, sp_prim *prim) {
   };
   return m;
 }
+
+long model_carried(const model *m) { return m->carried; }
 
 void model_close(model *m) {
   DEMAND(m->events == 0 && (m->memory == 0 || m->options.failures > 0));

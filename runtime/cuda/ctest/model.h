@@ -27,6 +27,9 @@ typedef struct {
 model *model_open(const model_options *options, sp_prim *prim);
 void model_close(model *m);
 
+/* model_carried is how often memory went to other addresses while it stayed at the old ones. */
+long model_carried(const model *m);
+
 /* A stream's handle, by its number. */
 uint64_t model_handle(int stream);
 

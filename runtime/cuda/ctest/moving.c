@@ -32,12 +32,15 @@ typedef struct {
   stplan_device *device;
   uint8_t there[GRANULES]; /* has memory, as the device knows */
   uint8_t told[GRANULES];  /* as stplan_watch said */
+  uint8_t left[GRANULES];  /* its memory is elsewhere, and still at its address */
+  int carried;             /* granules that have been left */
   struct {
     stplan_event event;
     uint64_t address, size;
   } list[TOLD];
   int count, of[KINDS];
   int refuse; /* calls of give_back until one is refused; 0: none is */
+  int refuse_carry;
   atomic_int waits; /* calls of synchronize that are under way */
   atomic_int lingers; /* synchronize does not return */
 } world;
@@ -59,12 +62,27 @@ static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64
   return failed;
 }
 
+static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, size_t spans) {
+  world *w = self;
+  if (w->refuse_carry || w->host.carry(w->host.self, at, bytes, from, spans) != 0)
+    return 1;
+  for (size_t i = 0; i < spans; i++) {
+    mark(w->there, from[i].addr, from[i].bytes, 0);
+    mark(w->left, from[i].addr, from[i].bytes, 1);
+    w->carried += (int)(from[i].bytes / GRANULE);
+  }
+  mark(w->there, at, bytes, 1);
+  for (uint64_t g = (at - BASE) / GRANULE; g < sp_round_up(at - BASE + bytes, GRANULE) / GRANULE; g++)
+    DEMAND(!w->left[g]); /* something else would be there */
+  return 0;
+}
+
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   world *w = self;
   if (w->refuse > 0 && --w->refuse == 0)
     return 1;
   DEMAND(w->host.give_back(w->host.self, addr, bytes) == 0);
-  mark(w->there, addr, bytes, 0);
+  mark(w->left[(addr - BASE) / GRANULE] ? w->left : w->there, addr, bytes, 0);
   return 0;
 }
 
@@ -112,7 +130,7 @@ static world *fresh(void) {
   world *w = calloc(1, sizeof *w);
   DEMAND(w != NULL && sp_host_open(&options, &w->host));
   const sp_prim prim = {
-      .self = w, .granularity = GRANULE, .partial = 1, .span = w->host.span, .extend = extend, .give_back = give_back,
+      .self = w, .granularity = GRANULE, .partial = 1, .span = w->host.span, .extend = extend, .carry = carry, .give_back = give_back,
       .stop_moving = stop_moving, .synchronize = synchronize, .event_create = event_create,
       .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait,
       .event_record_whole = event_record_whole, .event_done = event_done,
@@ -127,7 +145,7 @@ static void drop(world *w) {
   DEMAND(memcmp(w->there, w->told, sizeof w->there) == 0);
   stplan_close(w->device);
   for (int i = 0; i < GRANULES; i++)
-    DEMAND(!w->there[i]);
+    DEMAND(!w->there[i] && !w->left[i]);
   sp_host_drop(&w->host);
   free(w);
 }
@@ -245,6 +263,66 @@ static void moving_may_end(void) {
   for (int i = 0; i < PIECES; i++)
     put(w, q[i]);
   drop(w);
+}
+
+/* left counts the granules whose memory is elsewhere and still at its address. */
+static int left(const world *w) {
+  int count = 0;
+  for (int i = 0; i < GRANULES; i++)
+    count += w->left[i];
+  return count;
+}
+
+/* Memory that moves is carried: no more is reserved, and it stays where it was until there is need
+ * for the addresses or for memory to go to the device. If the device refuses that, it is as if it had not been
+ * tried. */
+static void what_moves_is_carried(void) {
+  for (int refused = 0; refused < 2; refused++) {
+    world *w = fresh();
+    uint64_t p[2 * PIECES], all = 2 * PIECES * PIECE;
+    idle_pieces(w, p);
+    w->refuse_carry = refused;
+    uint64_t q = get(w, all / 2);
+    stplan_counters c = counters(w);
+    DEMAND(memcmp(w->there, w->told, sizeof w->there) == 0);
+    if (refused) {
+      DEMAND(w->carried == 0 && left(w) == 0 && c.moved_bytes == 0 && c.reserved_bytes == all + all / 2);
+    } else {
+      DEMAND(c.reserved_bytes == all && c.moved_bytes == all / 2);
+      DEMAND(w->carried > 0 && left(w) == w->carried);
+      /* Its addresses get memory again, carried from where that is now: they are cleared first. */
+      int carried = w->carried;
+      put(w, q);
+      for (int i = 0; i < 2 * PIECES; i += 2)
+        p[i] = get(w, PIECE);
+      DEMAND(counters(w).reserved_bytes <= all + 4 * MIB && w->carried >= carried);
+      for (int i = 0; i < 2 * PIECES; i += 2)
+        put(w, p[i]);
+      q = get(w, all / 2);
+      DEMAND(left(w) > 0);
+    }
+    /* Memory goes to the device as a whole: from all its addresses. */
+    put(w, q);
+    DEMAND(stplan_empty_cache(w->device) > 0 && left(w) == 0);
+    for (int i = 1; i < 2 * PIECES; i += 2)
+      put(w, p[i]);
+    drop(w);
+  }
+}
+
+/* Addresses that were left are given back before memory does not move any more, and in the end. */
+static void what_is_left_goes(void) {
+  for (int stops = 0; stops < 2; stops++) {
+    world *w = fresh();
+    uint64_t p[2 * PIECES];
+    idle_pieces(w, p);
+    get(w, PIECES * PIECE);
+    DEMAND(left(w) > 0);
+    if (stops)
+      stplan_stop_moving(w->device);
+    DEMAND((left(w) == 0) == stops);
+    drop(w);
+  }
 }
 
 /* Pinned granules keep their memory, and what is beside them does not. */
@@ -521,6 +599,8 @@ int main(void) {
   memory_may_stay();
   limits_leave_smaller_pieces();
   moving_may_end();
+  what_moves_is_carried();
+  what_is_left_goes();
   pins_survive_frees();
   pins_are_told_apart();
   whole_pieces_are_pinned();

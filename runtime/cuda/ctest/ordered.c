@@ -239,6 +239,7 @@ static void *work(void *number) {
 
 static stplan_plan *plan;
 static uint64_t failures, allocations, on_plan, waits, moved;
+static long carried; /* how often memory moved without being waited for */
 
 static void open_devices(void) {
   for (int i = 0; i < DEVICES; i++) {
@@ -262,6 +263,7 @@ static void close_devices(void) {
     on_plan += c.planned_allocations;
     waits += c.waits;
     moved += c.moved_bytes;
+    carried += model_carried(on[i].model);
     stplan_close(on[i].device);
     model_close(on[i].model);
   }
@@ -292,8 +294,8 @@ int main(int argc, char **argv) {
       drop(&none, &(uint64_t){1});
     close_devices();
   }
-  printf("%llu allocations, %llu on plan, %llu waits, %llu B moved\n", (unsigned long long)allocations,
-         (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved);
+  printf("%llu allocations, %llu on plan, %llu waits, %llu B moved, %ld times carried\n", (unsigned long long)allocations,
+         (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved, carried);
   /* A round has one or two requests on plan, as the plan is soon given up. */
   DEMAND(waits > 0 && (plan == NULL || on_plan > 0 || operations < 8 * ROUND));
   stplan_plan_close(plan);

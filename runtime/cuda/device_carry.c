@@ -1,0 +1,221 @@
+#include "device_carry.h"
+
+#include <stdlib.h>
+
+#include "device_hold.h"
+#include "device_wait.h"
+
+/* Pieces that one call of the device carries. More than that have to be given back and taken, as
+ * all do if the device cannot carry: idle memory in so many pieces is rare. */
+enum { SPANS = 128 };
+
+/* sp_left is addresses that memory was carried from, and when they were used last. */
+struct sp_left {
+  struct sp_left *next;
+  uint64_t addr, end, unit;
+  sp_clock uses;
+};
+
+/* may_carry says whether memory can be carried at present. At the limit of the device, what is to go
+ * elsewhere has to be given back first. While an exchange is under way, a stream cannot always be ordered
+ * behind what used the memory (streams.h). Locked. */
+static int may_carry(const stplan_device *d) {
+  return d->prim.carry != NULL && !d->refused && !d->kept && d->carry.list == NULL && !sp_streams_exchanging(&d->streams);
+}
+
+/* unit_at is the bytes of granules at an address where memory is about to be taken. Locked. */
+static uint64_t unit_at(const stplan_device *d, uint64_t at) {
+  const sp_range *r = sp_arena_holding(&d->arena, at);
+  if (r == NULL)
+    r = sp_arena_holding(&d->arena, at - 1); /* an extent grows there */
+  return r == NULL ? 0 : sp_arena_unit(&d->arena, r);
+}
+
+/* take takes the ranges in granules of `unit` from a list, and returns their bytes. Locked. */
+static uint64_t take(stplan_device *d, sp_range **list, uint64_t unit) {
+  uint64_t bytes = 0;
+  sp_range **last = &d->carry.list;
+  while (*last != NULL)
+    last = &(*last)->chain;
+  for (sp_range **r = list; *r != NULL;) {
+    sp_range *taken = *r;
+    if (sp_arena_unit(&d->arena, taken) != unit || taken->size < unit) {
+      r = &taken->chain;
+      continue;
+    }
+    *r = taken->chain;
+    taken->chain = NULL;
+    *last = taken;
+    last = &taken->chain;
+    bytes += taken->size;
+  }
+  return bytes;
+}
+
+uint64_t sp_carry_take(stplan_device *d, sp_range **list, uint64_t at) {
+  uint64_t bytes = 0, unit;
+  if (*list == NULL || at == 0 || !may_carry(d) || (unit = unit_at(d, at)) == 0)
+    return 0;
+  sp_device_unlock(d);
+  int held = !sp_hold_enter();
+  if (!held)
+    sp_hold_leave();
+  sp_device_lock(d);
+  if (held)
+    return 0;
+  bytes = take(d, list, unit);
+  if (unit > d->prim.granularity)
+    bytes += take(d, list, d->prim.granularity);
+  sp_device_account(d, -(int64_t)bytes);
+  return bytes;
+}
+
+/* next takes a range of up to `bytes` in whole granules from those that are to be carried. NULL if there is none.
+ * Locked; may let go of the lock. */
+static sp_range *next(stplan_device *d, uint64_t bytes) {
+  if (d->carry.list == NULL || !sp_device_nodes(d))
+    return NULL;
+  sp_range *r = d->carry.list;
+  uint64_t unit = sp_arena_unit(&d->arena, r), size = sp_round_down(sp_least(bytes, r->size), unit);
+  if (size == 0)
+    return NULL;
+  sp_range *part = size < r->size ? sp_arena_cut(&d->arena, r, size) : r;
+  if (part == r)
+    d->carry.list = r->chain;
+  part->chain = NULL;
+  return part;
+}
+
+/* put_back puts ranges that were not carried back at the head of those that are to be. Locked. */
+static void put_back(stplan_device *d, sp_range *r) {
+  while (r != NULL) {
+    sp_range *after = r->chain;
+    r->chain = d->carry.list;
+    d->carry.list = r;
+    r = after;
+  }
+}
+
+/* note_left makes a note of addresses. NULL without host memory. */
+static struct sp_left *note_left(const stplan_device *d, const sp_range *r, struct sp_left *after) {
+  struct sp_left *l = malloc(sizeof *l);
+  if (l != NULL)
+    *l = (struct sp_left){.next = after, .addr = r->addr, .end = r->addr + r->size, .unit = sp_arena_unit(&d->arena, r), .uses = r->uses};
+  return l;
+}
+
+int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *uses) {
+  sp_span spans[SPANS];
+  size_t count = 0;
+  uint64_t found = 0;
+  sp_range *used = NULL, *r;
+  *uses = (sp_clock){0};
+  if (!sp_carry_clear(d, at, at + bytes))
+    return 0;
+  while (count < SPANS && found < bytes && (r = next(d, bytes - found)) != NULL) {
+    struct sp_left *left = note_left(d, r, d->carry.left);
+    if (left == NULL) {
+      put_back(d, r);
+      break;
+    }
+    r->chain = used;
+    used = r;
+    d->carry.left = left;
+    spans[count++] = (sp_span){r->addr, r->size};
+    found += r->size;
+    sp_clock_merge(uses, &r->uses);
+  }
+  int ready = sp_device_nodes(d);
+  sp_device_unlock(d);
+  uint64_t addr;
+  int failed = !ready ? 1 : count > 0 ? d->prim.carry(d->prim.self, at, bytes, spans, count) : d->prim.extend(d->prim.self, at, bytes, 0, 0, &addr);
+  for (size_t i = 0; i < count && !failed; i++)
+    sp_device_notify(d, STPLAN_UNMAPPED, spans[i].addr, spans[i].bytes);
+  sp_device_lock(d);
+  if (failed) {
+    for (; count > 0; count--) {
+      struct sp_left *gone = d->carry.left;
+      d->carry.left = gone->next;
+      free(gone);
+    }
+    put_back(d, used);
+    return 0;
+  }
+  d->carry.used = used;
+  return 1;
+}
+
+void sp_carry_leave(stplan_device *d) {
+  while (d->carry.used != NULL) {
+    sp_range *r = d->carry.used;
+    sp_zone zone = (sp_zone)r->zone;
+    d->carry.used = r->chain;
+    d->forgotten[zone] += sp_arena_decommit(&d->arena, r, 0);
+  }
+  sp_device_forget_ends(d);
+}
+
+void sp_carry_end(stplan_device *d) {
+  while (d->carry.list != NULL) {
+    sp_range *r = d->carry.list;
+    d->carry.list = r->chain;
+    sp_device_account(d, (int64_t)r->size);
+    SP_COUNT(d, moved_bytes, 0 - r->size);
+    sp_arena_give(&d->arena, r);
+  }
+}
+
+static int within(const struct sp_left *l, uint64_t low, uint64_t high) { return l->addr < high && low < l->end; }
+
+void sp_carry_uses(const stplan_device *d, sp_clock *uses) {
+  for (const struct sp_left *l = d->carry.left; l != NULL; l = l->next)
+    sp_clock_merge(uses, &l->uses);
+}
+
+int sp_carry_give(stplan_device *d, uint64_t low, uint64_t high) {
+  struct sp_left **link = &d->carry.left;
+  while (*link != NULL) {
+    struct sp_left *l = *link;
+    if (!within(l, low, high)) {
+      link = &l->next;
+      continue;
+    }
+    for (; l->addr < l->end; l->addr += l->unit)
+      if (d->prim.give_back(d->prim.self, l->addr, l->unit) != 0)
+        return 0;
+    *link = l->next;
+    free(l);
+  }
+  return 1;
+}
+
+int sp_carry_clear(stplan_device *d, uint64_t low, uint64_t high) {
+  sp_clock uses = {.owned = 0};
+  int found = 0;
+  for (const struct sp_left *l = d->carry.left; l != NULL; l = l->next) {
+    if (!within(l, low, high))
+      continue;
+    sp_clock_merge(&uses, &l->uses);
+    found = 1;
+  }
+  if (!found)
+    return 1;
+  if (sp_device_await(d, &uses) != 0)
+    return 0;
+  sp_device_unlock(d);
+  int given = sp_hold_enter();
+  if (given) {
+    given = sp_carry_give(d, low, high);
+    sp_hold_leave();
+  }
+  sp_device_lock(d);
+  return given;
+}
+
+void sp_carry_drop(stplan_device *d) {
+  while (d->carry.left != NULL) {
+    struct sp_left *l = d->carry.left;
+    d->carry.left = l->next;
+    free(l);
+  }
+}
