@@ -44,8 +44,11 @@ typedef struct sp_pin sp_pin; /* private to device_pins.c */
 /* Memory that is on its way to other addresses; device_carry.c. The growth lock is held. */
 typedef struct {
   sp_range *list;       /* idle ranges to be carried, linked by chain; empty without the growth lock */
+  uint64_t bytes;       /* of these */
+  uint64_t unit;        /* of the granules that they go to */
   sp_range *used;       /* ranges that just have been */
   struct sp_left *left; /* addresses that were left, and where the memory still is */
+  int whole;            /* large granules are not put together from small ones */
 } sp_carry;
 
 typedef struct sp_chunk {

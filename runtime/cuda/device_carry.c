@@ -5,18 +5,19 @@
 #include "device_hold.h"
 #include "device_wait.h"
 
-/* Pieces that one call of the device carries. More than that have to be given back and taken, as
- * all do if the device cannot carry: idle memory in so many pieces is rare. */
-enum { SPANS = 128 };
+/* Ranges that are carried at once. More than that have to be given back and taken, as all do if the
+ * device cannot carry: idle memory in so many pieces is rare. */
+enum { SPANS = 256 };
 
 /* sp_left is addresses that memory was carried from, and when they were used last. */
 struct sp_left {
   struct sp_left *next;
   uint64_t addr, end, unit;
   sp_clock uses;
+  int blocked; /* it could not be given back for the request that is under way */
 };
 
-/* may_carry says whether memory can be carried at present. At the limit of the device, what is to go
+/* may_carry says whether memory can be carried at present. If the device has refused memory, what is to go
  * elsewhere has to be given back first. While an exchange is under way, a stream cannot always be ordered
  * behind what used the memory (streams.h). Locked. */
 static int may_carry(const stplan_device *d) {
@@ -31,15 +32,14 @@ static uint64_t unit_at(const stplan_device *d, uint64_t at) {
   return r == NULL ? 0 : sp_arena_unit(&d->arena, r);
 }
 
-/* take takes the ranges in granules of `unit` from a list, and returns their bytes. Locked. */
-static uint64_t take(stplan_device *d, sp_range **list, uint64_t unit) {
-  uint64_t bytes = 0;
+/* take takes ranges of whole granules of `unit` from a list, up to so many. Locked. */
+static void take(stplan_device *d, sp_range **list, uint64_t unit, int *most) {
   sp_range **last = &d->carry.list;
   while (*last != NULL)
     last = &(*last)->chain;
-  for (sp_range **r = list; *r != NULL;) {
+  for (sp_range **r = list; *r != NULL && *most > 0;) {
     sp_range *taken = *r;
-    if (sp_arena_unit(&d->arena, taken) != unit || taken->size < unit) {
+    if (sp_arena_unit(&d->arena, taken) != unit || taken->size % unit != 0) {
       r = &taken->chain;
       continue;
     }
@@ -47,41 +47,45 @@ static uint64_t take(stplan_device *d, sp_range **list, uint64_t unit) {
     taken->chain = NULL;
     *last = taken;
     last = &taken->chain;
-    bytes += taken->size;
+    d->carry.bytes += taken->size;
+    --*most;
   }
-  return bytes;
 }
 
 uint64_t sp_carry_take(stplan_device *d, sp_range **list, uint64_t at) {
-  uint64_t bytes = 0, unit;
-  if (*list == NULL || at == 0 || !may_carry(d) || (unit = unit_at(d, at)) == 0)
+  int most = SPANS / 2; /* each may be cut in two */
+  if (*list == NULL || at == 0)
     return 0;
   sp_device_unlock(d);
   int held = !sp_hold_enter();
   if (!held)
     sp_hold_leave();
   sp_device_lock(d);
-  if (held)
+  uint64_t unit = unit_at(d, at);
+  if (held || unit == 0 || !may_carry(d))
     return 0;
-  bytes = take(d, list, unit);
-  if (unit > d->prim.granularity)
-    bytes += take(d, list, d->prim.granularity);
-  sp_device_account(d, -(int64_t)bytes);
-  return bytes;
+  d->carry.unit = unit;
+  take(d, list, unit, &most);
+  if (unit > d->prim.granularity && !d->carry.whole)
+    take(d, list, d->prim.granularity, &most);
+  return d->carry.bytes;
 }
 
-/* next takes a range of up to `bytes` in whole granules from those that are to be carried. NULL if there is none.
+uint64_t sp_carry_adds(const stplan_device *d, uint64_t bytes) { return bytes - sp_least(bytes, d->carry.bytes); }
+
+/* next takes a range of up to `bytes` from those that are to be carried. NULL if there is none.
  * Locked; may let go of the lock. */
 static sp_range *next(stplan_device *d, uint64_t bytes) {
   if (d->carry.list == NULL || !sp_device_nodes(d))
     return NULL;
   sp_range *r = d->carry.list;
-  uint64_t unit = sp_arena_unit(&d->arena, r), size = sp_round_down(sp_least(bytes, r->size), unit);
+  uint64_t size = sp_round_down(sp_least(bytes, r->size), sp_arena_unit(&d->arena, r));
   if (size == 0)
     return NULL;
   sp_range *part = size < r->size ? sp_arena_cut(&d->arena, r, size) : r;
   if (part == r)
     d->carry.list = r->chain;
+  d->carry.bytes -= part->size;
   part->chain = NULL;
   return part;
 }
@@ -92,6 +96,7 @@ static void put_back(stplan_device *d, sp_range *r) {
     sp_range *after = r->chain;
     r->chain = d->carry.list;
     d->carry.list = r;
+    d->carry.bytes += r->size;
     r = after;
   }
 }
@@ -104,43 +109,68 @@ static struct sp_left *note_left(const stplan_device *d, const sp_range *r, stru
   return l;
 }
 
-int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *uses) {
-  sp_span spans[SPANS];
+/* forget_left forgets the notes that were made last. */
+static void forget_left(stplan_device *d, size_t count) {
+  for (; count > 0; count--) {
+    struct sp_left *gone = d->carry.left;
+    d->carry.left = gone->next;
+    free(gone);
+  }
+}
+
+/* gather chooses what is carried to `bytes` at an address, and makes a note of each. It returns how
+ * many pieces that is. Locked; may let go of the lock. */
+static size_t gather(stplan_device *d, uint64_t bytes, sp_span spans[SPANS], sp_range **used, sp_clock *uses) {
   size_t count = 0;
-  uint64_t found = 0;
-  sp_range *used = NULL, *r;
-  *uses = (sp_clock){0};
-  if (!sp_carry_clear(d, at, at + bytes))
-    return 0;
-  while (count < SPANS && found < bytes && (r = next(d, bytes - found)) != NULL) {
+  sp_range *r;
+  while (count < SPANS && bytes > 0 && (r = next(d, bytes)) != NULL) {
     struct sp_left *left = note_left(d, r, d->carry.left);
     if (left == NULL) {
       put_back(d, r);
       break;
     }
-    r->chain = used;
-    used = r;
+    r->chain = *used;
+    *used = r;
     d->carry.left = left;
     spans[count++] = (sp_span){r->addr, r->size};
-    found += r->size;
+    bytes -= r->size;
     sp_clock_merge(uses, &r->uses);
   }
-  int ready = sp_device_nodes(d);
-  sp_device_unlock(d);
+  return count;
+}
+
+/* total is the bytes of some pieces. */
+static uint64_t total(const sp_span *spans, size_t count) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; i++)
+    bytes += spans[i].bytes;
+  return bytes;
+}
+
+int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *uses, uint64_t *added) {
+  sp_span spans[SPANS];
+  sp_range *used = NULL;
+  *uses = (sp_clock){0};
+  if (!sp_carry_clear(d, at, at + bytes))
+    return 0;
+  if (d->carry.list != NULL && unit_at(d, at) != d->carry.unit)
+    sp_carry_end(d); /* it was meant for elsewhere */
+  size_t count = gather(d, bytes, spans, &used, uses);
+  *added = bytes - total(spans, count);
   uint64_t addr;
-  int failed = !ready ? 1 : count > 0 ? d->prim.carry(d->prim.self, at, bytes, spans, count) : d->prim.extend(d->prim.self, at, bytes, 0, 0, &addr);
+  int failed = !sp_device_may_take(d, *added) || !sp_device_nodes(d);
+  sp_device_unlock(d);
+  if (!failed)
+    failed = count > 0 ? d->prim.carry(d->prim.self, at, bytes, spans, count) : d->prim.extend(d->prim.self, at, bytes, 0, 0, &addr);
   for (size_t i = 0; i < count && !failed; i++)
     sp_device_notify(d, STPLAN_UNMAPPED, spans[i].addr, spans[i].bytes);
   sp_device_lock(d);
   if (failed) {
-    for (; count > 0; count--) {
-      struct sp_left *gone = d->carry.left;
-      d->carry.left = gone->next;
-      free(gone);
-    }
+    forget_left(d, count);
     put_back(d, used);
     return 0;
   }
+  SP_COUNT(d, moved_bytes, bytes - *added);
   d->carry.used = used;
   return 1;
 }
@@ -159,10 +189,9 @@ void sp_carry_end(stplan_device *d) {
   while (d->carry.list != NULL) {
     sp_range *r = d->carry.list;
     d->carry.list = r->chain;
-    sp_device_account(d, (int64_t)r->size);
-    SP_COUNT(d, moved_bytes, 0 - r->size);
     sp_arena_give(&d->arena, r);
   }
+  d->carry.bytes = 0;
 }
 
 static int within(const struct sp_left *l, uint64_t low, uint64_t high) { return l->addr < high && low < l->end; }
@@ -174,24 +203,25 @@ void sp_carry_uses(const stplan_device *d, sp_clock *uses) {
 
 int sp_carry_give(stplan_device *d, uint64_t low, uint64_t high) {
   struct sp_left **link = &d->carry.left;
+  int all = 1;
   while (*link != NULL) {
     struct sp_left *l = *link;
-    if (!within(l, low, high)) {
-      link = &l->next;
+    while (within(l, low, high) && l->addr < l->end && d->prim.give_back(d->prim.self, l->addr, l->unit) == 0)
+      l->addr += l->unit;
+    if (l->addr == l->end) {
+      *link = l->next;
+      free(l);
       continue;
     }
-    for (; l->addr < l->end; l->addr += l->unit)
-      if (d->prim.give_back(d->prim.self, l->addr, l->unit) != 0)
-        return 0;
-    *link = l->next;
-    free(l);
+    all = all && !within(l, low, high);
+    link = &l->next;
   }
-  return 1;
+  return all;
 }
 
 int sp_carry_clear(stplan_device *d, uint64_t low, uint64_t high) {
   sp_clock uses = {.owned = 0};
-  int found = 0;
+  int found = 0, given;
   for (const struct sp_left *l = d->carry.left; l != NULL; l = l->next) {
     if (!within(l, low, high))
       continue;
@@ -200,16 +230,28 @@ int sp_carry_clear(stplan_device *d, uint64_t low, uint64_t high) {
   }
   if (!found)
     return 1;
-  if (sp_device_await(d, &uses) != 0)
-    return 0;
+  given = sp_device_await(d, &uses) == 0;
   sp_device_unlock(d);
-  int given = sp_hold_enter();
-  if (given) {
+  if (given && (given = sp_hold_enter())) {
     given = sp_carry_give(d, low, high);
     sp_hold_leave();
   }
   sp_device_lock(d);
+  for (struct sp_left *l = d->carry.left; l != NULL; l = l->next)
+    l->blocked = l->blocked || within(l, low, high);
   return given;
+}
+
+int sp_carry_blocks(const stplan_device *d, uint64_t low, uint64_t high) {
+  const struct sp_left *l = d->carry.left;
+  while (l != NULL && !(l->blocked && within(l, low, high)))
+    l = l->next;
+  return l != NULL;
+}
+
+void sp_carry_unblock(stplan_device *d) {
+  for (struct sp_left *l = d->carry.left; l != NULL; l = l->next)
+    l->blocked = 0;
 }
 
 void sp_carry_drop(stplan_device *d) {

@@ -4,13 +4,14 @@
 #include "device_move.h"
 #include "device_trim.h"
 
-/* taken notes memory that the device has given, and tells of it. Locked; lets go of the lock. Growth lock held. */
-static void taken(stplan_device *d, uint64_t addr, uint64_t bytes) {
+/* taken notes memory that has come to an address, `added` bytes of it from the device, and tells of it. Locked;
+ * lets go of the lock. Growth lock held. */
+static void taken(stplan_device *d, uint64_t addr, uint64_t bytes, uint64_t added) {
   sp_device_unlock(d);
   sp_device_notify(d, sp_device_moves(d) ? STPLAN_MAPPED : STPLAN_PIECE_TAKEN, addr, bytes);
   sp_device_lock(d);
   SP_COUNT(d, growths, 1);
-  sp_device_account(d, (int64_t)bytes);
+  sp_device_account(d, (int64_t)added);
 }
 
 /* begin_room asks the device for memory at new addresses, with room for `room` bytes in granules of
@@ -22,17 +23,18 @@ static int begin_room(stplan_device *d, uint64_t bytes, uint64_t room, uint64_t 
   int failed = d->prim.extend(d->prim.self, 0, bytes, room, unit, addr);
   sp_device_lock(d);
   if (!failed)
-    taken(d, *addr, bytes);
+    taken(d, *addr, bytes, bytes);
   return !failed;
 }
 
 /* extend gets memory for bytes that are absent, or, if zone says so, for those behind the zone's growing
- * extent. 0 if the limit or the device has none. Locked; lets go of the lock. Growth lock held. */
+ * extent. 0 if that cannot be done now. Locked; lets go of the lock. Growth lock held. */
 static int extend(stplan_device *d, uint64_t addr, uint64_t bytes, sp_zone zone) {
   sp_clock uses;
-  if (!sp_device_may_take(d, bytes) || !sp_carry_extend(d, addr, bytes, &uses))
+  uint64_t added;
+  if (!sp_carry_extend(d, addr, bytes, &uses, &added))
     return 0;
-  taken(d, addr, bytes);
+  taken(d, addr, bytes, added);
   if (zone != SP_ZONES) {
     sp_arena_add(&d->arena, addr, bytes, sp_arena_unit(&d->arena, sp_arena_holding(&d->arena, addr - 1)), zone, 1, SP_ABSENT);
     d->end[zone] = addr + bytes;
@@ -82,7 +84,7 @@ static int along(const stplan_device *d, const sp_range *r, int up, sp_zone zone
   uint64_t left = need;
   *w = (window){.addr = up ? r->addr : r->addr + r->size - need};
   for (;;) {
-    if (r->taken || r->zone != zone)
+    if (r->taken || r->zone != zone || (r->absent && sp_carry_blocks(d, r->addr, r->addr + r->size)))
       return 0;
     if (r->absent)
       w->missing += sp_least(r->size, sp_round_up(sp_least(left, r->size), sp_arena_unit(&d->arena, r)));
@@ -240,7 +242,9 @@ static int fill_lot(stplan_device *d, sp_zone zone) {
       !find_window(d, zone, SP_MOVE_LEAST, &w))
     return 0;
   uint64_t bytes = clear(d, SP_MOVE_LEAST, &w);
-  return c->reserved_bytes + bytes <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
+  int done = c->reserved_bytes + sp_carry_adds(d, bytes) <= c->peak_reserved_bytes && fill(d, zone, SP_MOVE_LEAST, &w);
+  sp_carry_end(d);
+  return done;
 }
 
 /* grow_room takes an extent that goes on to grow, if memory moves. Locked; lets go of the
@@ -268,11 +272,17 @@ int sp_device_add(stplan_device *d, sp_zone zone, uint64_t bytes) {
 static int grow_in(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
   sp_zone into = zone;
-  int found = sp_device_moves(d) && choose_window(d, &into, need, &w);
-  if (found) {
+  int found = sp_device_moves(d) && choose_window(d, &into, need, &w), again = found;
+  while (again) {
     clear(d, need, &w);
-    if (fill(d, into, need, &w))
+    int done = fill(d, into, need, &w);
+    sp_carry_end(d);
+    if (done)
       return 1;
+    /* Its addresses may still be in use: then there may be others. */
+    again = sp_carry_blocks(d, w.addr, w.addr + need);
+    into = again ? zone : into;
+    again = again && choose_window(d, &into, need, &w);
   }
   if (!found)
     sp_device_make_room(d, sp_round_up(need, unit_of(d, zone)), 0, 0);
@@ -316,8 +326,8 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uin
     else
       done = fits(d, zone, need) || grow_by(d, zone, need);
     d->refused = 0;
-    sp_carry_end(d);
   }
+  sp_carry_unblock(d);
   sp_device_unlock_growth(d);
   return done;
 }
@@ -379,7 +389,9 @@ int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
       sp_carry_end(d);
     }
     d->refused = 0;
-    if (served && !done && d->before == 0)
+    int blocked = sp_carry_blocks(d, addr, addr + size); /* for this request only */
+    sp_carry_unblock(d);
+    if (served && !done && !blocked && d->before == 0)
       sp_device_plan_give_up(d); /* the device is too small for it; what was lent comes back */
   }
   sp_device_unlock_growth(d);

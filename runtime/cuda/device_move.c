@@ -129,9 +129,9 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   chain_zone(d, SP_ZONE_LARGE, far, bytes, low, high, &list, &found);
   int may_add = may_take && !sp_device_plan_costs(d, bytes - found, more, SP_EXCESS_LENDS);
   int served = !spent && (may_add || chain_plan(d, bytes, more, low, high, &list, &found));
-  uint64_t granules = price(d, list), moved = served ? sp_carry_take(d, &list, low) : 0;
-  moved += sp_device_withdraw(d, list, SP_TO_MOVE);
-  SP_COUNT(d, moved_bytes, moved);
+  uint64_t granules = price(d, list), carried = served ? sp_carry_take(d, &list, low) : 0;
+  uint64_t given = sp_device_withdraw(d, list, SP_TO_MOVE), moved = carried + given;
+  SP_COUNT(d, moved_bytes, given);
   sp_debt_add(&d->debt, far ? owed_for(bytes, moved, granules) : sp_least(granules, moved));
   return served;
 }

@@ -104,7 +104,12 @@ stplan_status stplan_export(stplan_device *d, uint64_t address, unsigned char ha
   return STPLAN_OK;
 }
 
+/* Who shares memory takes it that a block's granules have one size: from now on they have, as far as the block
+ * is not in pieces already. */
 stplan_status stplan_export_granule(stplan_device *d, uint64_t address, int *file) {
+  sp_device_lock(d);
+  d->carry.whole = 1;
+  sp_device_unlock(d);
   if (d->prim.export_granule == NULL || d->prim.export_granule(d->prim.self, address, file) != 0)
     return STPLAN_FAILED;
   return STPLAN_OK;

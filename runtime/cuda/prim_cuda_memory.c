@@ -92,7 +92,7 @@ static int map(cuda *c, uint64_t addr, uint64_t bytes, uint64_t unit, const sp_s
   while (at < bytes) {
     int first = at % unit == 0, carried = spans > 0;
     size = carried ? step(c, from->addr + old) : first ? unit : size;
-    failed = first && note_pieces(c, addr + at, size < unit);
+    failed = first ? size > unit || note_pieces(c, addr + at, size < unit) : size != c->granularity;
     if (failed || (failed = map_handle(c, addr + at, size, carried ? from->addr + old : 0)) != 0)
       break;
     at += size;

@@ -287,6 +287,7 @@ static void what_moves_is_carried(void) {
     DEMAND(memcmp(w->there, w->told, sizeof w->there) == 0);
     if (refused) {
       DEMAND(w->carried == 0 && left(w) == 0 && c.moved_bytes == 0 && c.reserved_bytes == all + all / 2);
+      w->refuse_carry = 0;
     } else {
       DEMAND(c.reserved_bytes == all && c.moved_bytes == all / 2);
       DEMAND(w->carried > 0 && left(w) == w->carried);
@@ -308,6 +309,51 @@ static void what_moves_is_carried(void) {
       put(w, p[i]);
     drop(w);
   }
+}
+
+/* The limit holds if more is idle than one call carries, and if the device does not carry at all. */
+static void carrying_keeps_the_limit(void) {
+  enum { BLOCKS = 300, BLOCK = GRANULE, ALL = BLOCKS * BLOCK };
+  static uint64_t p[BLOCKS];
+  for (int refused = 0; refused < 2; refused++) {
+    world *w = fresh();
+    for (int i = 0; i < BLOCKS; i++)
+      p[i] = get(w, BLOCK);
+    for (int i = 0; i < BLOCKS; i += 2)
+      put(w, p[i]);
+    DEMAND(counters(w).reserved_bytes == ALL);
+    stplan_set_limit(w->device, ALL);
+    w->refuse_carry = refused;
+    uint64_t q = get(w, ALL / 2 - 2 * MIB);
+    DEMAND(counters(w).peak_reserved_bytes == ALL && (w->carried > 0) == !refused);
+    put(w, q);
+    for (int i = 1; i < BLOCKS; i += 2)
+      put(w, p[i]);
+    drop(w);
+  }
+}
+
+/* While nothing may be given back, addresses that memory has left cannot be used: what is asked for goes
+ * elsewhere, and no room is begun for it. */
+static void what_is_left_can_be_in_the_way(void) {
+  world *w = fresh();
+  uint64_t p[2 * PIECES], low = UINT64_MAX, q = 0;
+  idle_pieces(w, p);
+  put(w, get(w, PIECES * PIECE));
+  int before = left(w);
+  DEMAND(before > 0);
+  for (int i = 0; i < 2 * PIECES; i++)
+    low = p[i] < low ? p[i] : low;
+  stplan_hold(1);
+  for (int i = 0; i < 4; i++) {
+    q = get(w, (PIECES + 1) * PIECE);
+    DEMAND(q > low && q < low + CAPACITY * SP_HOST_SPAN && left(w) == before);
+  }
+  stplan_hold(0);
+  put(w, q);
+  stplan_empty_cache(w->device);
+  DEMAND(left(w) == 0);
+  drop(w);
 }
 
 /* Addresses that were left are given back before memory does not move any more, and in the end. */
@@ -601,6 +647,8 @@ int main(void) {
   moving_may_end();
   what_moves_is_carried();
   what_is_left_goes();
+  carrying_keeps_the_limit();
+  what_is_left_can_be_in_the_way();
   pins_survive_frees();
   pins_are_told_apart();
   whole_pieces_are_pinned();

@@ -118,11 +118,16 @@ cca::ShareableHandle Allocator::shareIpcHandle(void* pointer) {
               "processes; run with memory=\"plain\" (stplan run --memory plain)");
   stplan_range block;
   TORCH_CHECK(stplan_find(d->runtime.load(), address, &block) == STPLAN_OK, "invalid device pointer: ", pointer);
-  // Large blocks may take several granules. Where memory does not move these are large, but
-  // all of a block have one size.
+  // Large blocks may take several granules. torch's format has one size for all of a block. They have, unless
+  // memory has moved to it in small granules, which a large one was put together from.
   std::vector<uint64_t> granules;
-  for (uint64_t at = begin; at < address + block.size; at += granularity)
+  for (uint64_t at = begin; at < address + block.size; at += granularity) {
+    uint64_t start = 0, size = 0;
+    TORCH_CHECK(stplan_granule(d->runtime.load(), at, &start, &size) == STPLAN_OK && start == at && size == granularity,
+                "this tensor cannot be shared between processes: its memory was moved there in granules of several sizes; "
+                "run with moving off (stplan run --move off)");
     granules.push_back(at);
+  }
   Granules header;
   std::memset(&header, 0, sizeof header);
   header.pid = getpid();
