@@ -46,6 +46,7 @@ typedef struct {
   sp_range *list;       /* idle ranges to be carried, linked by chain; empty without the growth lock */
   uint64_t bytes;       /* of these */
   uint64_t unit;        /* of the granules that they go to */
+  int stream;           /* index of the one that asks for memory */
   sp_range *used;       /* ranges that just have been */
   struct sp_left *left; /* addresses that were left, and where the memory still is */
   int whole;            /* large granules are not put together from small ones */

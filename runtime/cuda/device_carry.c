@@ -18,10 +18,9 @@ struct sp_left {
 };
 
 /* may_carry says whether memory can be carried at present. If the device has refused memory, what is to go
- * elsewhere has to be given back first. While an exchange is under way, a stream cannot always be ordered
- * behind what used the memory (streams.h). Locked. */
+ * elsewhere has to be given back first. Locked. */
 static int may_carry(const stplan_device *d) {
-  return d->prim.carry != NULL && !d->refused && !d->kept && d->carry.list == NULL && !sp_streams_exchanging(&d->streams);
+  return d->prim.carry != NULL && !d->refused && !d->kept && d->carry.list == NULL;
 }
 
 /* unit_at is the bytes of granules at an address where memory is about to be taken. Locked. */
@@ -32,14 +31,16 @@ static uint64_t unit_at(const stplan_device *d, uint64_t at) {
   return r == NULL ? 0 : sp_arena_unit(&d->arena, r);
 }
 
-/* take takes ranges of whole granules of `unit` from a list, up to so many. Locked. */
+/* take takes ranges of whole granules of `unit` from a list, up to so many, but only if the stream that asks for
+ * memory can be ordered behind what used them: while an exchange is under way it cannot always be (streams.h).
+ * Locked. */
 static void take(stplan_device *d, sp_range **list, uint64_t unit, int *most) {
   sp_range **last = &d->carry.list;
   while (*last != NULL)
     last = &(*last)->chain;
   for (sp_range **r = list; *r != NULL && *most > 0;) {
     sp_range *taken = *r;
-    if (sp_arena_unit(&d->arena, taken) != unit || taken->size % unit != 0) {
+    if (sp_arena_unit(&d->arena, taken) != unit || taken->size % unit != 0 || !sp_streams_can(&d->streams, &taken->uses, d->carry.stream)) {
       r = &taken->chain;
       continue;
     }
@@ -61,6 +62,7 @@ uint64_t sp_carry_take(stplan_device *d, sp_range **list, uint64_t at) {
   if (!held)
     sp_hold_leave();
   sp_device_lock(d);
+  sp_device_look(d);
   uint64_t unit = unit_at(d, at);
   if (held || unit == 0 || !may_carry(d))
     return 0;

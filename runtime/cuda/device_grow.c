@@ -311,10 +311,11 @@ static int fits(const stplan_device *d, sp_zone zone, uint64_t need) {
  * long as that will do. */
 typedef enum { PLAINLY, MOVING, TRIMMED } attempt;
 
-int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int fresh, uint64_t *addr) {
+int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int stream, int fresh, uint64_t *addr) {
   static const attempt attempts[] = {PLAINLY, MOVING, TRIMMED};
   int done = 0;
   sp_device_lock_growth(d);
+  d->carry.stream = stream;
   for (size_t i = 0; i < sizeof attempts / sizeof *attempts && !done && sp_device_nodes(d); i++) {
     if (fresh && attempts[i] == MOVING)
       continue; /* what it gets must not have to be waited for */
@@ -372,11 +373,12 @@ static uint64_t missing(const stplan_device *d, const sp_range *r, uint64_t addr
   return bytes;
 }
 
-int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size) {
+int sp_device_commit(stplan_device *d, uint64_t addr, uint64_t size, int stream) {
   int done = 1;
   if (d->still)
     return 0;
   sp_device_lock_growth(d);
+  d->carry.stream = stream;
   const sp_range *r = sp_arena_absent(&d->arena, addr, size);
   if (r != NULL) {
     uint64_t bytes = missing(d, r, addr, addr + size);

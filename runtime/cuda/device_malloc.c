@@ -181,7 +181,7 @@ static sp_range *unwaited(stplan_device *d, request *q) {
     q->source = STPLAN_FROM_GAP;
     return sp_arena_take(&d->arena, ready, ready->addr, q->need);
   }
-  if (!sp_device_grow(d, q->zone, q->need, 1, &addr))
+  if (!sp_device_grow(d, q->zone, q->need, q->stream, 1, &addr))
     return NULL;
   q->source = STPLAN_FROM_GROW;
   return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
@@ -200,7 +200,7 @@ static sp_range *find(stplan_device *d, request *q) {
       continue;
     if (lacks_memory(d, q)) {
       q->commits = 1;
-      q->place.planned = sp_device_commit(d, q->place.address, q->need);
+      q->place.planned = sp_device_commit(d, q->place.address, q->need, q->stream);
       continue;
     }
     sp_range *r = choose(d, q);
@@ -212,7 +212,7 @@ static sp_range *find(stplan_device *d, request *q) {
       continue;
     q->grown = 1;
     if (r == NULL) {
-      if (!sp_device_grow(d, q->zone, q->need, 0, &addr) && !elsewhere(d, q))
+      if (!sp_device_grow(d, q->zone, q->need, q->stream, 0, &addr) && !elsewhere(d, q))
         return NULL;
       continue;
     }
