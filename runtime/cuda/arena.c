@@ -170,7 +170,10 @@ void sp_arena_add(sp_arena *a, uint64_t addr, uint64_t size, uint64_t unit, sp_z
   r->unit = (uint16_t)(unit / a->granularity);
   link_before(a, r, next);
   r->first = !(grows && r->prev != NULL && r->prev->zone == zone && r->prev->addr + r->prev->size == addr);
+  int small = zone == SP_ZONE_SMALL;
   a->extents += r->first;
+  a->small_extents += r->first && small;
+  a->small_bytes += small && presence == SP_FREE ? size : 0;
   settle(a, r);
 }
 
@@ -300,6 +303,7 @@ sp_range *sp_arena_cut(sp_arena *a, sp_range *r, uint64_t size) {
 static uint64_t forget(sp_arena *a, sp_range *r) {
   uint64_t lent = 0;
   a->extents--;
+  a->small_extents -= r->zone == SP_ZONE_SMALL;
   for (int last = 0; !last;) {
     sp_range *next = r->next;
     last = next == NULL || next->first;
@@ -314,6 +318,7 @@ static uint64_t forget(sp_arena *a, sp_range *r) {
 uint64_t sp_arena_decommit(sp_arena *a, sp_range *r, int lent) {
   r->absent = 1;
   r->lent = (uint8_t)lent;
+  a->small_bytes -= r->zone == SP_ZONE_SMALL ? r->size : 0;
   r = settle(a, r);
   const sp_range *last = r;
   while (!r->first && r->prev->absent)
@@ -342,6 +347,7 @@ void sp_arena_commit(sp_arena *a, sp_range *absent, uint64_t addr, uint64_t size
   sp_range *r = sp_arena_take(a, absent, addr, size);
   r->absent = r->lent = 0;
   r->uses = *uses;
+  a->small_bytes += r->zone == SP_ZONE_SMALL ? size : 0;
   settle(a, r);
 }
 

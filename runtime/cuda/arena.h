@@ -64,6 +64,7 @@ typedef struct {
   sp_range *pool; /* unused nodes, linked by next */
   size_t pooled;
   uint64_t extents;
+  uint64_t small_extents, small_bytes; /* those of small blocks, and their bytes that have memory */
   uint64_t granularity; /* of the device (prim.h) */
   sp_range *nearby[2]; /* the range behind the last one taken, and the last one given: the next request is often there */
   sp_range *hints[SP_HINTS]; /* by a hash of the address: the range that held it last */

@@ -18,7 +18,7 @@ static void leave(stplan_device *d, sp_range *r) {
   SP_COUNT(d, allocated_bytes, -r->size);
   if (r->step != SP_NO_STEP)
     sp_device_plan_freed(d, r->step);
-  sp_usage_end(&d->usage, r->size, r->requested);
+  sp_usage_end(&d->usage, r->zone == SP_ZONE_SMALL, r->size, r->requested);
   uint64_t tick = ++d->streams.now;
   sp_clock_own(&r->uses, (int)r->stream, tick);
   for (int i = 0; i < d->streams.count; i++)

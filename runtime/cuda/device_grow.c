@@ -40,6 +40,7 @@ static int extend(stplan_device *d, uint64_t addr, uint64_t bytes, sp_zone zone)
     d->end[zone] = addr + bytes;
   }
   sp_arena_commit(&d->arena, sp_arena_holding(&d->arena, addr), addr, bytes, &uses);
+  sp_tally_set(&d->usage.small_reserved, d->arena.small_bytes);
   sp_carry_leave(d);
   return 1;
 }
@@ -205,6 +206,7 @@ static int grow_fresh(stplan_device *d, sp_zone zone, uint64_t need, uint64_t ro
       return 0;
   }
   sp_arena_add(&d->arena, *addr, piece, unit, zone, 0, SP_FREE);
+  sp_tally_set(&d->usage.small_reserved, d->arena.small_bytes);
   return 1;
 }
 

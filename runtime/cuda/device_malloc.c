@@ -223,7 +223,7 @@ static sp_range *find(stplan_device *d, request *q) {
 /* begin makes the range a block. Locked. */
 static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requested) {
   r->requested = requested;
-  sp_usage_begin(&d->usage, r->size, requested);
+  sp_usage_begin(&d->usage, r->zone == SP_ZONE_SMALL, r->size, requested);
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
   r->number = d->history == NULL ? 0 : sp_history_alloc(d->history, requested, r->stream);

@@ -3,7 +3,7 @@
 #include "device_query.h"
 
 stplan_range sp_device_describe(const stplan_device *d, const sp_range *r) {
-  stplan_range told = {.address = r->addr, .size = r->size, .live = r->taken && !r->leaving, .first = (uint32_t)sp_arena_starts(r)};
+  stplan_range told = {.address = r->addr, .size = r->size, .live = r->taken && !r->leaving, .first = (uint32_t)sp_arena_starts(r), .small = r->zone == SP_ZONE_SMALL};
   if (told.live) {
     told.requested = r->requested;
     told.stream = d->streams.list[r->stream]->handle;
@@ -59,6 +59,8 @@ uint64_t stplan_largest(stplan_device *d) {
 void stplan_measure(stplan_device *d, stplan_statistics *statistics) {
   sp_device_lock(d);
   sp_tally_set(&d->usage.extents, d->arena.extents);
+  sp_tally_set(&d->usage.small_extents, d->arena.small_extents);
+  sp_tally_set(&d->usage.small_reserved, d->arena.small_bytes);
   sp_usage_measure(&d->usage, statistics);
   sp_device_unlock(d);
 }

@@ -133,6 +133,8 @@ static void add_pools(int ordinal, stplan_statistics *statistics) {
     sum_usage(&statistics->large, &of.large);
     sum(&statistics->reserved, &of.reserved);
     sum(&statistics->extents, &of.extents);
+    sum(&statistics->small_reserved, &of.small_reserved);
+    sum(&statistics->small_extents, &of.small_extents);
   }
 }
 

@@ -118,9 +118,10 @@ typedef struct {
 /* What is in use. Peaks are since the last stplan_reset_peaks, and of the sums with what
  * stplan_beside was told. added and removed count since the last stplan_reset_sums. */
 typedef struct {
-  stplan_usage all, small, large; /* small: blocks of up to 1 MiB, as PyTorch divides them */
+  stplan_usage all, small, large; /* small: blocks in memory that is for blocks of up to 256 KiB alone */
   stplan_stat reserved; /* bytes */
   stplan_stat extents;  /* pieces of address space that they lie in */
+  stplan_stat small_reserved, small_extents; /* those of small blocks, among them */
 } stplan_statistics;
 
 /* A range of memory: a live block, or a free range. Addresses between ranges
@@ -131,6 +132,7 @@ typedef struct {
   stplan_stream stream; /* a block's own */
   uint32_t live;
   uint32_t first; /* starts a piece of memory */
+  uint32_t small; /* memory for small blocks alone; all of a piece is, or none */
 } stplan_range;
 
 /* stplan_plan_parse reads a plan from memory, which has to outlive it. stplan_plan_open

@@ -1,8 +1,5 @@
 #include "usage.h"
 
-/* Bytes. Blocks of up to this are small, as in torch's statistics. */
-enum { SMALL_BLOCK = 1 << 20 };
-
 /* rise follows a new current value with the peak. */
 static void rise(sp_tally *t) {
   if (t->current + t->beside > t->peak)
@@ -24,15 +21,15 @@ static void sub(sp_tally *t, sp_tally *all, uint64_t n) {
   all->current -= n;
 }
 
-void sp_usage_begin(sp_usage *u, uint64_t size, uint64_t requested) {
-  sp_kind *k = size <= SMALL_BLOCK ? &u->small : &u->large;
+void sp_usage_begin(sp_usage *u, int small, uint64_t size, uint64_t requested) {
+  sp_kind *k = small ? &u->small : &u->large;
   add(&k->blocks, &u->all.blocks, 1);
   add(&k->bytes, &u->all.bytes, size);
   add(&k->requested, &u->all.requested, requested);
 }
 
-void sp_usage_end(sp_usage *u, uint64_t size, uint64_t requested) {
-  sp_kind *k = size <= SMALL_BLOCK ? &u->small : &u->large;
+void sp_usage_end(sp_usage *u, int small, uint64_t size, uint64_t requested) {
+  sp_kind *k = small ? &u->small : &u->large;
   sub(&k->blocks, &u->all.blocks, 1);
   sub(&k->bytes, &u->all.bytes, size);
   sub(&k->requested, &u->all.requested, requested);
@@ -45,14 +42,15 @@ void sp_tally_set(sp_tally *t, uint64_t current) {
   rise(t);
 }
 
-/* Kinds of blocks, quantities of each, and all tallies of sp_usage: those,
- * reserved and extents. tally_of and stat_of number them alike. */
-enum { KINDS = 3, QUANTITIES = 3, TALLIES = KINDS * QUANTITIES + 2 };
+/* Kinds of blocks, quantities of each, and all tallies of sp_usage: those, and
+ * those of memory. tally_of and stat_of number them alike. */
+enum { KINDS = 3, QUANTITIES = 3, MEMORY = 4, TALLIES = KINDS * QUANTITIES + MEMORY };
 
 static sp_tally *tally_of(sp_usage *u, int i) {
   sp_kind *kinds[KINDS] = {&u->all, &u->small, &u->large};
+  sp_tally *memory[MEMORY] = {&u->reserved, &u->extents, &u->small_reserved, &u->small_extents};
   if (i >= KINDS * QUANTITIES)
-    return i == KINDS * QUANTITIES ? &u->reserved : &u->extents;
+    return memory[i - KINDS * QUANTITIES];
   sp_kind *k = kinds[i / QUANTITIES];
   sp_tally *quantities[QUANTITIES] = {&k->blocks, &k->bytes, &k->requested};
   return quantities[i % QUANTITIES];
@@ -60,8 +58,9 @@ static sp_tally *tally_of(sp_usage *u, int i) {
 
 static stplan_stat *stat_of(stplan_statistics *s, int i) {
   stplan_usage *kinds[KINDS] = {&s->all, &s->small, &s->large};
+  stplan_stat *memory[MEMORY] = {&s->reserved, &s->extents, &s->small_reserved, &s->small_extents};
   if (i >= KINDS * QUANTITIES)
-    return i == KINDS * QUANTITIES ? &s->reserved : &s->extents;
+    return memory[i - KINDS * QUANTITIES];
   stplan_usage *k = kinds[i / QUANTITIES];
   stplan_stat *quantities[QUANTITIES] = {&k->blocks, &k->bytes, &k->requested};
   return quantities[i % QUANTITIES];

@@ -20,13 +20,13 @@ typedef struct {
 
 typedef struct {
   sp_kind small, large, all;
-  sp_tally reserved, extents;
+  sp_tally reserved, extents, small_reserved, small_extents;
 } sp_usage;
 
 /* sp_usage_begin and sp_usage_end note a block of `size` bytes, of which
- * `requested` were asked for. */
-void sp_usage_begin(sp_usage *u, uint64_t size, uint64_t requested);
-void sp_usage_end(sp_usage *u, uint64_t size, uint64_t requested);
+ * `requested` were asked for, and whether it lies in memory for small blocks. */
+void sp_usage_begin(sp_usage *u, int small, uint64_t size, uint64_t requested);
+void sp_usage_end(sp_usage *u, int small, uint64_t size, uint64_t requested);
 
 /* sp_tally_set notes a new current value. */
 void sp_tally_set(sp_tally *t, uint64_t current);

@@ -77,13 +77,15 @@ class Statistics(ctypes.Structure):
     """stplan_statistics."""
 
     _fields_ = [(name, Usage) for name in ("all", "small", "large")] + [
-        (name, Stat) for name in ("reserved", "extents")
+        (name, Stat) for name in ("reserved", "extents", "small_reserved", "small_extents")
     ]
     all: Usage
     small: Usage
     large: Usage
     reserved: Stat
     extents: Stat
+    small_reserved: Stat
+    small_extents: Stat
 
 
 class Counters(ctypes.Structure):
@@ -139,6 +141,7 @@ class Range(ctypes.Structure):
         ("stream", ctypes.c_uint64),
         ("live", ctypes.c_uint32),
         ("first", ctypes.c_uint32),
+        ("small", ctypes.c_uint32),
     ]
     address: int
     size: int

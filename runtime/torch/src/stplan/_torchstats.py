@@ -10,14 +10,14 @@ _NONE = Stat()
 
 
 def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory: int) -> Dict[str, Any]:
-    """The value of torch.cuda.memory_stats_as_nested_dict(). A segment has blocks of any
-    size, and `segments` says that it is of the large pool, so all memory and all blocks
-    are counted for that: programs compare the two. The runtime has no inactive splits, no
+    """The value of torch.cuda.memory_stats_as_nested_dict(). Blocks in memory for small blocks,
+    and that memory, are counted for the small pool, as `segments` says that its segments are
+    small: programs compare the two. The runtime has no inactive splits, no
     max_split_size and no retries, so these figures are 0 or -1."""
-    everything = statistics.all
-    blocks = _large(everything.blocks)
-    occupied = _large(everything.bytes)
-    nothing = _large(_NONE)
+    everything, small, large = statistics.all, statistics.small, statistics.large
+    blocks = _pools(everything.blocks, small.blocks, large.blocks)
+    occupied = _pools(everything.bytes, small.bytes, large.bytes)
+    nothing = _pools(_NONE, _NONE, _NONE)
     return {
         "num_alloc_retries": 0,
         "num_ooms": out_of_memory,
@@ -27,12 +27,12 @@ def memory_stats(statistics: Statistics, device_allocations: int, out_of_memory:
         "max_split_size": -1,
         "allocation": blocks,
         "active": blocks,
-        "segment": _large(statistics.extents),
+        "segment": _memory(statistics.extents, statistics.small_extents),
         "inactive_split": nothing,
         "allocated_bytes": occupied,
         "active_bytes": occupied,
-        "requested_bytes": _large(everything.requested),
-        "reserved_bytes": _large(statistics.reserved),
+        "requested_bytes": _pools(everything.requested, small.requested, large.requested),
+        "reserved_bytes": _memory(statistics.reserved, statistics.small_reserved),
         "inactive_split_bytes": nothing,
         "oversize_allocations": _stat(_NONE),
         "oversize_segments": _stat(_NONE),
@@ -44,7 +44,7 @@ def segments(ranges: Sequence[Range], device: int) -> List[Dict[str, Any]]:
     found: List[Dict[str, Any]] = []
     for r in ranges:
         if r.first:
-            found.append(_segment(r.address, device))
+            found.append(_segment(r, device))
         segment = found[-1]
         segment["total_size"] += r.size
         if r.live:
@@ -63,17 +63,17 @@ def segments(ranges: Sequence[Range], device: int) -> List[Dict[str, Any]]:
     return found
 
 
-def _segment(address: int, device: int) -> Dict[str, Any]:
+def _segment(first: Range, device: int) -> Dict[str, Any]:
     # The stream is 0: blocks of one extent may belong to different streams.
     return {
         "device": device,
-        "address": address,
+        "address": first.address,
         "total_size": 0,
         "allocated_size": 0,
         "active_size": 0,
         "requested_size": 0,
         "stream": 0,
-        "segment_type": "large",
+        "segment_type": "small" if first.small else "large",
         "segment_pool_id": (0, 0),
         "is_expandable": False,
         "frames": [],
@@ -81,8 +81,19 @@ def _segment(address: int, device: int) -> Dict[str, Any]:
     }
 
 
-def _large(stat: Stat) -> Dict[str, Dict[str, int]]:
-    return {"all": _stat(stat), "small_pool": _stat(_NONE), "large_pool": _stat(stat)}
+def _pools(everything: Stat, small: Stat, large: Stat) -> Dict[str, Dict[str, int]]:
+    return {"all": _stat(everything), "small_pool": _stat(small), "large_pool": _stat(large)}
+
+
+def _memory(everything: Stat, small: Stat) -> Dict[str, Dict[str, int]]:
+    """Of memory. What is not small is large; its peak is that of all, less what is small now."""
+    large = Stat(
+        everything.current - small.current,
+        max(0, everything.peak - small.current),
+        max(0, everything.added - small.added),
+        max(0, everything.removed - small.removed),
+    )
+    return _pools(everything, small, large)
 
 
 def _stat(stat: Stat) -> Dict[str, int]:

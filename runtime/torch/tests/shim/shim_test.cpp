@@ -101,15 +101,27 @@ static void blocks_are_counted() {
   DEMAND(small.get_context() == small.get() && small.get_deleter() == installed->raw_deleter());
   DeviceStats s = installed->getDeviceStats(0);
   DEMAND(current(s.allocated_bytes) == 1024 + 3 * int64_t(kMiB) + 512 && current(s.requested_bytes) == 514 + 3 * int64_t(kMiB));
-  // All are in the large pool, as a snapshot's segments are.
-  DEMAND(current(s.allocated_bytes, kSmall) == 0 && current(s.allocation, kLarge) == 2 && current(s.active) == 2);
-  DEMAND(current(s.allocated_bytes, kLarge) == current(s.allocated_bytes) && current(s.requested_bytes, kLarge) == current(s.requested_bytes));
+  // Each pool has what a snapshot's segments of it have.
+  DEMAND(current(s.allocated_bytes, kSmall) == 1024 && current(s.allocation, kLarge) == 1 && current(s.active) == 2);
+  DEMAND(current(s.requested_bytes, kSmall) + current(s.requested_bytes, kLarge) == current(s.requested_bytes));
+  DEMAND(current(s.reserved_bytes, kSmall) > 0 && current(s.reserved_bytes, kSmall) + current(s.reserved_bytes, kLarge) == current(s.reserved_bytes));
+  for (bool large_ones : {false, true}) {
+    int64_t reserved = 0, allocated = 0, segments = 0;
+    for (const SegmentInfo& segment : installed->snapshot({0, 0}, true).segments)
+      if (segment.is_large == large_ones) {
+        reserved += static_cast<int64_t>(segment.total_size);
+        allocated += static_cast<int64_t>(segment.allocated_size);
+        segments++;
+      }
+    DEMAND(reserved == current(s.reserved_bytes, large_ones ? kLarge : kSmall) && segments > 0);
+    DEMAND(allocated == current(s.allocated_bytes, large_ones ? kLarge : kSmall));
+  }
   DEMAND(current(s.reserved_bytes) >= current(s.allocated_bytes) && current(s.segment) >= 1);
   large.clear();
   small.clear();
   s = installed->getDeviceStats(0);
   DEMAND(current(s.allocated_bytes) == 0 && s.allocated_bytes[0].peak == 1024 + 3 * int64_t(kMiB) + 512);
-  DEMAND(s.allocated_bytes[kLarge].peak == s.allocated_bytes[0].peak);
+  DEMAND(s.allocated_bytes[kLarge].peak == 3 * int64_t(kMiB) + 512 && s.allocated_bytes[kSmall].peak == 1024);
   DEMAND(s.allocation[0].allocated == 2 && s.allocation[0].freed == 2);
   DataPtr nothing = installed->allocate(0);
   DEMAND(nothing.get() == nullptr && installed->raw_alloc(0) == nullptr);

@@ -51,7 +51,7 @@ void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments)
       SegmentInfo& s = segments.back();
       s.device = device.index;
       s.address = r.address;
-      s.is_large = true;
+      s.is_large = r.small == 0;
       s.is_expandable = expandable;
     }
     SegmentInfo& s = segments.back();

@@ -26,6 +26,8 @@ void Allocator::note_native(Device& device) {
   }
   current_of(native.reserved, s.reserved_bytes[kAll]);
   current_of(native.extents, s.segment[kAll]);
+  current_of(native.small_reserved, s.reserved_bytes[kSmall]);
+  current_of(native.small_extents, s.segment[kSmall]);
   std::lock_guard<std::mutex> lock(device.beside);
   if (reading < device.told)
     return;
@@ -51,14 +53,22 @@ static void add(Stat& into, const stplan_stat& ours) {
   into.freed += static_cast<int64_t>(ours.removed);
 }
 
-// add_all does so for all of the runtime's blocks or memory. Its segments have blocks of any
-// size, and a snapshot says that they are of torch's large pool, so all of them count there,
-// as programs compare the two. The peak is that of the sum, less native's small pool.
-static void add_all(StatArray& into, const stplan_stat& ours) {
-  stplan_stat large = ours;
-  large.peak -= std::min(large.peak, static_cast<uint64_t>(std::max<int64_t>(into[kSmall].current, 0)));
+// add_blocks does so for blocks: those in memory for small blocks are of torch's small pool, as a
+// snapshot says of the segments that they lie in. Programs compare the two.
+static void add_blocks(StatArray& into, const stplan_stat& all, const stplan_stat& small, const stplan_stat& large) {
+  add(into[kAll], all);
+  add(into[kSmall], small);
   add(into[kLarge], large);
-  add(into[kAll], ours);
+}
+
+// add_memory does so for memory. Large is what is not small; its peak is that of the sum, less what is
+// small now.
+static void add_memory(StatArray& into, const stplan_stat& all, const stplan_stat& small) {
+  const auto rest = [](uint64_t of, uint64_t less) { return of - std::min(of, less); };
+  const auto native_small = static_cast<uint64_t>(std::max<int64_t>(into[kSmall].current, 0));
+  const stplan_stat large = {rest(all.current, small.current), rest(all.peak, native_small + small.current),
+                             rest(all.added, small.added), rest(all.removed, small.removed)};
+  add_blocks(into, all, small, large);
 }
 
 DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
@@ -69,13 +79,14 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
     return s;
   stplan_statistics ours;
   stplan_measure(runtime, &ours);
-  add_all(s.allocation, ours.all.blocks);
-  add_all(s.active, ours.all.blocks);
-  add_all(s.allocated_bytes, ours.all.bytes);
-  add_all(s.active_bytes, ours.all.bytes);
-  add_all(s.requested_bytes, ours.all.requested);
-  add_all(s.reserved_bytes, ours.reserved);
-  add_all(s.segment, ours.extents);
+  const stplan_usage &all = ours.all, &small = ours.small, &large = ours.large;
+  add_blocks(s.allocation, all.blocks, small.blocks, large.blocks);
+  add_blocks(s.active, all.blocks, small.blocks, large.blocks);
+  add_blocks(s.allocated_bytes, all.bytes, small.bytes, large.bytes);
+  add_blocks(s.active_bytes, all.bytes, small.bytes, large.bytes);
+  add_blocks(s.requested_bytes, all.requested, small.requested, large.requested);
+  add_memory(s.reserved_bytes, ours.reserved, ours.small_reserved);
+  add_memory(s.segment, ours.extents, ours.small_extents);
   stplan_counters counters;
   stplan_read(runtime, &counters);
   s.num_device_alloc += static_cast<int64_t>(counters.growths);
