@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,19 @@ SPARE = 12
 SLEEP = 800_000
 
 ALLOCATORS = ("native", "no plan", "no plan, --move off")
+
+INTRODUCTION = """# Every word, while memory moves
+
+Written by `runtime/torch/bench/moving.py` on torch {torch}, {device}:
+
+    {command}
+
+Three streams allocate tensors of 64 KiB to 640 MiB, fill each with a number of its own, and free them at
+random, {operations:,} of them, far ahead of the device, so that memory moves while it is still in use. Before a tensor is
+freed, its own stream, or another one that `record_stream` names, compares every word with the number. 20 GiB
+are kept allocated, and the process may have a twelfth more.
+
+"""
 
 
 def job(operations: int, seed: int) -> None:
@@ -102,6 +116,8 @@ def job(operations: int, seed: int) -> None:
         "reserved": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.max_memory_allocated(),
         "stplan": served() if served else None,
+        "device": torch.cuda.get_device_name(device),
+        "torch": torch.__version__,
     }))
 
 
@@ -140,6 +156,7 @@ def main(arguments: Sequence[str]) -> int:
     if args.job:
         job(args.operations, args.seed)
         return 0
+    about = {"device": "no device", "torch": "?"}
     rows = ["| seed | allocator | words compared | wrong | reserved / allocated | GiB moved |", "|---|---|---:|---:|---:|---:|"]
     problems = 0
     for seed in range(args.seed, args.seed + args.seeds):
@@ -149,12 +166,15 @@ def main(arguments: Sequence[str]) -> int:
                 rows.append(f"| {seed} | {allocator} | {figures['error']} | | | |")
                 problems += allocator == "no plan"
                 continue
+            about = figures
             amount = moved(figures)
             rows.append(f"| {seed} | {allocator} | {figures['checked']:,} | {figures['wrong']} | "
                         f"{figures['reserved'] / figures['allocated']:.4f} | {amount / GIB:.1f} |")
             problems += figures["wrong"] > 0 or (allocator == "no plan" and amount == 0)
             print(rows[-1], file=sys.stderr, flush=True)
-    text = "\n".join(rows) + f"\n\nProblems: {problems or 'none'}.\n"
+    command = shlex.join(["python", "runtime/torch/bench/moving.py", *arguments])
+    introduction = INTRODUCTION.format(torch=about["torch"], device=about["device"], command=command, operations=args.operations)
+    text = introduction + "\n".join(rows) + f"\n\nProblems: {problems or 'none'}.\n"
     print(text)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
