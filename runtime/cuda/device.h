@@ -50,6 +50,8 @@ typedef struct {
   sp_range *used;       /* ranges that just have been */
   struct sp_left *left; /* addresses that were left, and where the memory still is */
   int whole;            /* large granules are not put together from small ones */
+  int failed;           /* calls of the device that did not carry, since the last one that did */
+  int skip;             /* one has just failed: nothing is carried for the request that is under way */
 } sp_carry;
 
 typedef struct sp_chunk {

@@ -9,6 +9,10 @@
  * device cannot carry: idle memory in so many pieces is rare. */
 enum { SPANS = 256 };
 
+/* Calls in a row that have failed although no memory was to be added: a device that has refused so many is not
+ * asked again, as it may have no memory at two addresses at all. */
+enum { FAILURES = 3 };
+
 /* sp_left is addresses that memory was carried from, and when they were used last. */
 struct sp_left {
   struct sp_left *next;
@@ -17,10 +21,10 @@ struct sp_left {
   int blocked; /* it could not be given back for the request that is under way */
 };
 
-/* may_carry says whether memory can be carried at present. If the device has refused memory, what is to go
- * elsewhere has to be given back first. Locked. */
+/* may_carry says whether memory can be carried at present. If the device has refused memory, or just refused to
+ * carry, what is to go elsewhere has to be given back first. Locked. */
 static int may_carry(const stplan_device *d) {
-  return d->prim.carry != NULL && !d->refused && !d->kept && d->carry.list == NULL;
+  return d->prim.carry != NULL && !d->refused && !d->kept && d->carry.list == NULL && !d->carry.skip && d->carry.failed < FAILURES;
 }
 
 /* unit_at is the bytes of granules at an address where memory is about to be taken. Locked. */
@@ -170,8 +174,11 @@ int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *use
   if (failed) {
     forget_left(d, count);
     put_back(d, used);
+    d->carry.skip = count > 0;
+    d->carry.failed += count > 0 && *added == 0;
     return 0;
   }
+  d->carry.failed = count > 0 ? 0 : d->carry.failed;
   SP_COUNT(d, moved_bytes, bytes - *added);
   d->carry.used = used;
   return 1;
@@ -252,6 +259,7 @@ int sp_carry_blocks(const stplan_device *d, uint64_t low, uint64_t high) {
 }
 
 void sp_carry_unblock(stplan_device *d) {
+  d->carry.skip = 0;
   for (struct sp_left *l = d->carry.left; l != NULL; l = l->next)
     l->blocked = 0;
 }

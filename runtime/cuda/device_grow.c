@@ -274,15 +274,17 @@ int sp_device_add(stplan_device *d, sp_zone zone, uint64_t bytes) {
 static int grow_in(stplan_device *d, sp_zone zone, uint64_t need) {
   window w;
   sp_zone into = zone;
-  int found = sp_device_moves(d) && choose_window(d, &into, need, &w), again = found;
+  int found = sp_device_moves(d) && choose_window(d, &into, need, &w), again = found, skipped = 0;
   while (again) {
     clear(d, need, &w);
     int done = fill(d, into, need, &w);
     sp_carry_end(d);
     if (done)
       return 1;
-    /* Its addresses may still be in use: then there may be others. */
-    again = sp_carry_blocks(d, w.addr, w.addr + need);
+    /* Its addresses may still be in use: then there may be others. Or the device has not carried, and may move
+     * memory all the same. */
+    again = sp_carry_blocks(d, w.addr, w.addr + need) || (d->carry.skip && !skipped);
+    skipped = d->carry.skip;
     into = again ? zone : into;
     again = again && choose_window(d, &into, need, &w);
   }
