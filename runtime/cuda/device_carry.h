@@ -36,10 +36,10 @@ void sp_carry_uses(const stplan_device *d, sp_clock *uses);
  * says whether all went. Called without the lock, and with a hold (device_hold.h). Growth lock held. */
 int sp_carry_give(stplan_device *d, uint64_t low, uint64_t high);
 
-/* sp_carry_clear waits for what uses those, and gives them back; it says whether that was done. If not, as
- * they may be in use for ever or a graph is being captured, they are blocked: sp_carry_blocks says whether any are that
- * touch [low, high). sp_carry_unblock has them be tried again, and carrying if it has just failed. Locked; the first lets go of the lock. Growth
- * lock held. */
+/* sp_carry_clear waits for what uses those, and gives them back; it says whether that was done. If it was not, as
+ * they may be in use for ever or a graph is being captured, they are blocked. sp_carry_blocks says whether any
+ * that touch [low, high) are. sp_carry_unblock is called once the request has been served, or not: then they are tried again,
+ * and so is carrying, if that has just failed. Locked; the first lets go of the lock. Growth lock held. */
 int sp_carry_clear(stplan_device *d, uint64_t low, uint64_t high);
 int sp_carry_blocks(const stplan_device *d, uint64_t low, uint64_t high);
 void sp_carry_unblock(stplan_device *d);
