@@ -5,12 +5,12 @@
 #include "device_hold.h"
 #include "device_wait.h"
 
-/* Ranges that are carried at once. More than that have to be given back and taken, as all do if the
- * device cannot carry: idle memory in so many pieces is rare. */
+/* Ranges that one call of the device carries. Idle memory is rarely in so many pieces; more than that are
+ * given back and taken again. */
 enum { SPANS = 256 };
 
-/* Calls in a row that have failed although no memory was to be added: a device that has refused so many is not
- * asked again, as it may have no memory at two addresses at all. */
+/* After this many failures in a row, of calls that needed no new memory, the device is not asked again: it may
+ * not allow memory at two addresses. */
 enum { FAILURES = 3 };
 
 /* sp_left is addresses that memory was carried from, and when they were used last. */
@@ -35,9 +35,9 @@ static uint64_t unit_at(const stplan_device *d, uint64_t at) {
   return r == NULL ? 0 : sp_arena_unit(&d->arena, r);
 }
 
-/* take takes ranges of whole granules of `unit` from a list, up to so many, but only if the stream that asks for
- * memory can be ordered behind what used them: while an exchange is under way it cannot always be (streams.h).
- * Locked. */
+/* take takes up to *most ranges of whole granules of `unit` from a list. While an exchange is under way, the stream
+ * that asks for memory cannot always be ordered behind what used a range (streams.h): such ranges stay in the
+ * list. Locked. */
 static void take(stplan_device *d, sp_range **list, uint64_t unit, int *most) {
   sp_range **last = &d->carry.list;
   while (*last != NULL)
@@ -115,9 +115,9 @@ static struct sp_left *note_left(const stplan_device *d, const sp_range *r, stru
   return l;
 }
 
-/* forget_left forgets the notes that were made last. */
+/* forget_left forgets so many of the notes, those that were made last. */
 static void forget_left(stplan_device *d, size_t count) {
-  for (; count > 0; count--) {
+  for (; count > 0 && d->carry.left != NULL; count--) {
     struct sp_left *gone = d->carry.left;
     d->carry.left = gone->next;
     free(gone);
@@ -164,9 +164,9 @@ int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *use
   size_t count = gather(d, bytes, spans, &used, uses);
   *added = bytes - total(spans, count);
   uint64_t addr;
-  int failed = !sp_device_may_take(d, *added) || !sp_device_nodes(d);
+  int asked = sp_device_may_take(d, *added) && sp_device_nodes(d), failed = !asked;
   sp_device_unlock(d);
-  if (!failed)
+  if (asked)
     failed = count > 0 ? d->prim.carry(d->prim.self, at, bytes, spans, count) : d->prim.extend(d->prim.self, at, bytes, 0, 0, &addr);
   for (size_t i = 0; i < count && !failed; i++)
     sp_device_notify(d, STPLAN_UNMAPPED, spans[i].addr, spans[i].bytes);
@@ -175,7 +175,7 @@ int sp_carry_extend(stplan_device *d, uint64_t at, uint64_t bytes, sp_clock *use
     forget_left(d, count);
     put_back(d, used);
     d->carry.skip = count > 0;
-    d->carry.failed += count > 0 && *added == 0;
+    d->carry.failed += asked && count > 0 && *added == 0;
     return 0;
   }
   d->carry.failed = count > 0 ? 0 : d->carry.failed;
@@ -264,10 +264,4 @@ void sp_carry_unblock(stplan_device *d) {
     l->blocked = 0;
 }
 
-void sp_carry_drop(stplan_device *d) {
-  while (d->carry.left != NULL) {
-    struct sp_left *l = d->carry.left;
-    d->carry.left = l->next;
-    free(l);
-  }
-}
+void sp_carry_drop(stplan_device *d) { forget_left(d, SIZE_MAX); }

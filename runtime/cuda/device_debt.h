@@ -1,5 +1,5 @@
-/* device_debt.h: how many bytes a run may still move. Moving memory stalls the
- * run, so bytes that move are owed, and are repaid as the run allocates.
+/* device_debt.h: how many bytes a run may still move. Moving memory takes
+ * time, so bytes that move are owed, and are repaid as the run allocates.
  * docs/runtime.md ("Memory that moves") says how the bounds were found. */
 #ifndef STPLAN_DEVICE_DEBT_H
 #define STPLAN_DEVICE_DEBT_H

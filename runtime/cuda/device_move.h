@@ -1,6 +1,7 @@
-/* device_move.h: idle memory moves to where it is needed: it is given back
- * where it lies, and taken again where a request goes, so that no more is
- * reserved. Moving waits for the device, so it is done only if it is worth it.
+/* device_move.h: idle memory moves to where it is needed: it is mapped there
+ * (device_carry.h), or given back where it lies and taken again where a request goes, so that no
+ * more is reserved. That takes calls of the driver, and sometimes a wait for the device, so it is
+ * done only if it is worth it.
  * docs/runtime.md ("Memory that moves") has the rules. */
 #ifndef STPLAN_DEVICE_MOVE_H
 #define STPLAN_DEVICE_MOVE_H

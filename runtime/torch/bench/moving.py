@@ -25,7 +25,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-GIB, MIB = 1 << 30, 1 << 20
+from table import GIB, Output
+
+MIB = 1 << 20
 
 # What is kept allocated, in bytes: from 16 GiB on a pool has granules of 8 MiB, beside those of 2.
 KEPT = 20 * GIB
@@ -66,7 +68,7 @@ def job(operations: int, seed: int) -> None:
     live: List[Tuple[Any, int, int]] = []
     kept = checked = 0
 
-    def late(index: int) -> None:
+    def late() -> None:
         if draw.random() < 0.3:
             torch.cuda._sleep(SLEEP)
 
@@ -82,7 +84,7 @@ def job(operations: int, seed: int) -> None:
         if reader != own:
             streams[reader].wait_stream(streams[own])
         with torch.cuda.stream(streams[reader]):
-            late(reader)
+            late()
             check(reader, tensor, number)
         if reader != own:
             tensor.record_stream(streams[reader])
@@ -102,7 +104,7 @@ def job(operations: int, seed: int) -> None:
         own = draw.randrange(len(streams))
         with torch.cuda.stream(streams[own]):
             tensor = torch.empty(words, dtype=torch.int32, device=device)
-            late(own)
+            late()
             tensor.fill_(number)
         live.append((tensor, number, own))
         kept += tensor.nbytes
@@ -115,7 +117,7 @@ def job(operations: int, seed: int) -> None:
         "checked": checked,
         "reserved": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.max_memory_allocated(),
-        "stplan": served() if served else None,
+        "moved": served()["moved_bytes"] if served else 0,
         "device": torch.cuda.get_device_name(device),
         "torch": torch.__version__,
     }))
@@ -135,15 +137,6 @@ def run(stplan: str, allocator: str, operations: int, seed: int) -> Dict[str, An
     return {"error": "out of memory" if "OutOfMemoryError" in done.stderr else said[-1] if said else f"exit {done.returncode}"}
 
 
-def moved(figures: Dict[str, Any]) -> int:
-    """Bytes that moved, over all devices."""
-    stats = figures.get("stplan")
-    if not stats:
-        return 0
-    devices = stats.values() if all(isinstance(s, dict) for s in stats.values()) else [stats]
-    return int(sum(s["moved_bytes"] for s in devices))
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stplan", nargs="?", help="the stplan binary")
@@ -151,34 +144,35 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--operations", type=int, default=3000, help="tensors that are allocated")
     parser.add_argument("--seed", type=int, default=1, help="first seed")
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds")
-    parser.add_argument("--out", type=Path, help="folder for moving.md")
+    parser.add_argument("--out", help="folder for moving.md and moving.json")
     args = parser.parse_args(arguments)
     if args.job:
         job(args.operations, args.seed)
         return 0
+    if args.stplan is None:
+        parser.error("expected the stplan binary, found none")
+    out = Output(args.out, "moving")
+    found: List[Dict[str, Any]] = []
     about = {"device": "no device", "torch": "?"}
     rows = ["| seed | allocator | words compared | wrong | reserved / allocated | GiB moved |", "|---|---|---:|---:|---:|---:|"]
     problems = 0
     for seed in range(args.seed, args.seed + args.seeds):
         for allocator in ALLOCATORS:
             figures = run(args.stplan, allocator, args.operations, seed)
+            found.append({"seed": seed, "allocator": allocator, **figures})
+            out.keep(found)
             if "error" in figures:
                 rows.append(f"| {seed} | {allocator} | {figures['error']} | | | |")
                 problems += allocator == "no plan"
                 continue
             about = figures
-            amount = moved(figures)
             rows.append(f"| {seed} | {allocator} | {figures['checked']:,} | {figures['wrong']} | "
-                        f"{figures['reserved'] / figures['allocated']:.4f} | {amount / GIB:.1f} |")
-            problems += figures["wrong"] > 0 or (allocator == "no plan" and amount == 0)
+                        f"{figures['reserved'] / figures['allocated']:.4f} | {figures['moved'] / GIB:.1f} |")
+            problems += figures["wrong"] > 0 or (allocator == "no plan" and figures["moved"] == 0)
             print(rows[-1], file=sys.stderr, flush=True)
     command = shlex.join(["python", "runtime/torch/bench/moving.py", *arguments])
     introduction = INTRODUCTION.format(torch=about["torch"], device=about["device"], command=command, operations=args.operations)
-    text = introduction + "\n".join(rows) + f"\n\nProblems: {problems or 'none'}.\n"
-    print(text)
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        (args.out / "moving.md").write_text(text, encoding="utf-8")
+    out.lines([*introduction.splitlines(), *rows, "", f"Problems: {problems or 'none'}."])
     return 1 if problems else 0
 
 
