@@ -147,6 +147,8 @@ static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
 static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live) {
   uint64_t key = part->first;
   cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1};
+  if (c.peak > l->varying)
+    l->varying = c.peak;
   while (key < part->end && !is_key(&s->steps[key]))
     key++;
   for (uint64_t i = part->first; i < key; i++)
@@ -182,7 +184,7 @@ static int cut(sp_laws *l, const sp_sequence *s, const sp_kin *kin) {
   uint64_t *live = calloc(s->count + 1, sizeof *live);
   if (live == NULL)
     return 0;
-  l->segment_count = 0;
+  l->segment_count = l->varying = 0;
   if (s->part_count > 1)
     cut_part(l, s, &s->parts[1], live);
   for (uint64_t p = 0; p < s->part_count; p++)

@@ -38,6 +38,7 @@ typedef struct {
 typedef struct {
   sp_segment *segments;
   uint64_t segment_count;
+  uint64_t varying;     /* the most bytes of steps that may be keys that are live at a time */
   uint32_t *segment_of; /* each step's */
   sp_law *laws;
   uint32_t law_count;
