@@ -132,14 +132,17 @@ func TestAlignChanges(t *testing.T) {
 	}
 }
 
-// TestLongestRun compares with a count made while the two sequences are drawn.
-func TestLongestRun(t *testing.T) {
+// TestEpisodes compares with the longest run, counted while the two sequences are drawn. No
+// class recurs, so no run is more rounds of a loop.
+func TestEpisodes(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		var a, b []int32
+		var passes rotation
 		want, run, side := 0, 0, 0
 		for k := range int32(r.IntN(60)) {
 			has := r.IntN(4)
+			passes.weak = append(passes.weak, uint64(k))
 			if has&1 != 0 {
 				a = append(a, k)
 			}
@@ -159,8 +162,10 @@ func TestLongestRun(t *testing.T) {
 			side = has
 			want = max(want, run)
 		}
-		if got := longestRun(a, b); got != want {
-			t.Fatalf("seed %d: %d, expected %d, of %v and %v", seed, got, want, a, b)
+		for limit := range 60 {
+			if none := passes.noEpisode(a, b, limit) && passes.noEpisode(b, a, limit); none != (want <= limit) {
+				t.Fatalf("seed %d: none above %d: %v, expected runs of %d at most, of %v and %v", seed, limit, none, want, a, b)
+			}
 		}
 	}
 }

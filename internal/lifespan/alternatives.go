@@ -1,5 +1,7 @@
 package lifespan
 
+import "slices"
+
 const (
 	// episodeShare is the share of the shorter pass that an episode has to exceed. The
 	// longest run in the shared recordings that only logging or data decide is 1/20 of a
@@ -14,12 +16,13 @@ const (
 // alternatives returns the body of each pass. Two steps have the same body unless one of
 // them has an episode that the other lacks: a long run of allocations with none of the
 // other's in between. An evaluation is an episode. An expert without tokens, or an extra
-// tensor, is too short; it makes optional slots. An interlude has a body of its own.
+// tensor, is too short; it makes optional slots, and so do more rounds of a loop that both
+// have. An interlude has a body of its own.
 func alternatives(r *rotation) []int {
 	var leaders, bodies []int
 	for j := range r.steps() {
 		body := 0
-		for body < len(leaders) && !alike(r.pass(leaders[body]), r.pass(j)) {
+		for body < len(leaders) && !r.alike(r.pass(leaders[body]), r.pass(j)) {
 			body++
 		}
 		if body == len(leaders) {
@@ -39,35 +42,95 @@ func (r *rotation) pass(j int) []int32 {
 }
 
 // alike says whether neither of two passes has an episode that the other lacks.
-func alike(a, b []int32) bool {
-	limit := max(leastEpisode, int(episodeShare*float64(min(len(a), len(b)))))
-	return longestRun(a, b) <= limit
+func (r *rotation) alike(a, b []int32) bool {
+	limit := episode(len(a), len(b))
+	return r.noEpisode(a, b, limit) && r.noEpisode(b, a, limit)
 }
 
-// longestRun is the longest run of ranks that only one of the two has.
-func longestRun(a, b []int32) int {
-	longest, run := 0, 0
-	inA := false // whether a is the side that has the run
-	for len(a) > 0 || len(b) > 0 {
-		switch {
-		case len(a) > 0 && len(b) > 0 && a[0] == b[0]:
-			run, a, b = 0, a[1:], b[1:]
-			continue
-		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
-			if !inA {
-				run, inA = 0, true
-			}
-			a = a[1:]
-		default:
-			if inA {
-				run, inA = 0, false
-			}
+// episode is the number of allocations that an episode has to exceed, in one of two passes of
+// these lengths.
+func episode(a, b int) int { return max(leastEpisode, int(episodeShare*float64(min(a, b)))) }
+
+// noEpisode says whether each run of ranks that a has, with none of b's in between, has at
+// most limit ranks besides more rounds of a loop.
+func (r *rotation) noEpisode(a, b []int32, limit int) bool {
+	for from := 0; from < len(a); {
+		for len(b) > 0 && b[0] < a[from] {
 			b = b[1:]
 		}
-		run++
-		longest = max(longest, run)
+		if len(b) > 0 && b[0] == a[from] {
+			from++
+			continue
+		}
+		to := from + 1
+		for to < len(a) && (len(b) == 0 || a[to] < b[0]) {
+			to++
+		}
+		if n := to - from; n > limit && n-r.rounds(a, from, to) > limit {
+			return false
+		}
+		from = to
 	}
-	return longest
+	return true
+}
+
+const (
+	// roundProbes is the number of grams, one behind the other, that are looked for before
+	// and behind a run to find the period of a loop. The first may be one that the end of the
+	// loop has changed.
+	roundProbes = 4
+	// roundPeriods is the number of periods that are tried for each gram. A round has
+	// repetitions in itself, such as the 16 to 80 layers of a model, so the first periods
+	// found are those of these.
+	roundPeriods = 128
+)
+
+// rounds is how many of the allocations [from, to) of a pass, at their beginning or at their
+// end, are more rounds of a loop that goes on before or behind them, such as the tokens of a
+// longer generation, or more micro-batches: they repeat, with some period, what is there.
+func (r *rotation) rounds(pass []int32, from, to int) int {
+	weak := make([]uint64, len(pass))
+	for i, rank := range pass {
+		weak[i] = r.weak[rank]
+	}
+	n := repeated(weak, from, to)
+	slices.Reverse(weak)
+	return max(n, repeated(weak, len(weak)-to, len(weak)-from))
+}
+
+// repeated is how much of v[from:to] repeats what is before it. The first round has to, since
+// an evaluation of many batches repeats itself too.
+func repeated(v []uint64, from, to int) int {
+	most := 0
+	for at := from; at < from+roundProbes*maxGram && at+maxGram <= to; at += maxGram {
+		tried := 0
+		for period := 1; period <= min(from, to-from) && tried < roundPeriods; period++ {
+			if !slices.Equal(v[at:at+maxGram], v[at-period:at-period+maxGram]) {
+				continue
+			}
+			tried++
+			if n := asBefore(v[from-period:from+period], period); n == period {
+				most = max(most, asBefore(v[from-period:to], period))
+			}
+		}
+	}
+	return most
+}
+
+// asBefore is how much of v[period:] has, in the share agreement, what is period places before it.
+func asBefore(v []uint64, period int) int {
+	n, unlike := 0, 0
+	for i := period; i < len(v); i++ {
+		if v[i] != v[i-period] {
+			unlike++
+		}
+		if float64(unlike) <= (1-agreement)*float64(i+1-period) {
+			n = i + 1 - period
+		} else if float64(unlike) > (1-agreement)*float64(len(v)-period) {
+			break
+		}
+	}
+	return n
 }
 
 // dropFirst makes the first pass part of the prologue if it cannot be one of the passes:

@@ -18,6 +18,8 @@ type rotation struct {
 	// rank is, for each allocation of the passes, its position in the merged sequence,
 	// counted from the cut on.
 	rank []int32
+	// weak is the hash of stream and lifetime class of each element, by rank.
+	weak []uint64
 	// interlude says that the last pass is an interlude.
 	interlude bool
 }
@@ -172,6 +174,9 @@ func (c *cuts) rotate(q int) *rotation {
 		ranks[e] = int32(i)
 	}
 	from := ranks[m.at(r.first[0])]
+	for i := range m.order {
+		r.weak = append(r.weak, m.tokens[m.order[(int(from)+i)%r.width]].weak)
+	}
 	rank := func(buffer int32) int32 {
 		return (ranks[m.at(buffer)] - from + int32(r.width)) % int32(r.width)
 	}

@@ -14,6 +14,9 @@ type token struct {
 	weight int64  // cost of its bytes; of an element in merged, of the largest that matched
 	strong uint64 // hash of stream, size and class
 	weak   uint64 // hash of stream and class: sizes may vary from pass to pass
+	// context is the hash of the weak hashes of the gram that begins with it. Only inContext
+	// sets it.
+	context uint64
 }
 
 // merged is one sequence that every merged iteration is a subsequence of. Its elements

@@ -1,29 +1,72 @@
 package lifespan
 
+import "slices"
+
 // script is the rough alignment of two sequences that the exact one follows: the
 // stretches that both have, in order. It is made in layers, each of which fills the gaps
-// that the layer before it left. The first layer matches allocations that both sides have
-// equally often, by size and lifetime class. What data decides, such as the work of an
-// expert, hardly ever occurs equally often, but what surrounds it does. The second layer
-// matches those of the same class that both have equally often, whatever their size. The
-// third matches all, by class.
+// that the layer before it left.
 type script struct {
 	a, b    []token
+	layers  []layer
 	matches []match
 }
 
+// layer is a pass of fill: the hash that tokens are compared by, and whether only hashes
+// that both sides have equally often take part.
+type layer struct {
+	hash         func(*token) uint64
+	equallyOften bool
+}
+
+var (
+	// byClass matches all by class.
+	byClass = []layer{{weakOf, false}}
+	// inRounds first matches what both sides have equally often in the same context. If
+	// one has more rounds of a loop than the other, such as tokens of a generation, what is
+	// in the loop does not take part, and what is before and behind it does. A shortest edit
+	// script would be given up after minEdits, far from the end of what only one side has.
+	inRounds = []layer{{func(t *token) uint64 { return t.context }, true}, {weakOf, false}}
+	// bySize matches those that both have equally often, by size and lifetime class, then
+	// those of a class that both have equally often, whatever their size, and then all, by
+	// class. What data decides, such as the work of an expert, hardly ever occurs equally
+	// often, but what surrounds it does.
+	bySize = []layer{{func(t *token) uint64 { return t.strong }, true}, {weakOf, true}, {weakOf, false}}
+)
+
+func weakOf(t *token) uint64 { return t.weak }
+
 // newScript finds the script of a and b. If data decides only sizes, equal sizes recur by
-// chance in other places and would mislead the first layer. So the script by class alone
-// is taken if it finds nearly everything, and the layers are made only if it does not.
+// chance in other places and would mislead bySize. So a script by class alone is taken if it
+// finds nearly everything. inRounds is for what differs by as much as an episode in one place.
 func newScript(a, b []token) []match {
-	plain := &script{a: a, b: b}
-	plain.fill(0, len(a), 0, len(b), len(layers)-1)
-	if plain.solid() >= agreement*float64(min(len(a), len(b))) {
-		return plain.matches
+	script := makeScript(a, b, byClass)
+	if all := float64(min(len(a), len(b))); script.solid() < all {
+		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest() > episode(len(a), len(b)) {
+			script = rounds
+		}
+		if script.solid() < agreement*all {
+			script = makeScript(a, b, bySize)
+		}
 	}
-	layered := &script{a: a, b: b}
-	layered.fill(0, len(a), 0, len(b), 0)
-	return layered.matches
+	return script.matches
+}
+
+func makeScript(a, b []token, layers []layer) *script {
+	s := &script{a: a, b: b, layers: layers}
+	s.fill(0, len(a), 0, len(b), 0)
+	return s
+}
+
+// inContext is a copy of tokens that have the hash of the gram of classes that begins at
+// each. At the end, where none begins, it is 0.
+func inContext(tokens []token) []token {
+	out := slices.Clone(tokens)
+	if len(out) >= maxGram {
+		for i, h := range rolling(hashes(out, weakOf), maxGram) {
+			out[i].context = h
+		}
+	}
+	return out
 }
 
 // agreement is the share of the shorter sequence that a script by class alone has to
@@ -44,23 +87,24 @@ func (s *script) solid() float64 {
 	return float64(n)
 }
 
-// layers are the passes of fill: the hash that tokens are compared by, and whether only
-// hashes that both sides have equally often take part.
-var layers = []struct {
-	hash         func(*token) uint64
-	equallyOften bool
-}{
-	{func(t *token) uint64 { return t.strong }, true},
-	{func(t *token) uint64 { return t.weak }, true},
-	{func(t *token) uint64 { return t.weak }, false},
+// widest is how many more allocations one side has than the other between two stretches,
+// before the first or behind the last, at most.
+func (s *script) widest() int {
+	most, i, j := 0, 0, 0
+	for _, m := range append(slices.Clone(s.matches), match{len(s.a), len(s.b), 0}) {
+		more := (m.i - i) - (m.j - j)
+		most = max(most, more, -more)
+		i, j = m.i+m.n, m.j+m.n
+	}
+	return most
 }
 
 // fill matches a[i0:i1] with b[j0:j1], with the given layer and the ones after it.
 func (s *script) fill(i0, i1, j0, j1, layer int) {
-	if i0 == i1 || j0 == j1 || layer == len(layers) {
+	if i0 == i1 || j0 == j1 || layer == len(s.layers) {
 		return
 	}
-	l := layers[layer]
+	l := s.layers[layer]
 	x, y := hashes(s.a[i0:i1], l.hash), hashes(s.b[j0:j1], l.hash)
 	at, bt := positions(len(x)), positions(len(y))
 	if l.equallyOften {

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Change how many tokens each generation of a recording has; write the recording that comes of it.
+
+    generation.py SNAPSHOT.pickle.gz OUT.pickle.gz --marker BYTES --tokens N,N,...
+
+--marker is the size of a request that each token makes once, such as its logits. --tokens has a
+number for each generation of the recording. A shorter generation stops early: its last tokens are
+left out, and what they would have left behind is what the last token that remains leaves behind.
+A longer one repeats its last token, whose sizes go on growing as they did from the token before. Whatever comes
+after the generation stays as it is. Addresses are new ones, as the recorded ones are taken by
+blocks that now live longer. Needs only Python 3, and the recording has one device with one stream.
+"""
+import argparse
+import gzip
+import pickle
+import sys
+
+from unseen import Plain
+
+
+class Recording:
+    """What a recording does: sizes[i] is that of allocation i, events are (is it an allocation, i),
+    and time[i] is when."""
+
+    def __init__(self, path):
+        with gzip.open(path) as f:
+            self.snapshot = Plain(f).load()
+        (trace,) = [t for t in self.snapshot["device_traces"] if t]
+        self.sizes, self.events, self.at, self.times = [], [], [], []
+        live = {}
+        for entry in trace:
+            if entry["action"] == "alloc":
+                live[entry["addr"]] = len(self.sizes)
+                self.at.append(len(self.events))
+                self.add(True, len(self.sizes), entry)
+                self.sizes.append(entry["size"])
+            elif entry["action"] == "free_completed" and entry["addr"] in live:
+                self.add(False, live.pop(entry["addr"]), entry)
+
+    def add(self, begins, i, entry):
+        self.events.append((begins, i))
+        self.times.append(entry["time_us"])
+
+
+class Changed:
+    """The changed recording as it grows. A block is known by the allocation that it stands for."""
+
+    def __init__(self, recording):
+        self.recording, self.sizes, self.events, self.live = recording, [], [], {}
+
+    def allocate(self, block, size, time):
+        self.live[block] = len(self.sizes)
+        self.events.append((True, len(self.sizes), time))
+        self.sizes.append(size)
+
+    def free(self, block, time):
+        self.events.append((False, self.live.pop(block), time))
+
+    def copy(self, first, end):
+        """Do what the recording does in the events [first, end)."""
+        for k in range(first, end):
+            begins, i = self.recording.events[k]
+            if begins:
+                self.allocate(i, self.recording.sizes[i], self.recording.times[k])
+            else:
+                self.free(i, self.recording.times[k])
+
+    def trace(self):
+        """Entries of a snapshot. Blocks of one size use one another's addresses again."""
+        entries, idle, address, top = [], {}, {}, 0x7F0000000000
+        for begins, i, time in self.events:
+            size = (self.sizes[i] + 511) // 512 * 512
+            if begins:
+                free = idle.setdefault(size, [])
+                if not free:
+                    free.append(top)
+                    top += size
+                address[i] = free.pop()
+            else:
+                idle[size].append(address[i])
+            for action in ["alloc"] if begins else ["free_requested", "free_completed"]:
+                entries.append({"action": action, "addr": address[i], "size": self.sizes[i], "stream": 0, "time_us": time, "frames": []})
+        return entries
+
+
+def shorten(changed, starts, keep, done):
+    """Leave out all but `keep` tokens; starts are the tokens' first allocations. The last one, from
+    which the generation goes on to what comes after it, stays. done: events already dealt with.
+    Return the same, and the number of tokens left."""
+    r, last = changed.recording, len(starts) - 2  # the last one whose end is known
+    cut = keep - 1
+    while cut > 1 and starts[cut] - starts[cut - 1] != starts[-1] - starts[-2]:  # some tokens have a few requests more
+        cut -= 1
+    stop, go = r.at[starts[cut]], r.at[starts[-1]]
+    changed.copy(done, stop)
+    later = {i for begins, i in r.events[go:] if not begins and starts[cut] <= i < starts[-1]}
+    stands = {}
+    for i in sorted(later):
+        token = max(t for t in range(cut, len(starts) - 1) if starts[t] <= i)
+        twin = starts[token - last + cut - 1] + i - starts[token]
+        if twin not in changed.live:
+            sys.exit(f"generation.py: allocation {i} outlives its generation, and allocation {twin}, its like, does not")
+        stands[i] = twin
+    time = r.times[go]
+    for begins, i in r.events[stop:go]:
+        if not begins and i in changed.live and i not in stands.values():
+            changed.free(i, time)
+    for i, twin in stands.items():
+        changed.live[i] = changed.live.pop(twin)
+    return go, cut + 1
+
+
+def lengthen(changed, starts, more, done):
+    """Repeat the last token whose end is known `more` times."""
+    r, first, end = changed.recording, starts[-2], starts[-1]
+    period = end - first
+    stop = r.at[end]
+    changed.copy(done, stop)
+    token = r.events[r.at[first] : stop]
+    time = r.times[stop]
+    for n in range(1, more + 1):
+        for begins, i in token:
+            if begins:
+                grows = r.sizes[i] - r.sizes[i - period]
+                changed.allocate((i, n), r.sizes[i] + n * (grows if abs(grows) < r.sizes[i] else 0), time)
+            elif i >= first:
+                changed.free((i, n), time)
+            elif i >= first - period:
+                changed.free((i + period, n - 1) if n > 1 else i + period, time)
+    for block in [b for b in changed.live if isinstance(b, tuple)]:
+        changed.live[block[0]] = changed.live.pop(block)
+    return stop
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("snapshot")
+    args.add_argument("out")
+    args.add_argument("--marker", type=int, required=True)
+    args.add_argument("--tokens", required=True)
+    options = args.parse_args()
+    r = Recording(options.snapshot)
+    wanted = [int(n) for n in options.tokens.split(",")]
+    marks = [i for i, size in enumerate(r.sizes) if size == options.marker]
+    per, odd = divmod(len(marks), len(wanted))
+    if odd or per < 4:
+        sys.exit(f"generation.py: {len(marks)} requests of {options.marker} B, expected as many for each of {len(wanted)} generations, and 4 or more")
+    changed, done, made = Changed(r), 0, []
+    for n, tokens in enumerate(wanted):
+        starts = marks[n * per : (n + 1) * per]
+        if tokens < per:
+            done, tokens = shorten(changed, starts, tokens, done)
+        elif tokens > per:
+            done = lengthen(changed, starts, tokens - per, done)
+        made.append(tokens)
+    changed.copy(done, len(r.events))
+    snapshot = dict(r.snapshot, device_traces=[changed.trace()], segments=[])
+    with gzip.open(options.out, "wb", compresslevel=1) as f:
+        pickle.dump(snapshot, f, protocol=4)
+    print(f"{options.out}: generations of {', '.join(map(str, made))} tokens, {len(changed.sizes):,} allocations")
+
+
+if __name__ == "__main__":
+    main()
