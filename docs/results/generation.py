@@ -88,9 +88,9 @@ def shorten(changed, starts, keep, done):
     which the generation goes on to what comes after it, stays. done: events already dealt with.
     Return the same, and the number of tokens left."""
     r, last = changed.recording, len(starts) - 2  # the last one whose end is known
-    cut = keep - 1
-    while cut > 1 and starts[cut] - starts[cut - 1] != starts[-1] - starts[-2]:  # some tokens have a few requests more
-        cut -= 1
+    cut, usual = keep - 1, starts[-1] - starts[-2]
+    while cut > 2 and {starts[cut] - starts[cut - 1], starts[cut - 1] - starts[cut - 2]} != {usual}:
+        cut -= 1  # some tokens have a few requests more
     stop, go = r.at[starts[cut]], r.at[starts[-1]]
     changed.copy(done, stop)
     later = {i for begins, i in r.events[go:] if not begins and starts[cut] <= i < starts[-1]}

@@ -36,20 +36,39 @@ type scaling struct {
 }
 
 // scale gives the slots of a draft their sizes for Options.MaxScale. It returns nil if that is
-// not asked for.
+// not asked for. In any case slots hold what passes with fewer rounds of a loop are believed to
+// request in further ones.
 func (c *compiler) scale(d *draft) *report.Scaled {
+	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
+	var sizes [][][]float64
+	if c.periodic != nil {
+		sizes = s.sizes()
+		s.believe(sizes)
+	}
 	if c.MaxScale <= 1 {
 		return nil
 	}
-	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
 	if c.periodic != nil {
-		sizes := s.sizes()
 		for x := range c.periodic.Bodies {
 			s.body(x, sizes[x])
 		}
 		d.fitCells()
 	}
 	return &s.result
+}
+
+// believe grows the slots to what lifespan.Body.Believed says.
+func (s *scaling) believe(sizes [][][]float64) {
+	for x := range s.c.periodic.Bodies {
+		body := &s.c.periodic.Bodies[x]
+		first := s.d.phases[x+1].first + len(body.Entering)
+		for i, bytes := range body.Believed(sizes[x]) {
+			if slot := &s.d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell {
+				slot.grow(bytes)
+				s.c.believed = true
+			}
+		}
+	}
 }
 
 // sizes are the requested bytes by body, slot and pass of the body; 0 in a pass that lacks the

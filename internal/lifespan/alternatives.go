@@ -66,8 +66,11 @@ func (r *rotation) noEpisode(a, b []int32, limit int) bool {
 		for to < len(a) && (len(b) == 0 || a[to] < b[0]) {
 			to++
 		}
-		if n := to - from; n > limit && n-r.rounds(a, from, to) > limit {
-			return false
+		if n := to - from; n > limit {
+			if r.apart || n-r.rounds(a, from, to) > limit {
+				return false
+			}
+			r.looped = true
 		}
 		from = to
 	}
@@ -93,15 +96,15 @@ func (r *rotation) rounds(pass []int32, from, to int) int {
 	for i, rank := range pass {
 		weak[i] = r.weak[rank]
 	}
-	n := repeated(weak, from, to)
+	n, _ := repeated(weak, from, to)
 	slices.Reverse(weak)
-	return max(n, repeated(weak, len(weak)-to, len(weak)-from))
+	back, _ := repeated(weak, len(weak)-to, len(weak)-from)
+	return max(n, back)
 }
 
-// repeated is how much of v[from:to] repeats what is before it. The first round has to, since
-// an evaluation of many batches repeats itself too.
-func repeated(v []uint64, from, to int) int {
-	most := 0
+// repeated is how much of v[from:to] repeats what is before it, and with which period. The first
+// round has to, since an evaluation of many batches repeats itself too.
+func repeated(v []uint64, from, to int) (most, of int) {
 	for at := from; at < from+roundProbes*maxGram && at+maxGram <= to; at += maxGram {
 		tried := 0
 		for period := 1; period <= min(from, to-from) && tried < roundPeriods; period++ {
@@ -109,12 +112,15 @@ func repeated(v []uint64, from, to int) int {
 				continue
 			}
 			tried++
-			if n := asBefore(v[from-period:from+period], period); n == period {
-				most = max(most, asBefore(v[from-period:to], period))
+			if asBefore(v[from-period:from+period], period) < period {
+				continue
+			}
+			if n := asBefore(v[from-period:to], period); n > most {
+				most, of = n, period
 			}
 		}
 	}
-	return most
+	return most, of
 }
 
 // asBefore is how much of v[period:] has, in the share agreement, what is period places before it.

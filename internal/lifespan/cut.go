@@ -20,6 +20,9 @@ type rotation struct {
 	rank []int32
 	// weak is the hash of stream and lifetime class of each element, by rank.
 	weak []uint64
+	// looped says that passes are alike though they differ in the rounds of a loop, and apart that
+	// they are not alike then.
+	looped, apart bool
 	// interlude says that the last pass is an interlude.
 	interlude bool
 }

@@ -124,9 +124,38 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	if r == nil {
 		return nil, why
 	}
+	p, why = r.classified(tl, end)
+	if p == nil || !r.looped {
+		return p, why
+	}
+	r.apart = true
+	if q, _ := r.classified(tl, end); q != nil && float64(q.largest(tl, end))*(1+roundsCost) < float64(p.largest(tl, end)) {
+		return q, ""
+	}
+	return p, ""
+}
+
+// roundsCost is the share of the envelope that a body for any number of rounds may cost. What the
+// last round leaves behind lives until the end of the loop, which in the body is behind the last
+// round of the longest pass.
+const roundsCost = 1. / 64
+
+// classified is the steady state of the passes of a rotation, which is not changed but for what it
+// says of loops.
+func (r *rotation) classified(tl *Timeline, end End) (p *Periodic, why string) {
 	bodies := alternatives(r)
-	if bodies, why = dropFirst(tl, r, bodies); why != "" {
+	passes := *r
+	if bodies, why = dropFirst(tl, &passes, bodies); why != "" {
 		return nil, why
 	}
-	return classify(tl, r, bodies, end), ""
+	return classify(tl, &passes, bodies, end), ""
+}
+
+// largest is the largest load of all phases.
+func (p *Periodic) largest(tl *Timeline, end End) trace.Bytes {
+	var most trace.Bytes
+	for _, peak := range p.Envelope(tl, end) {
+		most = max(most, peak.Bytes)
+	}
+	return most
 }

@@ -2,6 +2,7 @@ package lifespan
 
 import (
 	"math/bits"
+	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/synth"
@@ -25,7 +26,7 @@ func TestRounds(t *testing.T) {
 		{"tokens and lengths", synth.Training{Layers: 6, MicroBatches: [2]int{3}, Steps: 8, Tokens: [2]int{16, 96}, Lengths: true}, 1, 0, 3},
 		// Gradients live across the micro-batches, so their lifetime classes follow the number of these.
 		{"micro-batches", synth.Training{Layers: 6, MicroBatches: [2]int{2, 7}, Steps: 8}, 1, 3, 2},
-		{"micro-batches of any length", synth.Training{Layers: 12, MicroBatches: [2]int{2, 12}, Steps: 8, Lengths: true}, 1, 6, 10},
+		{"micro-batches of any length", synth.Training{Layers: 12, MicroBatches: [2]int{2, 12}, Steps: 8, Lengths: true}, 1, 7, 10},
 		{"tokens and micro-batches", synth.Training{Layers: 6, MicroBatches: [2]int{2, 5}, Steps: 8, Tokens: [2]int{8, 64}}, 1, 1, 15},
 		{"evaluation of many batches", synth.Training{Layers: 6, MicroBatches: [2]int{2}, Steps: 8, EvaluateEach: 2, Batches: 40}, 2, 0, 0},
 		// Tokens are aligned with the first ones of another step, or, behind an evaluation that it
@@ -38,11 +39,17 @@ func TestRounds(t *testing.T) {
 			for seed := range uint64(10) {
 				d := deviceOf(c.Generate(seed))
 				tl := build(t, d)
-				p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+				it := find(t, d, tl)
+				r, why := chooseCut(tl, mergeIterations(tl, it), EndRequested)
+				if r == nil {
+					t.Fatalf("seed %d: %s", seed, why)
+				}
+				p, why := r.classified(tl, EndRequested)
 				if p == nil {
 					t.Fatalf("seed %d: %s", seed, why)
 				}
 				checkPeriodic(t, tl, p, EndRequested)
+				checkChoice(t, tl, it, r, p)
 				if len(p.Bodies) != c.bodies {
 					t.Logf("seed %d: %d bodies, expected %d", seed, len(p.Bodies), c.bodies)
 					mistaken++
@@ -58,6 +65,84 @@ func TestRounds(t *testing.T) {
 				t.Errorf("%d of 10 programs have another number of bodies, expected %d at most", mistaken, c.mistaken)
 			}
 		})
+	}
+}
+
+// checkChoice checks that FindPeriodic takes the steady state p, in which passes with another number
+// of rounds are alike, unless it needs more memory than if they are not.
+func checkChoice(t *testing.T, tl *Timeline, it Iterations, r *rotation, p *Periodic) {
+	t.Helper()
+	r.apart = true
+	apart, _ := r.classified(tl, EndRequested)
+	found, why := findPeriodic(tl, it, EndRequested)
+	if found == nil {
+		t.Fatal(why)
+	}
+	checkPeriodic(t, tl, found, EndRequested)
+	want := p
+	if apart != nil && float64(p.largest(tl, EndRequested)) > float64(apart.largest(tl, EndRequested))*(1+roundsCost) {
+		want = apart
+	}
+	if len(found.Bodies) != len(want.Bodies) || found.largest(tl, EndRequested) != want.largest(tl, EndRequested) {
+		t.Errorf("%d bodies of %d B, expected %d of %d B", len(found.Bodies), found.largest(tl, EndRequested), len(want.Bodies), want.largest(tl, EndRequested))
+	}
+}
+
+// TestBelieved: of passes of any number of rounds, the slots of a round that a pass lacks are believed
+// to be as large as they would have been in it: the size of the round before and the growth.
+func TestBelieved(t *testing.T) {
+	const fixed, growth = 4096, 512
+	for _, counts := range [][]int{{9, 14, 20}, {20, 14, 9}, {20, 20, 9}} {
+		rounds := slices.Max(counts)
+		var body Body
+		var sizes [][]float64
+		add := func(lives int, size func(pass int) float64) {
+			s := Slot{Start: len(body.Slots), RequestedEnd: len(body.Slots) + lives}
+			values := make([]float64, len(counts))
+			for j := range counts {
+				if values[j] = size(j); values[j] > 0 {
+					s.Occurrences++
+				}
+			}
+			body.Slots, sizes = append(body.Slots, s), append(sizes, values)
+		}
+		constant := func(int) float64 { return fixed }
+		for i := range 40 {
+			add(1+i%5, constant)
+		}
+		begin := len(body.Slots)
+		prompt := func(j int) float64 { return float64(1+j) * 100 * growth }
+		for round := range rounds {
+			has := func(size func(j int) float64) func(int) float64 {
+				return func(j int) float64 {
+					if round >= counts[j] {
+						return 0
+					}
+					return size(j)
+				}
+			}
+			for k := range 30 {
+				add(2+k%7, has(constant))
+			}
+			add(31, has(func(j int) float64 { return prompt(j) + float64(round)*growth }))
+		}
+		end := len(body.Slots)
+		for i := range 80 {
+			add(1+i%11, constant)
+		}
+		body.Occurrences = len(counts)
+		for i, believed := range body.Believed(sizes) {
+			if i < begin || i >= end || (i-begin)%31 != 30 {
+				if believed > 0 {
+					t.Errorf("%v: slot %d is believed to request %.0f B, but its size is %d in each pass", counts, i, believed, fixed)
+				}
+				continue
+			}
+			round, recorded := (i-begin)/31, slices.Max(sizes[i])
+			if want := prompt(len(counts)-1) + float64(round)*growth; max(believed, recorded) != want {
+				t.Errorf("%v: round %d is believed to request %.0f B, and recorded with %.0f, expected %.0f", counts, round, believed, recorded, want)
+			}
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ void sp_matcher_enter(sp_matcher *m) {
   m->part = 1;
   m->at = m->plan.parts[1].first;
   m->adrift = 1;
+  m->begun = 1;
 }
 
 void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
@@ -117,6 +118,12 @@ static uint64_t load_at(const sp_matcher *m, uint64_t at) {
   return lacks && m->load[at] > o->bytes ? m->load[at] - o->bytes : m->load[at];
 }
 
+/* early says whether the run may be in its first iteration still, in steps of a body: it left the
+ * prologue before its end. A first generation of more tokens than the recorded one goes on among
+ * those of later iterations. What these had allocated there says nothing about the run, which has no
+ * optimizer's state yet, and what it makes once is in the prologue only. */
+static int early(const sp_matcher *m) { return !m->begun && m->pass < 2; }
+
 /* take makes a step the answer, and learns its scale and its stream. */
 static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
   const sp_step *step = sp_step_at(m, c->at);
@@ -136,7 +143,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   answer->stray = !step->placed;
   answer->offset = step->offset;
   answer->size = step->size;
-  answer->allocated = load_at(m, c->at);
+  answer->allocated = c->part > 0 && early(m) ? 0 : load_at(m, c->at);
   m->adrift = 0;
   m->lost = 0;
   m->fitted++;
@@ -149,8 +156,10 @@ static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_ma
   take(m, c, stream, answer);
   m->part = c->part;
   m->at = sp_sequence_next(&m->plan, c->at, &m->part);
-  if (c->at + 1 == m->plan.parts[c->part].end)
+  if (c->at + 1 == m->plan.parts[c->part].end) {
     m->pass++;
+    m->begun |= c->part == 0;
+  }
 }
 
 /* searches says whether this request raises hypotheses. */
@@ -192,7 +201,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
     sp_choice c = in_body(m, best);
     serve(m, &c, stream, answer);
   } else if (searches(m)) {
-    sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || m->missed >= ASTRAY);
+    sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || early(m) || m->missed >= ASTRAY);
   }
 }
 

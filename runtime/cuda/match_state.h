@@ -34,6 +34,7 @@ struct sp_matcher {
   uint64_t at;    /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;  /* that the pointer is in */
   uint64_t pass;  /* how many parts the pointer has left */
+  int begun;      /* one of them was the prologue, or the plan was put in place in the run */
   int fitted;     /* times in a row that the pointer fitted */
   int adrift;
   int missed;    /* requests without a step since the run was settled */
