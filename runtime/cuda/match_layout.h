@@ -18,7 +18,7 @@
  * what stays and what crosses the seam has them, and all else lies behind them, where it finds
  * addresses and no memory yet. So a pass takes as much of these as it needs, whatever its sizes.
  * A plan that was made for larger sizes than were recorded has room: there they are found anew
- * from the first request on. The places of a plan whose large sizes do not vary stay as they are. */
+ * from the first request on. The places of a plan of whose bytes little varies stay as they are. */
 #ifndef STPLAN_MATCH_LAYOUT_H
 #define STPLAN_MATCH_LAYOUT_H
 
