@@ -1,0 +1,94 @@
+package compile
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/synth"
+	"github.com/stplan/stplan/internal/trace"
+)
+
+// TestGenerationsOfAnyLength: the plan of a run whose steps generate any number of tokens
+// before they train serves a run with other numbers, also one whose first generation is longer.
+func TestGenerationsOfAnyLength(t *testing.T) {
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	spec := synth.Training{Layers: 16, MicroBatches: [2]int{1}, Steps: 8, Tokens: [2]int{20, 60}}
+	const seeds = 4
+	var programs []*replay.Program
+	var plans [][]byte
+	var first []int
+	for seed := range uint64(seeds) {
+		buffers, steps := spec.Generate(seed)
+		d := trainingDevice(buffers, steps)
+		p, _, err := Compile(context.Background(), &trace.Trace{Name: "made up", Devices: []trace.Device{*d}}, Options{Producer: "test", Serve: simdevice.Serve})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dev := p.Devices[0]; dev.Mode != planfile.ModePeriodic || dev.Advice != planfile.AdviceNone {
+			t.Fatalf("seed %d: mode %v, advice %v", seed, dev.Mode, dev.Advice)
+		}
+		plan, err := planfile.Encode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl, err := lifespan.Build(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs, plans = append(programs, replay.NewProgram(tl)), append(plans, plan)
+		first = append(first, int(steps[0].End-steps[0].Begin))
+	}
+	longer := 0
+	for planned, plan := range plans {
+		for served, program := range programs {
+			device, err := simdevice.Open(plan, 0, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = replay.Drive(program, device)
+			c := device.Counters()
+			device.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first[served] > first[planned] {
+				longer++
+			}
+			if share := float64(c.PlannedBytes) / float64(c.AllocationBytes); share < 0.85 || c.MovedBytes > c.PeakReserved/10 || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/33 {
+				t.Errorf("the plan of seed %d serves %.1f %% of the bytes of seed %d, reserves %.4f and moves %.2f", planned, 100*share, served,
+					float64(c.PeakReserved)/float64(c.PeakAllocated), float64(c.MovedBytes)/float64(c.PeakReserved))
+			}
+		}
+	}
+	if longer == 0 {
+		t.Error("no first generation is longer than one that was planned")
+	}
+}
+
+// trainingDevice records a made-up training. A time of its buffers is the event's index.
+func trainingDevice(buffers []synth.Buffer, steps []synth.Step) *trace.Device {
+	d := &trace.Device{Events: make([]trace.Event, 0, 2*len(buffers))}
+	events := map[int64]trace.Event{}
+	for i, b := range buffers {
+		addr := uint64(i+1) << 32
+		events[b.Start] = trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: trace.Bytes(b.Size)}
+		if b.End != synth.Never {
+			events[b.End] = trace.Event{Action: trace.ActionFreeCompleted, Addr: addr}
+		}
+	}
+	for at := range int64(len(events)) {
+		d.Events = append(d.Events, events[at])
+	}
+	for _, s := range steps {
+		name := "Optimizer.step#AdamW.step"
+		d.Annotations = append(d.Annotations,
+			trace.Annotation{Name: name, At: trace.Time(s.Optimizer)}, trace.Annotation{Name: name, At: trace.Time(s.End), End: true})
+	}
+	return d
+}
