@@ -20,8 +20,8 @@ enum { ROOM = 2 };
  * have no room for better: SFT's are of the kind. */
 enum { WORSE = 4 };
 
-/* 1/N of the plan's bytes: if less than this varies at a time, the plan's places stay for good.
- * When they are left, nearly all that the plan holds moves, and what is gained is places for a little. The
+/* 1/N of the plan's bytes: if less than this varies at a time, the plan's places stay, whatever is
+ * asked for. When they are left, nearly all that the plan holds moves, and what is gained is places for a little. The
  * first steps of a finetuning on texts that fill their batches are of the kind: only the logits of the tokens
  * that are not masked vary, 1.3 % of the plan. Of jobs whose lengths vary it is 26 % and more. */
 enum { FEW = 16 };
@@ -64,6 +64,7 @@ struct sp_layout {
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
+  int stays;      /* so little varies that the plan's own places are not left */
   int smaller;    /* a key in the prologue was asked for smaller than recorded, and none came near the largest since */
   int held;       /* laws have held, since places are found anew */
   int64_t credit; /* work that may be done; below 0, what was done ahead */
@@ -497,10 +498,8 @@ void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan) {
   sp_sequence_loosen(s);
 }
 
-/* stretched says whether enough varies for places to be found anew. */
-static int stretched(const sp_laws *laws, const sp_plan_device *plan) {
-  if (laws->varying < plan->arena_bytes / FEW)
-    return 0;
+/* stretched says whether there is anything to find anew. */
+static int stretched(const sp_laws *laws) {
   for (uint64_t g = 0; g < laws->segment_count; g++)
     if (laws->segments[g].key != SP_NOWHERE)
       return 1;
@@ -533,7 +532,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
   if (l == NULL)
     return 0;
   int ok = sp_laws_make(&l->laws, s);
-  if (ok && stretched(&l->laws, plan) && sp_laws_likely(&l->laws)) {
+  if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
     l->arena_bytes = plan->arena_bytes;
     l->base = sp_round_up(plan->arena_bytes, APART);
     l->room = l->base + plan->arena_bytes * ROOM;
@@ -551,6 +550,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
         keep_anew(l);
       else
         swap(l, s);
+      l->stays = !l->roomy && l->laws.varying < l->arena_bytes / FEW;
       l->credit = (int64_t)s->count * WORK;
       *layout = l;
       return 1;
@@ -607,7 +607,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->smaller = 1;
   else if (step >= s->parts[0].end && requested >= s->steps[step].most / 4 * 3)
     l->smaller = 0;
-  if (l->anew != NULL && !recorded(s, step, requested)) {
+  if (l->anew != NULL && !l->stays && !recorded(s, step, requested)) {
     swap(l, s);
     keep_anew(l);
   }
