@@ -33,8 +33,9 @@ If the recording shows iterations that repeat, the plan is periodic. It has a
 prologue, which is everything before the steady state and is served once, and
 one or more bodies. A body is one steady iteration; it is served again and again
 for ever. So the plan serves a run of any length. An iteration that looks
-different, such as an evaluation every other step, is another body. In the
-output,
+different, such as an evaluation every other step, is another body. Iterations
+that run a loop more or less often, such as generations of other lengths, share
+one. In the output,
 
   slots     are the places of a phase, one for each allocation;
   optional  slots were not used in every recorded pass of their body;

@@ -71,24 +71,20 @@ func TestGenerationsOfAnyLength(t *testing.T) {
 	}
 }
 
-// trainingDevice records a made-up training. A time of its buffers is the event's index.
+// trainingDevice is the recording of a made-up training.
 func trainingDevice(buffers []synth.Buffer, steps []synth.Step) *trace.Device {
-	d := &trace.Device{Events: make([]trace.Event, 0, 2*len(buffers))}
-	events := map[int64]trace.Event{}
+	lives := make([]life, len(buffers))
 	for i, b := range buffers {
-		addr := uint64(i+1) << 32
-		events[b.Start] = trace.Event{Action: trace.ActionAlloc, Addr: addr, Size: trace.Bytes(b.Size)}
-		if b.End != synth.Never {
-			events[b.End] = trace.Event{Action: trace.ActionFreeCompleted, Addr: addr}
-		}
+		end := trace.Time(b.End)
+		lives[i] = life{start: trace.Time(b.Start), requested: end, completed: end, size: trace.Bytes(b.Size), stays: b.End == synth.Never}
 	}
-	for at := range int64(len(events)) {
-		d.Events = append(d.Events, events[at])
-	}
+	var marks []trace.Annotation
 	for _, s := range steps {
-		name := "Optimizer.step#AdamW.step"
-		d.Annotations = append(d.Annotations,
-			trace.Annotation{Name: name, At: trace.Time(s.Optimizer)}, trace.Annotation{Name: name, At: trace.Time(s.End), End: true})
+		marks = append(marks, optimizerMark(s.Optimizer, false), optimizerMark(s.End, true))
 	}
-	return d
+	return deviceOf(0, lives, marks)
+}
+
+func optimizerMark(at int64, end bool) trace.Annotation {
+	return trace.Annotation{Name: "Optimizer.step#AdamW.step", At: trace.Time(at), End: end}
 }
