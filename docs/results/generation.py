@@ -3,12 +3,13 @@
 
     generation.py SNAPSHOT.pickle.gz OUT.pickle.gz --marker BYTES --tokens N,N,...
 
---marker is the size of a request that each token makes once, such as its logits. --tokens has a
-number for each generation of the recording. A shorter generation stops early: its last tokens are
+--marker is the size of a request that each token makes once, and nothing else, such as its logits. --tokens has a
+number for each generation of the recording, 2 or more; the recorded ones all have the same. A shorter generation stops early: its last tokens are
 left out, and what they would have left behind is what the last token that remains leaves behind.
 A longer one repeats its last token, whose sizes go on growing as they did from the token before. Whatever comes
 after the generation stays as it is. Addresses are new ones, as the recorded ones are taken by
-blocks that now live longer. Needs only Python 3, and the recording has one device with one stream.
+blocks that now live longer. What lived before the recording is left out. Needs only Python 3, and a
+recording of one device with one stream.
 """
 import argparse
 import gzip
@@ -25,7 +26,13 @@ class Recording:
     def __init__(self, path):
         with gzip.open(path) as f:
             self.snapshot = Plain(f).load()
-        (trace,) = [t for t in self.snapshot["device_traces"] if t]
+        traces = [t for t in self.snapshot["device_traces"] if t]
+        if len(traces) != 1:
+            sys.exit(f"generation.py: {path}: {len(traces)} devices have events, expected 1")
+        (trace,) = traces
+        streams = {entry.get("stream", 0) for entry in trace}
+        if len(streams) != 1:
+            sys.exit(f"generation.py: {path}: {len(streams)} streams, expected 1")
         self.sizes, self.events, self.at, self.times = [], [], [], []
         live = {}
         for entry in trace:
@@ -132,19 +139,33 @@ def lengthen(changed, starts, more, done):
     return stop
 
 
+def numbers(text):
+    """The numbers of a list with commas; argparse reports what is none."""
+    return [int(n) for n in text.split(",")]
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("snapshot")
     args.add_argument("out")
     args.add_argument("--marker", type=int, required=True)
-    args.add_argument("--tokens", required=True)
+    args.add_argument("--tokens", required=True, type=numbers)
     options = args.parse_args()
-    r = Recording(options.snapshot)
-    wanted = [int(n) for n in options.tokens.split(",")]
+    wanted = options.tokens
+    if min(wanted) < 2:
+        args.error(f"--tokens: a generation of {min(wanted)}, expected 2 or more")
+    try:
+        r = Recording(options.snapshot)
+    except (OSError, KeyError, pickle.UnpicklingError) as e:
+        sys.exit(f"generation.py: {options.snapshot}: expected a gzipped memory snapshot: {e!r}")
     marks = [i for i, size in enumerate(r.sizes) if size == options.marker]
     per, odd = divmod(len(marks), len(wanted))
     if odd or per < 4:
         sys.exit(f"generation.py: {len(marks)} requests of {options.marker} B, expected as many for each of {len(wanted)} generations, and 4 or more")
+    steps = [b - a for a, b in zip(marks, marks[1:])]
+    between = [steps[n] for n in range(per - 1, len(steps), per)]
+    if between and min(between) <= max(steps[n] for n in range(len(steps)) if (n + 1) % per):
+        sys.exit(f"generation.py: {len(wanted)} generations of {per} tokens each are not what was recorded: two are as near as two tokens")
     changed, done, made = Changed(r), 0, []
     for n, tokens in enumerate(wanted):
         starts = marks[n * per : (n + 1) * per]

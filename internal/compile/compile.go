@@ -97,6 +97,7 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	}
 	c.analysed = time.Since(began)
 	d := newDraft(c.timeline, c.periodic, c.end())
+	c.believe(d)
 	c.scaled = c.scale(d)
 	best, err := c.place(d)
 	if err != nil {

@@ -71,6 +71,21 @@ func TestGenerationsOfAnyLength(t *testing.T) {
 	}
 }
 
+// TestRoundsApart: a plan that keeps streams apart is proven by the bound of each stream, also if
+// its passes differ in the rounds of a loop.
+func TestRoundsApart(t *testing.T) {
+	for seed := range uint64(4) {
+		d := trainingDevice(synth.Training{Layers: 12, MicroBatches: [2]int{2, 12}, Steps: 8, Lengths: true}.Generate(seed))
+		p, _, err := Compile(context.Background(), &trace.Trace{Name: "made up", Devices: []trace.Device{*d}}, Options{Producer: "test", NoCrossStream: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind := p.Devices[0].Certificate.Kind; kind != planfile.BoundApart {
+			t.Errorf("seed %d: bound of kind %v, expected %v", seed, kind, planfile.BoundApart)
+		}
+	}
+}
+
 // trainingDevice is the recording of a made-up training.
 func trainingDevice(buffers []synth.Buffer, steps []synth.Step) *trace.Device {
 	lives := make([]life, len(buffers))

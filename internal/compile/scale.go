@@ -36,19 +36,14 @@ type scaling struct {
 }
 
 // scale gives the slots of a draft their sizes for Options.MaxScale. It returns nil if that is
-// not asked for. In any case slots hold what passes with fewer rounds of a loop are believed to
-// request in further ones.
+// not asked for.
 func (c *compiler) scale(d *draft) *report.Scaled {
-	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
-	var sizes [][][]float64
-	if c.periodic != nil {
-		sizes = s.sizes()
-		s.believe(sizes)
-	}
 	if c.MaxScale <= 1 {
 		return nil
 	}
+	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
 	if c.periodic != nil {
+		sizes := c.sizes()
 		for x := range c.periodic.Bodies {
 			s.body(x, sizes[x])
 		}
@@ -57,15 +52,21 @@ func (c *compiler) scale(d *draft) *report.Scaled {
 	return &s.result
 }
 
-// believe grows the slots to what lifespan.Body.Believed says.
-func (s *scaling) believe(sizes [][][]float64) {
-	for x := range s.c.periodic.Bodies {
-		body := &s.c.periodic.Bodies[x]
-		first := s.d.phases[x+1].first + len(body.Entering)
+// believe grows the slots of a draft to what lifespan.Body.Believed says. Not with NoCrossStream:
+// the bound of what was recorded is of all streams together, and verify proves streams apart by
+// theirs.
+func (c *compiler) believe(d *draft) {
+	if c.periodic == nil || c.NoCrossStream {
+		return
+	}
+	sizes := c.sizes()
+	for x := range c.periodic.Bodies {
+		body := &c.periodic.Bodies[x]
+		first := d.phases[x+1].first + len(body.Entering)
 		for i, bytes := range body.Believed(sizes[x]) {
-			if slot := &s.d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell {
+			if slot := &d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell {
 				slot.grow(bytes)
-				s.c.believed = true
+				c.believed = true
 			}
 		}
 	}
@@ -73,8 +74,8 @@ func (s *scaling) believe(sizes [][][]float64) {
 
 // sizes are the requested bytes by body, slot and pass of the body; 0 in a pass that lacks the
 // slot.
-func (s *scaling) sizes() [][][]float64 {
-	per := s.c.periodic
+func (c *compiler) sizes() [][][]float64 {
+	per := c.periodic
 	out := make([][][]float64, len(per.Bodies))
 	for x := range out {
 		out[x] = make([][]float64, per.Bodies[x].Length)
@@ -83,9 +84,9 @@ func (s *scaling) sizes() [][][]float64 {
 		}
 	}
 	pass := make([]int, len(per.Bodies)) // of each body, so far
-	s.eachPass(func(p *lifespan.Pass, first int) {
+	c.eachPass(func(p *lifespan.Pass, first int) {
 		for k, slot := range slotsOf(p) {
-			out[p.Body][slot][pass[p.Body]] = float64(s.c.timeline.Buffers[first+k].Requested)
+			out[p.Body][slot][pass[p.Body]] = float64(c.timeline.Buffers[first+k].Requested)
 		}
 		pass[p.Body]++
 	})
@@ -93,10 +94,10 @@ func (s *scaling) sizes() [][][]float64 {
 }
 
 // eachPass calls back with each pass and its first buffer.
-func (s *scaling) eachPass(call func(p *lifespan.Pass, first int)) {
-	for i := range s.c.periodic.Passes {
-		p := &s.c.periodic.Passes[i]
-		call(p, s.c.bufferAt(p.First))
+func (c *compiler) eachPass(call func(p *lifespan.Pass, first int)) {
+	for i := range c.periodic.Passes {
+		p := &c.periodic.Passes[i]
+		call(p, c.bufferAt(p.First))
 	}
 }
 
@@ -195,7 +196,7 @@ func (s *scaling) prologue(sizes [][]float64, laws []*law, q *quantities) {
 	var base *lifespan.Pass
 	var slots []int
 	from := 0
-	s.eachPass(func(p *lifespan.Pass, first int) {
+	s.c.eachPass(func(p *lifespan.Pass, first int) {
 		if of := slotsOf(p); p.Body == 0 && (base == nil || len(of) > len(slots)) {
 			base, slots, from = p, of, first
 		}
@@ -251,7 +252,7 @@ func (d *draft) fitCells() {
 	}
 }
 
-// recordedBound makes the certificate of a plan for more than was recorded: the load of the
+// recordedBound makes the certificate of a plan for more than was recorded, asked for or believed: the load of the
 // recorded requests, as no plan of the recording takes less.
 func recordedBound(dev *planfile.Device) {
 	base := uint64(0)

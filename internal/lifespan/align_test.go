@@ -132,6 +132,75 @@ func TestAlignChanges(t *testing.T) {
 	}
 }
 
+// loops are two sequences that begin alike, run a loop any number of times, which looks the same each
+// time, and end alike, with what looks like parts of the loop: as a generation and the training
+// behind it do, which use the layers of one model. The last tokens are on streams of their own.
+func loops(r *rand.Rand, times ...int) [][]token {
+	make := func(n int) []token {
+		out := randomTokens(r, n)
+		for i := range out {
+			out[i].stream = 0
+			out[i].weak = weakHash(0, uint64(out[i].class))
+		}
+		return out
+	}
+	begin, round := make(300), make(200)
+	var end []token
+	for range 400 {
+		from := r.IntN(len(round) - 12)
+		end = append(end, round[from:from+12]...)
+	}
+	var out [][]token
+	for k, n := range times {
+		one := slices.Clone(begin)
+		for range n {
+			one = append(one, round...)
+		}
+		one = append(one, end...)
+		for i := range 12 { // fewer than a gram
+			at := len(one) - 1 - i
+			one[at].stream = uint64(7 + k)
+			one[at].weak = weakHash(one[at].stream, uint64(one[at].class))
+		}
+		for i := range one {
+			one[i].strong = splitmix.Mix(one[i].weak ^ r.Uint64()) // every size is another one
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// TestRoundsInScript: whatever number of rounds two sequences have, what is behind the loop is matched,
+// and nothing is matched with another class or stream.
+func TestRoundsInScript(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		for _, times := range [][]int{{60, 20}, {20, 60}, {64, 3}, {12, 10}} {
+			all := loops(r, times...)
+			a, b := all[0], all[1]
+			behind := 0
+			for _, m := range newScript(a, b) {
+				for k := range m.n {
+					if a[m.i+k].weak != b[m.j+k].weak {
+						t.Fatalf("seed %d, %v: %d of %d matches %d of %d, of another class or stream", seed, times, m.i+k, len(a), m.j+k, len(b))
+					}
+					if fromEnd := len(a) - m.i - k; fromEnd == len(b)-m.j-k && fromEnd <= 4800 {
+						behind++
+					}
+				}
+			}
+			if behind < 4600 {
+				t.Errorf("seed %d, %v: %d of 4,788 behind the loop are matched with their like", seed, times, behind)
+			}
+			for j, i := range align(a, b) {
+				if i >= 0 && a[i].stream != b[j].stream {
+					t.Fatalf("seed %d, %v: aligned with another stream", seed, times)
+				}
+			}
+		}
+	}
+}
+
 // TestEpisodes compares with the longest run, counted while the two sequences are drawn. No
 // class recurs, so no run is more rounds of a loop.
 func TestEpisodes(t *testing.T) {

@@ -47,13 +47,13 @@ func (r *rotation) alike(a, b []int32) bool {
 	return r.noEpisode(a, b, limit) && r.noEpisode(b, a, limit)
 }
 
-// episode is the number of allocations that an episode has to exceed, in one of two passes of
-// these lengths.
+// episode is the limit that a run has to exceed to be an episode, of two passes of these lengths.
 func episode(a, b int) int { return max(leastEpisode, int(episodeShare*float64(min(a, b)))) }
 
 // noEpisode says whether each run of ranks that a has, with none of b's in between, has at
 // most limit ranks besides more rounds of a loop.
 func (r *rotation) noEpisode(a, b []int32, limit int) bool {
+	var loops *looping // of a, made once it is asked
 	for from := 0; from < len(a); {
 		for len(b) > 0 && b[0] < a[from] {
 			b = b[1:]
@@ -67,7 +67,13 @@ func (r *rotation) noEpisode(a, b []int32, limit int) bool {
 			to++
 		}
 		if n := to - from; n > limit {
-			if r.apart || n-r.rounds(a, from, to) > limit {
+			if r.apart {
+				return false
+			}
+			if loops == nil {
+				loops = r.looping(a)
+			}
+			if n-loops.rounds(from, to) > limit {
 				return false
 			}
 			r.looped = true
@@ -88,23 +94,31 @@ const (
 	roundPeriods = 128
 )
 
+// looping is the hashes of the classes of a pass, in order and in reverse.
+type looping struct{ forward, backward []uint64 }
+
+func (r *rotation) looping(pass []int32) *looping {
+	l := &looping{forward: make([]uint64, len(pass))}
+	for i, rank := range pass {
+		l.forward[i] = r.weak[rank]
+	}
+	l.backward = slices.Clone(l.forward)
+	slices.Reverse(l.backward)
+	return l
+}
+
 // rounds is how many of the allocations [from, to) of a pass, at their beginning or at their
 // end, are more rounds of a loop that goes on before or behind them, such as the tokens of a
 // longer generation, or more micro-batches: they repeat, with some period, what is there.
-func (r *rotation) rounds(pass []int32, from, to int) int {
-	weak := make([]uint64, len(pass))
-	for i, rank := range pass {
-		weak[i] = r.weak[rank]
-	}
-	n, _ := repeated(weak, from, to)
-	slices.Reverse(weak)
-	back, _ := repeated(weak, len(weak)-to, len(weak)-from)
+func (l *looping) rounds(from, to int) int {
+	n, _ := repeated(l.forward, from, to)
+	back, _ := repeated(l.backward, len(l.backward)-to, len(l.backward)-from)
 	return max(n, back)
 }
 
 // repeated is how much of v[from:to] repeats what is before it, and with which period. The first
 // round has to, since an evaluation of many batches repeats itself too.
-func repeated(v []uint64, from, to int) (most, of int) {
+func repeated(v []uint64, from, to int) (most, with int) {
 	for at := from; at < from+roundProbes*maxGram && at+maxGram <= to; at += maxGram {
 		tried := 0
 		for period := 1; period <= min(from, to-from) && tried < roundPeriods; period++ {
@@ -116,11 +130,14 @@ func repeated(v []uint64, from, to int) (most, of int) {
 				continue
 			}
 			if n := asBefore(v[from-period:to], period); n > most {
-				most, of = n, period
+				most, with = n, period
+			}
+			if most == to-from {
+				return most, with
 			}
 		}
 	}
-	return most, of
+	return most, with
 }
 
 // asBefore is how much of v[period:] has, in the share agreement, what is period places before it.

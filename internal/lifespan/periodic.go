@@ -93,7 +93,8 @@ func FindPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	if p == nil || p.StrayBytes <= tl.PeakAllocated.Bytes/strayShare {
 		return p, why
 	}
-	if q, _ := findPeriodic(tl, it.pairs(), end); q != nil && q.StrayBytes <= p.StrayBytes/2 {
+	q, _ := findPeriodic(tl, it.pairs(), end)
+	if q != nil && q.StrayBytes <= p.StrayBytes/2 && q.largest(tl, end)+q.StrayBytes <= p.largest(tl, end)+p.StrayBytes {
 		return q, ""
 	}
 	return p, ""

@@ -11,7 +11,7 @@ import (
 // requested bytes by slot and pass, 0 in a pass that lacks the slot. The result is by slot, 0 if
 // it is no more than was recorded. A slot is as much larger than the one a round before as it is
 // in the longest pass: what keeps the tokens so far grows with each by as much, whatever the
-// prompt.
+// prompt. That holds for the last round of a shorter pass too, which would be a later one.
 func (b *Body) Believed(sizes [][]float64) []float64 {
 	weak := make([]uint64, len(b.Slots))
 	for i := range b.Slots {

@@ -79,6 +79,9 @@ func checkChoice(t *testing.T, tl *Timeline, it Iterations, r *rotation, p *Peri
 		t.Fatal(why)
 	}
 	checkPeriodic(t, tl, found, EndRequested)
+	if two, _ := FindPeriodic(tl, it, EndRequested); two.largest(tl, EndRequested)+two.StrayBytes > found.largest(tl, EndRequested)+found.StrayBytes {
+		t.Errorf("two steps as one need %d B, and %d are off plan; one needs %d, and %d", two.largest(tl, EndRequested), two.StrayBytes, found.largest(tl, EndRequested), found.StrayBytes)
+	}
 	want := p
 	if apart != nil && float64(p.largest(tl, EndRequested)) > float64(apart.largest(tl, EndRequested))*(1+roundsCost) {
 		want = apart

@@ -1,6 +1,10 @@
 package lifespan
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stplan/stplan/internal/splitmix"
+)
 
 // script is the rough alignment of two sequences that the exact one follows: the
 // stretches that both have, in order. It is made in layers, each of which fills the gaps
@@ -58,11 +62,17 @@ func makeScript(a, b []token, layers []layer) *script {
 }
 
 // inContext is a copy of tokens that have the hash of the gram of classes that begins at
-// each. At the end, where none begins, it is 0.
+// each. At the end, where none begins, it is the hash of all classes that are left, and of their
+// number.
 func inContext(tokens []token) []token {
-	out := slices.Clone(tokens)
+	out, weak := slices.Clone(tokens), hashes(tokens, weakOf)
+	var left uint64
+	for i := len(out) - 1; i > len(out)-maxGram && i >= 0; i-- {
+		left = splitmix.Mix(left + weak[i])
+		out[i].context = splitmix.Mix(left ^ uint64(len(out)-i))
+	}
 	if len(out) >= maxGram {
-		for i, h := range rolling(hashes(out, weakOf), maxGram) {
+		for i, h := range rolling(weak, maxGram) {
 			out[i].context = h
 		}
 	}

@@ -53,6 +53,7 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   m->one_length = SP_ONE;
   m->at = m->plan.count == 0 ? SP_NOWHERE : 0;
   m->part = sp_sequence_part(&m->plan, 0);
+  m->begun = m->plan.parts[0].first == m->plan.parts[0].end;
   return m;
 }
 

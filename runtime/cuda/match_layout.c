@@ -506,8 +506,8 @@ static int stretched(const sp_laws *laws) {
   return 0;
 }
 
-/* roomy says whether the plan was made for larger sizes than were recorded (`compile --max-scale`),
- * for most bytes of what is found anew. A run then is expected to leave what was
+/* roomy says whether the plan was made for larger sizes than were recorded (`compile --max-scale`,
+ * or what rounds that a pass lacks are believed to request), for most bytes of what is found anew. A run then is expected to leave what was
  * recorded. Its places follow its sizes from the first request on, so that nothing has to move
  * when it does; and shorter batches do not lie scattered over the places of the longest. */
 static int roomy(const sp_layout *l, const sp_sequence *s) {
