@@ -8,10 +8,10 @@ random, far ahead of the device, so that memory moves while it is still in use. 
 freed, its own stream, or another one that record_stream names, compares every word with the
 number. The process may have a twelfth more memory than it keeps allocated (as
 torch.cuda.set_per_process_memory_fraction has it), so much has to move. It runs natively, and under `stplan run
---no-plan` with moving on and off. Natively it may run out of memory, which is no problem.
+--no-plan` with moving on and off.
 
-The exit code is 1 if a word is wrong, if the program fails under stplan, or if nothing moves. Needs
-torch and a CUDA device with 24 GiB.
+The exit code is 1 if a word is wrong, or if moving is on and the program fails or nothing moves. Without
+moving, as natively, it may run out of memory. Needs torch and a CUDA device with 24 GiB.
 """
 
 from __future__ import annotations
