@@ -84,7 +84,7 @@ type compiler struct {
 	deadline   time.Time          // of the search, if there is a time limit
 	analysed   time.Duration      // what analyse took
 	scaled     *report.Scaled     // nil unless MaxScale is asked for
-	believed   bool               // slots are larger than any recorded request (compiler.believe)
+	believed   int                // slots that are larger than any recorded request (compiler.believe)
 	limited    bool               // the time limit stopped something early
 }
 

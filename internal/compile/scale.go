@@ -66,7 +66,7 @@ func (c *compiler) believe(d *draft) {
 		for i, bytes := range body.Believed(sizes[x]) {
 			if slot := &d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell {
 				slot.grow(bytes)
-				c.believed = true
+				c.believed++
 			}
 		}
 	}

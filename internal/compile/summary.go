@@ -62,6 +62,7 @@ func (c *compiler) steadySummary(dev *planfile.Device) *report.SteadyState {
 	s := &report.SteadyState{
 		CutEvent: int64(per.Cut), EndEvent: int64(per.End), Passes: len(per.Passes),
 		Cells: cells, CellBytes: int64(cellBytes), StrayBytes: int64(per.StrayBytes), RecordedPeak: int64(recorded.Bytes),
+		Believed: c.believed,
 	}
 	if recorded.Bytes > 0 {
 		s.EnvelopeCost = float64(dev.Certificate.LowerBound)/float64(recorded.Bytes) - 1

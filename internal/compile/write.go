@@ -36,7 +36,7 @@ func (c *compiler) write(d *draft, pl packing.Placement) *planfile.Device {
 	}
 	if d.periodic() {
 		c.writePhases(dev, d)
-		if c.scaled != nil || c.believed {
+		if c.scaled != nil || c.believed > 0 {
 			recordedBound(dev)
 		}
 	} else {

@@ -17,7 +17,10 @@ type SteadyState struct {
 	StrayBytes   int64   `json:"stray_bytes"`         // off plan in one pass, at most
 	RecordedPeak int64   `json:"recorded_peak_bytes"` // load of the recording up to the end event, strays apart
 	EnvelopeCost float64 `json:"envelope_cost"`       // lower bound / recorded peak - 1
-	Phases       []Phase `json:"phases"`
+	// Believed is the slots that are larger than any recorded request, for rounds of a loop that
+	// some passes lack.
+	Believed int     `json:"believed_slots,omitempty"`
+	Phases   []Phase `json:"phases"`
 }
 
 // Phase is the prologue or one body of a periodic plan. Length counts events of
@@ -50,6 +53,10 @@ func (s *SteadyState) write(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return writeWrapped(w, "  ", fmt.Sprintf("cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%",
-		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost))
+	seam := fmt.Sprintf("cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%",
+		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost)
+	if s.Believed > 0 {
+		seam += fmt.Sprintf("; %s larger than recorded, for rounds of a loop that some passes lack", plural(s.Believed, "slot"))
+	}
+	return writeWrapped(w, "  ", seam)
 }
