@@ -138,7 +138,8 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 
 // roundsCost is the share of the envelope that a body for any number of rounds may cost. What the
 // last round leaves behind lives until the end of the loop, which in the body is behind the last
-// round of the longest pass.
+// round of the longest pass. An inference of four generations for which that was 6.9 % moved 0.8 of
+// what it reserved by its own plan, and nothing by that of its alternatives; GRPO's costs nothing.
 const roundsCost = 1. / 64
 
 // classified is the steady state of the passes of a rotation, which is not changed but for what it
