@@ -97,8 +97,9 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	}
 	c.analysed = time.Since(began)
 	d := newDraft(c.timeline, c.periodic, c.end())
-	c.believe(d)
-	c.scaled = c.scale(d)
+	sizes := c.sizes()
+	c.believe(d, sizes)
+	c.scaled = c.scale(d, sizes)
 	best, err := c.place(d)
 	if err != nil {
 		return nil, none, c.fault(err)

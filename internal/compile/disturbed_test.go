@@ -57,15 +57,23 @@ func TestDisturbedRunsKeepTheirPlan(t *testing.T) {
 }
 
 func programAndPlan(t *testing.T, file string) (*replay.Program, []byte) {
+	t.Helper()
 	recording, err := trace.ReadFile(file, trace.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	program, plan, _ := programAndPlanOf(t, recording, Options{Producer: "test"})
+	return program, plan
+}
+
+// programAndPlanOf is what the first device of a recording requests, and its plan, also encoded.
+func programAndPlanOf(t *testing.T, recording *trace.Trace, o Options) (*replay.Program, []byte, *planfile.Device) {
+	t.Helper()
 	tl, err := lifespan.Build(&recording.Devices[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := Compile(context.Background(), recording, Options{Producer: "test"})
+	p, _, err := Compile(context.Background(), recording, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,5 +81,5 @@ func programAndPlan(t *testing.T, file string) (*replay.Program, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replay.NewProgram(tl), plan
+	return replay.NewProgram(tl), plan, &p.Devices[0]
 }

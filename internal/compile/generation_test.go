@@ -1,10 +1,8 @@
 package compile
 
 import (
-	"context"
 	"testing"
 
-	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
 	"github.com/stplan/stplan/internal/simdevice"
@@ -25,23 +23,11 @@ func TestGenerationsOfAnyLength(t *testing.T) {
 	var first []int
 	for seed := range uint64(seeds) {
 		buffers, steps := spec.Generate(seed)
-		d := trainingDevice(buffers, steps)
-		p, _, err := Compile(context.Background(), &trace.Trace{Name: "made up", Devices: []trace.Device{*d}}, Options{Producer: "test", Serve: simdevice.Serve})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dev := p.Devices[0]; dev.Mode != planfile.ModePeriodic || dev.Advice != planfile.AdviceNone {
+		program, plan, dev := programAndPlanOf(t, training(buffers, steps), Options{Producer: "test", Serve: simdevice.Serve})
+		if dev.Mode != planfile.ModePeriodic || dev.Advice != planfile.AdviceNone {
 			t.Fatalf("seed %d: mode %v, advice %v", seed, dev.Mode, dev.Advice)
 		}
-		plan, err := planfile.Encode(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tl, err := lifespan.Build(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs, plans = append(programs, replay.NewProgram(tl)), append(plans, plan)
+		programs, plans = append(programs, program), append(plans, plan)
 		first = append(first, int(steps[0].End-steps[0].Begin))
 	}
 	longer := 0
@@ -75,19 +61,16 @@ func TestGenerationsOfAnyLength(t *testing.T) {
 // its passes differ in the rounds of a loop.
 func TestRoundsApart(t *testing.T) {
 	for seed := range uint64(4) {
-		d := trainingDevice(synth.Training{Layers: 12, MicroBatches: [2]int{2, 12}, Steps: 8, Lengths: true}.Generate(seed))
-		p, _, err := Compile(context.Background(), &trace.Trace{Name: "made up", Devices: []trace.Device{*d}}, Options{Producer: "test", NoCrossStream: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if kind := p.Devices[0].Certificate.Kind; kind != planfile.BoundApart {
+		recording := training(synth.Training{Layers: 12, MicroBatches: [2]int{2, 12}, Steps: 8, Lengths: true}.Generate(seed))
+		_, _, dev := programAndPlanOf(t, recording, Options{Producer: "test", NoCrossStream: true})
+		if kind := dev.Certificate.Kind; kind != planfile.BoundApart {
 			t.Errorf("seed %d: bound of kind %v, expected %v", seed, kind, planfile.BoundApart)
 		}
 	}
 }
 
-// trainingDevice is the recording of a made-up training.
-func trainingDevice(buffers []synth.Buffer, steps []synth.Step) *trace.Device {
+// training is the recording of a made-up training.
+func training(buffers []synth.Buffer, steps []synth.Step) *trace.Trace {
 	lives := make([]life, len(buffers))
 	for i, b := range buffers {
 		end := trace.Time(b.End)
@@ -97,7 +80,7 @@ func trainingDevice(buffers []synth.Buffer, steps []synth.Step) *trace.Device {
 	for _, s := range steps {
 		marks = append(marks, optimizerMark(s.Optimizer, false), optimizerMark(s.End, true))
 	}
-	return deviceOf(0, lives, marks)
+	return &trace.Trace{Name: "made up", Devices: []trace.Device{*deviceOf(0, lives, marks)}}
 }
 
 func optimizerMark(at int64, end bool) trace.Annotation {

@@ -35,15 +35,14 @@ type scaling struct {
 	result report.Scaled
 }
 
-// scale gives the slots of a draft their sizes for Options.MaxScale. It returns nil if that is
-// not asked for.
-func (c *compiler) scale(d *draft) *report.Scaled {
+// scale gives the slots of a draft their sizes for Options.MaxScale; sizes are those of compiler.sizes.
+// It returns nil if that is not asked for.
+func (c *compiler) scale(d *draft, sizes [][][]float64) *report.Scaled {
 	if c.MaxScale <= 1 {
 		return nil
 	}
 	s := &scaling{c: c, d: d, factor: c.MaxScale, result: report.Scaled{MaxScale: c.MaxScale}}
 	if c.periodic != nil {
-		sizes := c.sizes()
 		for x := range c.periodic.Bodies {
 			s.body(x, sizes[x])
 		}
@@ -52,14 +51,13 @@ func (c *compiler) scale(d *draft) *report.Scaled {
 	return &s.result
 }
 
-// believe grows the slots of a draft to what lifespan.Body.Believed says. Not with NoCrossStream:
-// the bound of what was recorded is of all streams together, and verify proves streams apart by
-// theirs.
-func (c *compiler) believe(d *draft) {
+// believe grows the slots of a draft to what lifespan.Body.Believed says of their sizes. Not with
+// NoCrossStream: the bound of what was recorded is of all streams together, and verify proves streams
+// apart by theirs.
+func (c *compiler) believe(d *draft, sizes [][][]float64) {
 	if c.periodic == nil || c.NoCrossStream {
 		return
 	}
-	sizes := c.sizes()
 	for x := range c.periodic.Bodies {
 		body := &c.periodic.Bodies[x]
 		first := d.phases[x+1].first + len(body.Entering)
@@ -73,9 +71,12 @@ func (c *compiler) believe(d *draft) {
 }
 
 // sizes are the requested bytes by body, slot and pass of the body; 0 in a pass that lacks the
-// slot.
+// slot. nil if the plan is not periodic.
 func (c *compiler) sizes() [][][]float64 {
 	per := c.periodic
+	if per == nil {
+		return nil
+	}
 	out := make([][][]float64, len(per.Bodies))
 	for x := range out {
 		out[x] = make([][]float64, per.Bodies[x].Length)
@@ -252,8 +253,8 @@ func (d *draft) fitCells() {
 	}
 }
 
-// recordedBound makes the certificate of a plan for more than was recorded, asked for or believed: the load of the
-// recorded requests, as no plan of the recording takes less.
+// recordedBound makes the certificate of a plan for more than was recorded, asked for or believed: the
+// load of the recorded requests, as no plan of the recording takes less.
 func recordedBound(dev *planfile.Device) {
 	base := uint64(0)
 	c := planfile.Certificate{Kind: planfile.BoundLoad}

@@ -97,8 +97,8 @@ func stretches(a, b []token, script []match) []stretch {
 				equal++
 			}
 		}
-		episode := m.n >= int(episodeShare*float64(min(len(a), len(b))))
-		if episode && 2*equal < m.n || m.n == max(len(a), len(b)) {
+		long := m.n >= int(episodeShare*float64(min(len(a), len(b))))
+		if long && 2*equal < m.n || m.n == max(len(a), len(b)) {
 			out = append(out, stretch{m, true})
 			continue
 		}

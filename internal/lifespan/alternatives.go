@@ -43,12 +43,12 @@ func (r *rotation) pass(j int) []int32 {
 
 // alike says whether neither of two passes has an episode that the other lacks.
 func (r *rotation) alike(a, b []int32) bool {
-	limit := episode(len(a), len(b))
+	limit := episode(min(len(a), len(b)))
 	return r.noEpisode(a, b, limit) && r.noEpisode(b, a, limit)
 }
 
-// episode is the limit that a run has to exceed to be an episode, of two passes of these lengths.
-func episode(a, b int) int { return max(leastEpisode, int(episodeShare*float64(min(a, b)))) }
+// episode is the limit that a run has to exceed to be an episode, by the length of the shortest pass.
+func episode(shortest int) int { return max(leastEpisode, int(episodeShare*float64(shortest))) }
 
 // noEpisode says whether each run of ranks that a has, with none of b's in between, has at
 // most limit ranks besides more rounds of a loop.

@@ -40,7 +40,7 @@ func (f *interlude) least() int32 {
 	for j := range f.r.passes() {
 		shortest = min(shortest, f.r.first[j+1]-f.r.first[j])
 	}
-	return max(leastEpisode, int32(episodeShare*float64(shortest)))
+	return int32(episode(int(shortest)))
 }
 
 // isStep says whether the allocations [from, to) are a step or the beginning of one:

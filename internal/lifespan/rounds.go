@@ -47,8 +47,7 @@ func (b *Body) episode(sizes [][]float64) int {
 			}
 		}
 	}
-	shortest := slices.Min(lengths)
-	return episode(shortest, shortest)
+	return episode(slices.Min(lengths))
 }
 
 // believe fills in believed sizes of the slots [from, to), if they are more rounds of what is

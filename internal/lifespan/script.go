@@ -45,7 +45,7 @@ func weakOf(t *token) uint64 { return t.weak }
 func newScript(a, b []token) []match {
 	script := makeScript(a, b, byClass)
 	if all := float64(min(len(a), len(b))); script.solid() < all {
-		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest() > episode(len(a), len(b)) {
+		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest() > episode(min(len(a), len(b))) {
 			script = rounds
 		}
 		if script.solid() < agreement*all {

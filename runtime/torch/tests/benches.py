@@ -47,9 +47,7 @@ class World:
         self.folder, self.monkeypatch = folder, monkeypatch
         (folder / "out").mkdir()
         (folder / "job.py").write_text(job)
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(stplan)
-        self.stplan.chmod(0o755)
+        self.stplan = executable(folder / "stplan", stplan)
         monkeypatch.setattr(serve, "HERE", folder)
 
     def call(self, bench: ModuleType, *options: str) -> Tuple[int, List[str]]:
@@ -72,6 +70,13 @@ class WorldOfRanks(World):
         monkeypatch.setattr(real, "LAUNCHER", [sys.executable, str(folder / "launcher.py")])
         monkeypatch.setattr(serve, "Device", FakeDevice)
         monkeypatch.setattr(real, "jobs", lambda ranks: [real.Job(name, "job.py") for name in ("dense", "moe")])
+
+
+def executable(path: Path, text: str) -> Path:
+    """Writes a script that can be called, and returns its path."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
 
 
 def cells(line: str) -> List[str]:

@@ -11,7 +11,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from benches import BENCH, cells
+from benches import BENCH, cells, executable
 from conftest import needs_torch
 
 import features
@@ -66,9 +66,7 @@ sys.exit(subprocess.call(arguments[arguments.index("--") + 1:], env={{**os.envir
 class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable))
-        self.stplan.chmod(0o755)
+        self.stplan = executable(folder / "stplan", STPLAN.format(python=sys.executable))
         (folder / "programs.py").write_text(PROGRAM)
         monkeypatch.setattr(late, "SCRIPT", folder / "programs.py")
         monkeypatch.setattr(features, "about", lambda: "a fake")

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from benches import cells
+from benches import cells, executable
 
 import moving
 
@@ -37,9 +37,7 @@ sys.exit(subprocess.call(arguments[at + 1:], env={{**os.environ, "FAKE": fake}})
 class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable))
-        self.stplan.chmod(0o755)
+        self.stplan = executable(folder / "stplan", STPLAN.format(python=sys.executable))
         (folder / "job.py").write_text(JOB)
         monkeypatch.setattr(moving, "__file__", str(folder / "job.py"))
         monkeypatch.setenv("SEED", "4")

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from benches import BENCH, cells
+from benches import BENCH, cells, executable
 from conftest import needs_torch
 
 import features
@@ -126,9 +126,7 @@ sys.exit(subprocess.call(arguments[arguments.index("--") + 1:], env={{**os.envir
 class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable))
-        self.stplan.chmod(0o755)
+        self.stplan = executable(folder / "stplan", STPLAN.format(python=sys.executable))
         (folder / "ranks.py").write_text(RANKS)
         monkeypatch.setattr(ring, "SCRIPT", folder / "ranks.py")
         monkeypatch.setattr(ring, "devices", lambda: 4)

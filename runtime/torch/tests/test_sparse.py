@@ -9,7 +9,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from benches import cells
+from benches import cells, executable
 
 import features
 import sparse
@@ -35,9 +35,7 @@ sys.exit(subprocess.call(arguments[at + 1:], env={{**os.environ, "FAKE": " ".joi
 class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.stplan = folder / "stplan"
-        self.stplan.write_text(STPLAN.format(python=sys.executable))
-        self.stplan.chmod(0o755)
+        self.stplan = executable(folder / "stplan", STPLAN.format(python=sys.executable))
         (folder / "job.py").write_text(JOB)
         monkeypatch.setattr(sparse, "SCRIPT", folder / "job.py")
         monkeypatch.setattr(features, "about", lambda: "a fake")
