@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sizes.h"
 
@@ -10,13 +11,18 @@ typedef struct {
   uint64_t recorded; /* the recordings of any event by its own last one */
 } host_event;
 
+/* Addresses that memory can be at, and the bytes that have some: not 0. */
+typedef struct {
+  uint64_t at, end, unit, mapped;
+} host_room;
+
 typedef struct {
   sp_host_options options;
   pthread_mutex_t lock; /* everything below */
   uint64_t next;        /* address of the next separate extent */
   int still;            /* stop_moving was called */
-  uint64_t mapped[SP_HOST_REGIONS]; /* bytes in each range that memory can grow in */
-  uint64_t end[SP_HOST_REGIONS], unit[SP_HOST_REGIONS]; /* of the room in each of these */
+  host_room *rooms; /* by address */
+  size_t count, most; /* of these, and as many as there is host memory for */
   uint64_t given, carried; /* bytes of memory; bytes that are at one more address each */
   uint64_t occupied; /* by another process */
   uint64_t events;
@@ -27,41 +33,66 @@ typedef struct {
   size_t taken, logged, room;
 } host;
 
-/* region is the index of the region that an address lies in. */
-static uint64_t region(const host *h, uint64_t addr) { return (addr - h->options.base) / (SP_HOST_SPAN * h->options.capacity); }
-
-/* whole says whether the bytes are whole granules of the room in region i. */
-static int whole(const host *h, uint64_t i, uint64_t at, uint64_t bytes) {
-  return at % h->unit[i] == 0 && sp_round_up(at + bytes, h->options.granularity) % h->unit[i] == 0;
+/* room_at is the room that an address lies in, or at whose end, or NULL. Locked. */
+static host_room *room_at(const host *h, uint64_t addr) {
+  size_t low = 0, high = h->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (h->rooms[middle].end < addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < h->count && h->rooms[low].at <= addr ? &h->rooms[low] : NULL;
 }
 
-/* place is the address for memory: `at`, if its region has memory and room, the
- * first region that has none, or the next separate extent if memory is not
- * virtual or does not move. 0 if there is none. Locked. */
+/* whole says whether the bytes are in the room, and whole granules of it. */
+static int whole(const host *h, const host_room *r, uint64_t at, uint64_t bytes) {
+  return bytes <= r->end - at && at % r->unit == 0 && sp_round_up(at + bytes, h->options.granularity) % r->unit == 0;
+}
+
+/* begin makes a room at the lowest addresses that it fits at. Rooms do not touch, so that nothing can rely on it.
+ * NULL without addresses or host memory. Locked. */
+static host_room *begin(host *h, uint64_t bytes, uint64_t unit) {
+  uint64_t least = h->options.granularity, last = h->options.base + SP_HOST_ADDRESSES * h->options.capacity;
+  if (h->count == h->most) {
+    size_t most = h->most == 0 ? 16 : 2 * h->most;
+    host_room *rooms = realloc(h->rooms, most * sizeof *rooms);
+    if (rooms == NULL)
+      return NULL;
+    h->rooms = rooms;
+    h->most = most;
+  }
+  size_t i = 0;
+  uint64_t at = sp_round_up(h->options.base, unit);
+  while (i < h->count && (h->rooms[i].at < at || bytes + least > h->rooms[i].at - at))
+    at = sp_round_up(h->rooms[i++].end + least, unit);
+  if (at > last || bytes > last - at)
+    return NULL;
+  memmove(&h->rooms[i + 1], &h->rooms[i], (h->count++ - i) * sizeof *h->rooms);
+  h->rooms[i] = (host_room){.at = at, .end = at + bytes, .unit = unit};
+  return &h->rooms[i];
+}
+
+/* place is the address for memory: `at`, if there is a room that has it, a new room's, or the next
+ * separate extent if memory is not virtual or does not move. 0 if there is none. Locked. */
 static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit) {
-  uint64_t span = SP_HOST_SPAN * h->options.capacity, i = 0, least = h->options.granularity;
   if (!h->options.partial || (h->still && at == 0)) {
-    /* Separate extents do not touch, so that nothing can rely on it. */
+    /* Separate extents do not touch either. */
     at = at != 0 ? 0 : h->next;
-    h->next += at == 0 ? 0 : bytes + least;
+    h->next += at == 0 ? 0 : bytes + h->options.granularity;
     return at;
   }
-  if (at != 0) {
-    i = region(h, at);
-    if (i >= SP_HOST_REGIONS || h->mapped[i] == 0 || at > h->end[i] || bytes > h->end[i] - at || !whole(h, i, at, bytes))
-      return 0;
-  } else {
-    while (i < SP_HOST_REGIONS && h->mapped[i] != 0)
-      i++;
-    uint64_t from = h->options.base + i * span, end = from + span - least;
-    at = sp_round_up(from, unit);
-    if (i == SP_HOST_REGIONS || at > end || sp_round_up(room, unit) > end - at)
-      return 0;
-    h->end[i] = at + sp_round_up(room, unit);
-    h->unit[i] = unit;
-  }
-  h->mapped[i] += bytes;
-  return at;
+  uint64_t most = SP_HOST_ADDRESSES * h->options.capacity;
+  host_room *r = NULL;
+  if (at != 0)
+    r = room_at(h, at);
+  else if (bytes <= room && room <= most && unit <= most)
+    r = begin(h, sp_round_up(room, unit), unit);
+  if (r == NULL || (at != 0 && !whole(h, r, at, bytes)))
+    return 0;
+  r->mapped += bytes;
+  return at != 0 ? at : r->at;
 }
 
 static int extend(void *self, uint64_t at, uint64_t bytes, uint64_t room, uint64_t unit, uint64_t *addr) {
@@ -97,10 +128,11 @@ static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, s
   host *h = self;
   uint64_t old = 0;
   pthread_mutex_lock(&h->lock);
-  int failed = region(h, at) >= SP_HOST_REGIONS;
+  const host_room *into = room_at(h, at);
+  int failed = into == NULL;
   for (size_t i = 0; i < spans && !failed; i++) {
-    uint64_t r = region(h, from[i].addr);
-    failed = r >= SP_HOST_REGIONS || (h->unit[r] != h->unit[region(h, at)] && h->unit[r] != h->options.granularity) || !whole(h, r, from[i].addr, from[i].bytes) || from[i].bytes % h->unit[r] != 0;
+    const host_room *r = room_at(h, from[i].addr);
+    failed = r == NULL || (r->unit != into->unit && r->unit != h->options.granularity) || !whole(h, r, from[i].addr, from[i].bytes) || from[i].bytes % r->unit != 0;
     old += from[i].bytes;
   }
   failed = failed || old > bytes || bytes - old > h->options.capacity - h->given - h->occupied || place(h, at, bytes, 0, 0) == 0;
@@ -119,15 +151,15 @@ static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, s
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
-  int ours = addr >= h->options.base && bytes <= h->given + h->carried, grown = ours && h->options.partial && region(h, addr) < SP_HOST_REGIONS;
-  ours = ours && (!grown || whole(h, region(h, addr), addr, bytes));
+  host_room *r = h->options.partial ? room_at(h, addr) : NULL;
+  int ours = addr >= h->options.base && bytes <= h->given + h->carried && (r == NULL || whole(h, r, addr, bytes));
   if (ours) {
     uint64_t left = sp_least(bytes, h->carried);
     h->carried -= left;
     h->given -= bytes - left;
   }
-  if (ours && grown)
-    h->mapped[region(h, addr)] -= bytes;
+  if (ours && r != NULL && (r->mapped -= bytes) == 0)
+    memmove(r, r + 1, (size_t)(&h->rooms[--h->count] - r) * sizeof *r);
   pthread_mutex_unlock(&h->lock);
   return !ours;
 }
@@ -227,6 +259,7 @@ static uint64_t capturing(void *self, uint64_t stream) {
 static void host_close(void *self) {
   host *h = self;
   pthread_mutex_destroy(&h->lock);
+  free(h->rooms);
   free(h->log);
   free(h);
 }
@@ -236,14 +269,14 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
   if (h == NULL)
     return 0;
   h->options = *options;
-  h->next = options->base + (options->partial ? SP_HOST_REGIONS * SP_HOST_SPAN * options->capacity : 0);
+  h->next = options->base + (options->partial ? SP_HOST_ADDRESSES * options->capacity + options->granularity : 0);
   h->captured = UINT64_MAX;
   pthread_mutex_init(&h->lock, NULL);
   *prim = (sp_prim){
       .self = h,
       .granularity = options->granularity,
       .partial = options->partial,
-      .span = options->partial ? sp_round_down((SP_HOST_SPAN - 1) * options->capacity, options->granularity) : 0,
+      .span = options->partial ? sp_round_down(SP_HOST_ROOM * options->capacity, options->granularity) : 0,
       .extend = extend,
       .carry = options->partial ? carry : NULL,
       .give_back = give_back,

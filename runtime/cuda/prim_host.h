@@ -6,13 +6,13 @@
 
 #include "prim.h"
 
-/* If memory is virtual, it lies in regions side by side, as many as this. If
- * all of them have memory, another extent fails. With 8, a program that holds memory as
- * captures do came to that: what cannot be waited for then gets an extent of its own. */
-enum { SP_HOST_REGIONS = 32 };
+/* If memory is virtual, its rooms lie in addresses of this many times the capacity, from the base on. They are
+ * never scarce: rooms that go on to grow are few, and those of memory that cannot be waited for, as while a
+ * program holds memory, are no larger than it. */
+enum { SP_HOST_ADDRESSES = 128 };
 
-/* Addresses of a region: this many times the capacity, less a granule. */
-enum { SP_HOST_SPAN = 4 };
+/* Times the capacity: the addresses of a room in which memory goes on to grow. */
+enum { SP_HOST_ROOM = 3 };
 
 typedef struct {
   uint64_t base;        /* address of the first byte */

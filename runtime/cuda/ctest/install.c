@@ -16,7 +16,7 @@ enum { NOISY = 2, STREAMS = 3, LIVE = 8, UNIT = 512, CYCLES = 16, KEPT = 6 };
 
 #define BASE (UINT64_C(1) << 40)
 #define CAPACITY (UINT64_C(1) << 30)
-#define SPAN (SP_HOST_REGIONS * SP_HOST_SPAN * CAPACITY)
+#define SPAN (SP_HOST_ADDRESSES * CAPACITY)
 
 /* The sizes of the plan, as fixture_test.go has them. */
 static const uint64_t cycle[] = {4096, 65536, 1 << 20, 300000, 4096, 2 << 20, 512, 131072};

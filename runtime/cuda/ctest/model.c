@@ -77,7 +77,7 @@ static struct {
   uint64_t span;
 } spare[8];
 
-static uint64_t span_of(const model_options *options) { return SP_HOST_REGIONS * SP_HOST_SPAN * options->capacity; }
+static uint64_t span_of(const model_options *options) { return SP_HOST_ADDRESSES * options->capacity; }
 
 /* At the end of the process, since a search for leaks would read all of them. */
 static void drop_spare(void) {

@@ -16,9 +16,9 @@ enum { MIB = 1 << 20, GRANULE = 2 * MIB, TOLD = 1 << 16, KINDS = 4 };
 #define CAPACITY (UINT64_C(1024) * MIB)
 #define BASE (UINT64_C(1) << 40)
 
-/* Granules of the simulated device that a test can reach: those of its regions, and as many
+/* Granules of the simulated device that a test can reach: those of its rooms, and as many
  * behind them, for memory that does not grow. */
-enum { GRANULES = 2 * SP_HOST_REGIONS * SP_HOST_SPAN * (CAPACITY / GRANULE) };
+enum { GRANULES = 2 * SP_HOST_ADDRESSES * (CAPACITY / GRANULE) };
 
 /* wait_a_little lets other threads go on for some milliseconds. */
 static void wait_a_little(int milliseconds) {
@@ -351,7 +351,7 @@ static void what_is_left_can_be_in_the_way(void) {
   stplan_hold(1);
   for (int i = 0; i < 4; i++) {
     q = get(w, (PIECES + 1) * PIECE);
-    DEMAND(q > low && q < low + CAPACITY * SP_HOST_SPAN && left(w) == before);
+    DEMAND(q > low && q < low + SP_HOST_ROOM * CAPACITY && left(w) == before);
   }
   stplan_hold(0);
   put(w, q);

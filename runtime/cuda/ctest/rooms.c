@@ -260,7 +260,7 @@ static void threads_share_no_byte(void) {
   sp_prim prim;
   world w = {.count = 0};
   pthread_t threads[THREADS];
-  owned = calloc(SP_HOST_REGIONS * SP_HOST_SPAN * SMALL_CAPACITY / OWN, 1);
+  owned = calloc(SP_HOST_ADDRESSES * SMALL_CAPACITY / OWN, 1);
   DEMAND(owned != NULL && sp_host_open(&options, &prim));
   w.host = prim;
   at_work = &w;

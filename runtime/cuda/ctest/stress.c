@@ -17,7 +17,7 @@ enum { THREADS = 8, STREAMS = 5, LIVE = 64, UNIT = 512, LARGE = 40 << 20, LISTED
 #define CAPACITY (UINT64_C(1) << 30)
 #define LIMIT (CAPACITY / 4)
 
-#define SPAN (SP_HOST_REGIONS * SP_HOST_SPAN * CAPACITY)
+#define SPAN (SP_HOST_ADDRESSES * CAPACITY)
 
 static _Atomic unsigned char *owned;
 static long operations;
