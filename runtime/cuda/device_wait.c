@@ -28,7 +28,7 @@ static void look_for_exchanges(stplan_device *d) {
     if (!e.recorded)
       return;
     sp_device_unlock(d);
-    done = d->prim.event_done(d->prim.self, e.event);
+    done = d->prim.event_done(d->prim.self, e.event) > 0;
     sp_device_lock(d);
     if (done)
       sp_streams_over(&d->streams, i, e.serial);
@@ -41,7 +41,7 @@ int sp_device_look(stplan_device *d) {
   while (done && sp_streams_exchanging(&d->streams) && (i = sp_streams_next(&d->streams)) >= 0) {
     void *event = d->streams.whole.list[i].event;
     sp_device_unlock(d);
-    done = d->prim.event_done(d->prim.self, event);
+    done = d->prim.event_done(d->prim.self, event) > 0;
     sp_device_lock(d);
     sp_streams_looked(&d->streams, i, done);
   }

@@ -89,8 +89,8 @@ typedef struct sp_prim {
    * known from the beginning. */
   int (*event_record_whole)(void *self, void *event);
 
-  /* event_done says whether everything that the event was put behind is done. 0 if
-   * that is unknown. */
+  /* event_done says whether everything that the event was put behind is done: 1 if it is, 0 if
+   * not yet, -1 if the device does not say, as one that an error has ended never does again. */
   int (*event_done)(void *self, void *event);
 
   /* capturing is the number of the capture into a graph that the stream takes

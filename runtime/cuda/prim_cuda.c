@@ -57,7 +57,10 @@ static int event_record_whole(void *self, void *event) {
 static int event_done(void *self, void *event) {
   cuda *c = self;
   int mode;
-  return sp_cuda_begin(c, &mode) && !sp_cuda_end(c, mode, c->cu.event_query(event) != CU_SUCCESS);
+  if (!sp_cuda_begin(c, &mode))
+    return -1;
+  cu_result result = c->cu.event_query(event);
+  return sp_cuda_end(c, mode, result != CU_SUCCESS && result != CU_NOT_READY) ? -1 : result == CU_SUCCESS;
 }
 
 static uint64_t capturing(void *self, uint64_t stream) {

@@ -332,15 +332,17 @@ static uint64_t clock_now(void) {
   return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* await waits for one event on the host until a time of the clock. Zero is success. */
+/* await waits for one event on the host until a time of the clock. Zero is success, 1 if it is
+ * not done by then, -1 if the device does not say. */
 static int await(const sp_prim *p, void *event, uint64_t until) {
   const struct timespec pause = {.tv_nsec = LOOK_EVERY};
-  while (!p->event_done(p->self, event)) {
+  int done;
+  while ((done = p->event_done(p->self, event)) == 0) {
     if (clock_now() >= until)
       return 1;
     nanosleep(&pause, NULL);
   }
-  return 0;
+  return done < 0 ? -1 : 0;
 }
 
 int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t told, uint64_t limit) {
@@ -348,10 +350,10 @@ int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count,
   for (int i = 0; i < count; i++)
     if (needs[i].record && !records_before(s, p, &needs[i], told))
       return -1;
-  for (int i = 0; i < count; i++)
-    if (await(p, marks_of(s, needs[i].on)->list[needs[i].mark].event, until) != 0)
-      return 1;
-  return 0;
+  int result = 0;
+  for (int i = 0; i < count && result == 0; i++)
+    result = await(p, marks_of(s, needs[i].on)->list[needs[i].mark].event, until);
+  return result;
 }
 
 /* keep keeps the last mark of the whole device that had been recorded before an exchange. */

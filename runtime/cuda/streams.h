@@ -217,8 +217,8 @@ int sp_streams_perform(sp_streams *s, const sp_prim *p, int stream, sp_need *nee
 
 /* sp_streams_await records the marks that have to be, and waits for all of them on the
  * host, for at most this many nanoseconds. Called without the lock. Zero is success; 1
- * if they are not done by then, -1 if they could not be recorded, or there have been more
- * exchanges than were `told`, as above. */
+ * if they are not done by then, -1 if they could not be recorded, the device does not say, or
+ * there have been more exchanges than were `told`, as above. */
 int sp_streams_await(sp_streams *s, const sp_prim *p, sp_need *needs, int count, uint64_t told, uint64_t limit);
 
 /* sp_streams_record records a reserved mark's event, and says whether it can be waited

@@ -16,7 +16,7 @@
 
 #define LIMIT (UINT64_C(128) << 20)
 
-enum { MIB = 1 << 20, LIVE = 24, STEPS = 160, STREAMS = 3, MAY_FAIL = 2 };
+enum { MIB = 1 << 20, LIVE = 24, STEPS = 160, STREAMS = 3, MAY_FAIL = 2, LOST_CALLS = 10000 };
 
 static struct {
   fake_fail_function *fail;
@@ -155,12 +155,12 @@ static int keeps(const char *name) {
 static void any_call_may_fail(long every) {
   const uint64_t streams[STREAMS] = {0, fake.stream(0), fake.stream(0)};
   const char *name;
-  fake.fail(0);
+  fake.fail(0, 0);
   int fewest = program(streams); /* the limit refuses some */
   DEMAND(nothing_is_left());
   long calls = fake.calls(&name);
   for (long n = 1; n <= calls; n += every) {
-    fake.fail(n);
+    fake.fail(n, 0);
     int failed = program(streams);
     fake.calls(&name);
     DEMAND(name != NULL && failed <= fewest + MAY_FAIL);
@@ -168,6 +168,55 @@ static void any_call_may_fail(long every) {
     fake.reset();
   }
   printf("%ld calls of the driver, of which one in %ld failed\n", calls, every);
+}
+
+/* lost_from runs what uses the driver with every call from the n-th on failing, as they do once a kernel has failed an
+ * assertion. It may get fewer blocks, but nothing is waited for that will never be done: a wait on the host looks
+ * 50,000 times a second. It returns how many calls there were. */
+static long lost_from(long n, int (*use)(const uint64_t streams[STREAMS]), const uint64_t streams[STREAMS]) {
+  const char *name;
+  fake.fail(n, 1);
+  use(streams);
+  long calls = fake.calls(&name);
+  DEMAND(n == 0 || calls <= n + LOST_CALLS);
+  fake.fail(0, 0);
+  fake.reset();
+  return calls;
+}
+
+/* move has memory move that another stream has used, which the host waits for. */
+static int move(const uint64_t streams[STREAMS]) {
+  stplan_device *d;
+  char error[128];
+  sp_prim prim;
+  int failed = 0;
+  if (!sp_cuda_open(0, memory, &prim, error, sizeof error))
+    return 1;
+  prim.carry = NULL;
+  DEMAND(stplan_open(&prim, NULL, 0, &d) == STPLAN_OK);
+  stplan_set_limit(d, LIMIT);
+  failed += !get(d, 60 * MIB, streams[1]);
+  failed += !get(d, 60 * MIB, streams[1]);
+  if (failed == 0)
+    DEMAND(stplan_release(d, live[0].address, NULL) == STPLAN_OK);
+  if (failed == 0)
+    live[0] = live[--count];
+  failed += !get(d, 66 * MIB, streams[2]);
+  for (; count > 0; count--)
+    DEMAND(stplan_release(d, live[count - 1].address, NULL) == STPLAN_OK);
+  stplan_close(d);
+  return failed;
+}
+
+static void the_device_may_be_lost(long every) {
+  const uint64_t streams[STREAMS] = {0, fake.stream(0), fake.stream(0)};
+  fake.fail(0, 0);
+  DEMAND(move(streams) == 0);
+  long calls = lost_from(0, program, streams), moving = lost_from(0, move, streams);
+  for (long n = 1; n <= calls; n += every)
+    lost_from(n, program, streams);
+  for (long n = 1; n <= moving; n++)
+    lost_from(n, move, streams);
 }
 
 /* A stream of another device is refused: memory that it had used could never be used again. */
@@ -296,12 +345,12 @@ static void any_call_of(int (*use)(const sp_prim *prim)) {
   long calls = 0;
   for (long n = 0; n <= calls; n++) {
     sp_prim prim = open_cuda(0);
-    fake.fail(n);
+    fake.fail(n, 0);
     int failed = use(&prim);
     long made = fake.calls(&name);
     calls = n == 0 ? made : calls;
     DEMAND(failed <= 1 && (n > 0 || failed == 0));
-    fake.fail(0);
+    fake.fail(0, 0);
     prim.close(prim.self);
     DEMAND((n > 0 && name != NULL && keeps(name)) || nothing_is_left());
     fake.reset();
@@ -337,6 +386,8 @@ int main(int argc, char **argv) {
     DEMAND(nothing_is_left());
     for (still = 0; still < 2; still++)
       any_call_may_fail(atol(argv[1]));
+    still = 0;
+    the_device_may_be_lost(atol(argv[1]));
   }
   memory = SP_CUDA_VIRTUAL;
   large_handles();

@@ -74,6 +74,7 @@ static int fabric_known, fabric_permitted;
 static uint64_t made; /* handles */
 static int last_exportable;
 static long calls, fail_at;
+static int lost;
 static const char *failed_call;
 
 static _Thread_local device *stack[DEPTH];
@@ -81,9 +82,11 @@ static _Thread_local int depth, mode;
 
 static device *current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
 
-/* fails counts a call that may fail, and says whether this one does. Locked. */
-static int fails(const char *name) {
-  if (++calls != fail_at)
+/* fails counts a call that may fail, and says whether this one does. What is not asked of the device works on once it
+ * is lost. Locked. */
+static int fails(const char *name, int asks_the_device) {
+  calls++;
+  if (fail_at == 0 || (lost && asks_the_device ? calls < fail_at : calls != fail_at))
     return 0;
   failed_call = name;
   return 1;
@@ -91,7 +94,12 @@ static int fails(const char *name) {
 
 #define MAY_FAIL             \
   pthread_mutex_lock(&lock); \
-  if (fails(__func__))       \
+  if (fails(__func__, 1))    \
+    return done(FAILED);
+
+#define MAY_FAIL_ON_THE_HOST \
+  pthread_mutex_lock(&lock); \
+  if (fails(__func__, 0))    \
     return done(FAILED);
 
 static int done(int result) {
@@ -118,7 +126,7 @@ int cuMemGetAllocationGranularity(size_t *granularity, const void *properties, i
 }
 
 int cuDevicePrimaryCtxRetain(void **context, int of) {
-  MAY_FAIL
+  MAY_FAIL_ON_THE_HOST
   devices[of].retained++;
   *context = &devices[of];
   return done(OK);
@@ -132,7 +140,7 @@ int cuDevicePrimaryCtxRelease_v2(int of) {
 }
 
 int cuCtxPushCurrent_v2(void *context) {
-  MAY_FAIL
+  MAY_FAIL_ON_THE_HOST
   STRICT(depth < DEPTH);
   stack[depth++] = context;
   return done(OK);
@@ -151,7 +159,7 @@ int cuCtxSynchronize(void) {
 }
 
 int cuThreadExchangeStreamCaptureMode(int *other) {
-  MAY_FAIL
+  MAY_FAIL_ON_THE_HOST
   int old = mode;
   mode = *other;
   *other = old;
@@ -408,10 +416,11 @@ uint64_t fake_handles(int *exportable) {
   return count;
 }
 
-void fake_fail(long n) {
+void fake_fail(long n, int is_lost) {
   pthread_mutex_lock(&lock);
   calls = 0;
   fail_at = n;
+  lost = is_lost;
   failed_call = NULL;
   done(OK);
 }

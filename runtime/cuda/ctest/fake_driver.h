@@ -8,8 +8,9 @@
 enum { FAKE_DEVICES = 2, FAKE_GRANULE = 2 << 20, FAKE_TOTAL = 1 << 30 };
 
 /* fake_fail has the n-th call from now on fail, counted from 1; 0: none. Only
- * calls count that the real driver may fail although nothing was wrong before. */
-typedef void fake_fail_function(long n);
+ * calls count that the real driver may fail although nothing was wrong before. If the device
+ * is lost, all later ones fail too, as they do once a kernel has failed an assertion. */
+typedef void fake_fail_function(long n, int lost);
 
 /* fake_calls is the number of such calls since fake_fail. *failed is the name
  * of the one that failed, NULL if none has. */
