@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Change how many tokens each generation of a recording has; write the recording that comes of it.
 
-    generation.py SNAPSHOT.pickle.gz OUT.pickle.gz --marker BYTES --tokens N,N,...
+    generation.py SNAPSHOT.pickle.gz OUT.pickle.gz --marker BYTES --tokens N,N,... [--per TOKENS]
 
 --marker is the size of a request that each token makes once, and nothing else, such as its logits. --tokens has a
-number for each generation of the recording, 2 or more; the recorded ones all have the same. A shorter generation stops early: its last tokens are
+number for each generation of the recording, 2 or more; the recorded ones all have the same, which --per says if
+there are to be more generations than were recorded: then the last whole steps are repeated in turn, as far as they are alike. A shorter generation stops early: its last tokens are
 left out, and what they would have left behind is what the last token that remains leaves behind.
 A longer one repeats its last token, whose sizes go on growing as they did from the token before. Whatever comes
 after the generation stays as it is. Addresses are new ones, as the recorded ones are taken by
@@ -47,6 +48,48 @@ class Recording:
     def add(self, begins, i, entry):
         self.events.append((begins, i))
         self.times.append(entry["time_us"])
+
+    def repeat(self, starts, more):
+        """Put `more` steps before the last one: those before it in turn, as far as they are alike. starts are the
+        steps' first allocations. What a step frees of the step before is then of the step that is repeated before it."""
+        count, last = starts[-1] - starts[-2], starts[-1]
+        end = self.at[last]
+
+        def step(n):
+            return self.events[self.at[starts[n]] : self.at[starts[n + 1]]]
+
+        def shape(n):
+            return [(begins, i - starts[n]) for begins, i in step(n)]
+
+        alike = [n for n in range(1, len(starts) - 1) if shape(n) == shape(len(starts) - 2)]
+        tail = [(self.events[k], self.times[k]) for k in range(end, len(self.events))]
+        sizes, notes = self.sizes[last:], self.snapshot.get("external_annotations", [])
+        del self.events[end:], self.times[end:], self.sizes[last:], self.at[last:]
+        later = [note for note in notes if note["time_us"] >= tail[0][1]]
+        notes = [note for note in notes if note["time_us"] < tail[0][1]]
+        passed = 0
+
+        def append(events, first, since):
+            for (begins, i), time in events:
+                if begins:
+                    self.at.append(len(self.events))
+                self.events.append((begins, i - first + last + passed * count))
+                self.times.append(time + since)
+
+        time = tail[0][1]
+        for n in range(more):
+            of = alike[n % len(alike)]
+            first, until = self.at[starts[of]], self.at[starts[of + 1]]
+            began, ended = self.times[first], self.times[until] if until < end else tail[0][1]
+            since = time - began
+            append([(self.events[k], self.times[k]) for k in range(first, until)], starts[of], since)
+            self.sizes += self.sizes[starts[of] : starts[of + 1]]
+            notes += [dict(note, time_us=note["time_us"] + since) for note in notes if began <= note["time_us"] < ended]
+            time, passed = time + ended - began, passed + 1
+        append(tail, last, time - tail[0][1])
+        self.sizes += sizes
+        notes += [dict(note, time_us=note["time_us"] + time - tail[0][1]) for note in later]
+        self.snapshot = dict(self.snapshot, external_annotations=notes)
 
 
 class Changed:
@@ -150,6 +193,7 @@ def main():
     args.add_argument("out")
     args.add_argument("--marker", type=int, required=True)
     args.add_argument("--tokens", required=True, type=numbers)
+    args.add_argument("--per", type=int, help="tokens of each recorded generation, if there are to be more of these")
     options = args.parse_args()
     wanted = options.tokens
     if min(wanted) < 2:
@@ -159,6 +203,10 @@ def main():
     except (OSError, KeyError, pickle.UnpicklingError) as e:
         sys.exit(f"generation.py: {options.snapshot}: expected a gzipped memory snapshot: {e!r}")
     marks = [i for i, size in enumerate(r.sizes) if size == options.marker]
+    if options.per is not None and len(marks) // options.per >= 3:
+        starts = marks[:: options.per]
+        r.repeat(starts, len(wanted) - len(starts))
+        marks = [i for i, size in enumerate(r.sizes) if size == options.marker]
     per, odd = divmod(len(marks), len(wanted))
     if odd or per < 4:
         sys.exit(f"generation.py: {len(marks)} requests of {options.marker} B, expected as many for each of {len(wanted)} generations, and 4 or more")

@@ -28,6 +28,9 @@ func pays(planned, pool replay.Cost, slack int64) bool {
 		planned.Reserved <= pool.Reserved+slack && planned.Moved < pool.Moved/2
 }
 
+// judges says whether a plan is judged by how it serves.
+func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && !c.NoReusePending }
+
 // advise serves the recording with the plan and without, and writes into the plan
 // whether it pays. If data decides what an iteration allocates, a plan that knows
 // all iterations says little: then one that was made without the last iteration
@@ -36,7 +39,7 @@ func pays(planned, pool replay.Cost, slack int64) bool {
 // if the options forbid waits, since the pool makes what they forbid; nor without
 // a Server.
 func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
-	if c.Serve == nil || c.NoCrossStream || c.NoReusePending {
+	if !c.judges() {
 		return nil, nil
 	}
 	program := replay.NewProgram(c.timeline)
@@ -113,7 +116,7 @@ func (c *compiler) withoutLast() (*planfile.Device, error) {
 	if later := slices.IndexFunc(c.device.Annotations, func(n trace.Annotation) bool { return n.At > end }); later >= 0 {
 		short.Annotations = c.device.Annotations[:later]
 	}
-	other := compiler{Options: c.Options, ctx: c.ctx, trace: c.trace, device: &short, stacks: c.stacks, settings: c.settings, joined: c.joined.until(end)}
+	other := compiler{Options: c.Options, ctx: c.ctx, trace: c.trace, device: &short, stacks: c.stacks, settings: c.settings, joined: c.joined.until(end), other: c.other}
 	other.Mode, other.TimeLimit = planfile.ModePeriodic, c.remaining()
 	other.Note, other.Progress, other.Serve = nil, nil, nil
 	made, _, err := other.compile()

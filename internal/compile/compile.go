@@ -7,6 +7,7 @@
 //	       ─packing→  offsets                                  (place.go)
 //	       ─waits→    fewer waits, and those that are left     (waits.go, unroll.go)
 //	       ─write→    a planfile.Device with its certificate   (write.go)
+//	       ─serve→    the better of two steady states          (other.go)
 //	       ─advise→   the recording served with and without it (advice.go)
 //
 // It knows no files, no terminal and no C: what it has to say goes to
@@ -20,6 +21,7 @@ import (
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
@@ -96,15 +98,13 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 		return nil, none, err
 	}
 	c.analysed = time.Since(began)
-	d := newDraft(c.timeline, c.periodic, c.end())
-	sizes := c.sizes()
-	c.believe(d, sizes)
-	c.scaled = c.scale(d, sizes)
-	best, err := c.place(d)
-	if err != nil {
-		return nil, none, c.fault(err)
+	dev, best, err := c.made()
+	if err == nil {
+		dev, best, err = c.orOther(dev, best)
 	}
-	dev := c.write(d, best)
+	if err != nil {
+		return nil, none, err
+	}
 	row := c.summary(dev, best)
 	if row.Judged, err = c.advise(dev); err != nil {
 		return nil, none, err
@@ -117,6 +117,19 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 		c.note("the time limit stopped the work on the plan early; another run may give another plan")
 	}
 	return dev, row, nil
+}
+
+// made is the plan of the steady state, and where its buffers are.
+func (c *compiler) made() (*planfile.Device, packing.Placement, error) {
+	d := newDraft(c.timeline, c.periodic, c.end())
+	sizes := c.sizes()
+	c.believe(d, sizes)
+	c.scaled = c.scale(d, sizes)
+	best, err := c.place(d)
+	if err != nil {
+		return nil, best, c.fault(err)
+	}
+	return c.write(d, best), best, nil
 }
 
 // analyse finds the buffers, the iterations and the steady state.

@@ -16,7 +16,7 @@ func (c *compiler) steadyState() (*lifespan.Periodic, error) {
 	if c.Mode == planfile.ModeRecorded {
 		return nil, nil
 	}
-	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
+	per, why := c.findPeriodic()
 	switch {
 	case per == nil && c.Mode == planfile.ModePeriodic:
 		return nil, fmt.Errorf("%s: device %d: no periodic plan: %s", c.trace, c.device.Ordinal, why)
@@ -63,7 +63,7 @@ func envelope(tl *lifespan.Timeline, per *lifespan.Periodic, end lifespan.End) t
 // analyseJoined finds the steady state that all recordings share.
 func (c *compiler) analyseJoined() error {
 	c.iterations = c.joined.Iterations
-	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
+	per, why := c.findPeriodic()
 	if per == nil {
 		return fmt.Errorf("%s: device %d: the recordings do not fit together: %s", c.trace, c.device.Ordinal, why)
 	}

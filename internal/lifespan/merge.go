@@ -28,6 +28,7 @@ type merged struct {
 	counts []int32 // by element: the number of iterations that have it
 	// element is the element of each allocation, from buffer starts[0] on.
 	element []int32
+	align   func(a, b []token) []int32
 }
 
 // iterations is the number of merged iterations.
@@ -38,8 +39,8 @@ func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 
 // mergeIterations merges the steady iterations one after the other: it aligns each with
 // the sequence so far and adds what is new.
-func mergeIterations(tl *Timeline, it Iterations) *merged {
-	m := &merged{}
+func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int32) *merged {
+	m := &merged{align: align}
 	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
 		m.starts = append(m.starts, int32(tl.bufferAt(max(t, 0))))
 	}
@@ -61,7 +62,7 @@ func (m *merged) add(tokens []token, element []int32) {
 	}
 	order := make([]int32, 0, len(have)+len(tokens)/8)
 	i := 0
-	for j, at := range align(have, tokens) {
+	for j, at := range m.align(have, tokens) {
 		if at < 0 {
 			at = m.grow()
 			order = append(order, at)

@@ -40,7 +40,7 @@ func TestRounds(t *testing.T) {
 				d := deviceOf(c.Generate(seed))
 				tl := build(t, d)
 				it := find(t, d, tl)
-				r, why := chooseCut(tl, mergeIterations(tl, it), EndRequested)
+				r, why := chooseCut(tl, mergeIterations(tl, it, align), EndRequested)
 				if r == nil {
 					t.Fatalf("seed %d: %s", seed, why)
 				}
@@ -82,12 +82,37 @@ func checkChoice(t *testing.T, tl *Timeline, it Iterations, r *rotation, p *Peri
 	if two, _ := FindPeriodic(tl, it, EndRequested); two.largest(tl, EndRequested)+two.StrayBytes > found.largest(tl, EndRequested)+found.StrayBytes {
 		t.Errorf("two steps as one need %d B, and %d are off plan; one needs %d, and %d", two.largest(tl, EndRequested), two.StrayBytes, found.largest(tl, EndRequested), found.StrayBytes)
 	}
-	want := p
-	if apart != nil && float64(p.largest(tl, EndRequested)) > float64(apart.largest(tl, EndRequested))*(1+roundsCost) {
+	want, least := p, p.largest(tl, EndRequested)
+	if apart != nil {
+		least = min(least, apart.largest(tl, EndRequested))
+	}
+	most := float64(least) * (1 + roundsCost)
+	if float64(p.largest(tl, EndRequested)) > most {
 		want = apart
 	}
-	if len(found.Bodies) != len(want.Bodies) || found.largest(tl, EndRequested) != want.largest(tl, EndRequested) {
-		t.Errorf("%d bodies of %d B, expected %d of %d B", len(found.Bodies), found.largest(tl, EndRequested), len(want.Bodies), want.largest(tl, EndRequested))
+	if len(found.Bodies) > len(want.Bodies) || float64(found.largest(tl, EndRequested)) > most {
+		t.Errorf("%d bodies of %d B, expected %d of %.0f B at most", len(found.Bodies), found.largest(tl, EndRequested), len(want.Bodies), most)
+	}
+}
+
+// TestRoundsOfManySteps: steps that generate many different numbers of tokens are one body, which takes
+// hardly more memory than the recording.
+func TestRoundsOfManySteps(t *testing.T) {
+	spec := synth.Training{Layers: 12, MicroBatches: [2]int{1}, Steps: 20, Tokens: [2]int{8, 200}}
+	for seed := range uint64(6) {
+		d := deviceOf(spec.Generate(seed))
+		tl := build(t, d)
+		p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+		if p == nil {
+			t.Fatalf("seed %d: %s", seed, why)
+		}
+		checkPeriodic(t, tl, p, EndRequested)
+		if most := float64(tl.PeakAllocated.Bytes) * (1 + roundsCost); len(p.Bodies) != 1 || float64(p.largest(tl, EndRequested)) > most {
+			t.Errorf("seed %d: %d bodies of %d B, expected 1 of %.0f B at most", seed, len(p.Bodies), p.largest(tl, EndRequested), most)
+		}
+		if longest := longestPass(p, 0); p.Bodies[0].Length > longest+longest/50 {
+			t.Errorf("seed %d: the body has %d slots, its longest pass %d", seed, p.Bodies[0].Length, longest)
+		}
 	}
 }
 

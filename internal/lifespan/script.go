@@ -45,7 +45,7 @@ func weakOf(t *token) uint64 { return t.weak }
 func newScript(a, b []token) []match {
 	script := makeScript(a, b, byClass)
 	if all := float64(min(len(a), len(b))); script.solid() < all {
-		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest() > episode(min(len(a), len(b))) {
+		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest().size() > episode(min(len(a), len(b))) {
 			script = rounds
 		}
 		if script.solid() < agreement*all {
@@ -95,18 +95,6 @@ func (s *script) solid() float64 {
 		}
 	}
 	return float64(n)
-}
-
-// widest is how many more allocations one side has than the other between two stretches,
-// before the first or behind the last, at most.
-func (s *script) widest() int {
-	most, i, j := 0, 0, 0
-	for _, m := range append(slices.Clone(s.matches), match{len(s.a), len(s.b), 0}) {
-		more := (m.i - i) - (m.j - j)
-		most = max(most, more, -more)
-		i, j = m.i+m.n, m.j+m.n
-	}
-	return most
 }
 
 // fill matches a[i0:i1] with b[j0:j1], with the given layer and the ones after it.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "match_choose.h"
+#include "match_kin.h"
 #include "match_load.h"
 #include "match_state.h"
 #include "sizes.h"
@@ -28,6 +29,27 @@ enum { SELDOM = 64 };
 /* Each request counts 1/MEMORY in how often consecutive scales agree. */
 enum { MEMORY = 32 };
 
+/* originate finds the origin of each step. 0 without host memory. */
+static int originate(sp_matcher *m) {
+  const sp_sequence *s = &m->plan;
+  sp_kin kin = {0};
+  const uint32_t *twin;
+  if (m->layout == NULL && !sp_kin_make(&kin, s))
+    return 0;
+  twin = m->layout == NULL ? kin.twin : sp_layout_laws(m->layout)->twin;
+  m->origin = malloc((s->count + 1) * sizeof *m->origin);
+  if (m->origin != NULL) {
+    for (uint64_t i = 0; i < s->count; i++)
+      m->origin[i] = (uint32_t)i;
+    for (uint64_t i = s->parts[0].first; i < s->parts[0].end; i++)
+      m->origin[twin[i]] = (uint32_t)i;
+    for (uint64_t i = s->parts[0].end; i < s->count; i++)
+      m->origin[i] = m->origin[twin[i]];
+  }
+  sp_kin_drop(&kin);
+  return m->origin != NULL;
+}
+
 sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   sp_matcher *m = calloc(1, sizeof *m);
   if (m == NULL)
@@ -40,7 +62,7 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
-  int ok = !stretches || sp_layout_make(&m->layout, &m->plan, plan);
+  int ok = (!stretches || sp_layout_make(&m->layout, &m->plan, plan)) && originate(m);
   m->load = sp_load_make(&m->plan, plan);
   if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
     sp_matcher_free(m);
@@ -66,6 +88,7 @@ void sp_matcher_free(sp_matcher *m) {
   free(m->bound);
   free(m->is_bound);
   free(m->anchors);
+  free(m->origin);
   free(m->load);
   free(m);
 }
@@ -119,6 +142,10 @@ static uint64_t load_at(const sp_matcher *m, uint64_t at) {
   return lacks && m->load[at] > o->bytes ? m->load[at] - o->bytes : m->load[at];
 }
 
+/* Steps. A run that comes from the prologue to a body's first steps, and not to ones further on, begins an
+ * iteration; it may be found only some requests later. */
+enum { FIRST_STEPS = 256 };
+
 /* early says whether the run may be in its first iteration still, in steps of a body: it left the
  * prologue before its end. A first generation of more tokens than the recorded one goes on among
  * those of later iterations. What these had allocated there says nothing about the run, which has no
@@ -150,12 +177,27 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   m->fitted++;
 }
 
+/* back is the step of the prologue for a choice in a body, if the run is early and the prologue has the
+ * same line of the program further on: what the first iteration makes once follows there only. */
+static sp_choice back(const sp_matcher *m, const sp_choice *c) {
+  if (c->part == 0 || !early(m))
+    return *c;
+  uint64_t at = m->origin[c->at];
+  if (at <= m->reached || at >= m->plan.parts[0].end || !sp_step_fits(sp_step_at(m, at), m->recent.list[SP_GRAM - 1]))
+    return *c;
+  return (sp_choice){.at = at, .part = 0, .jumped = 1};
+}
+
 /* serve takes a step and moves the pointer to the one after it. */
-static void serve(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_match *answer) {
+static void serve(sp_matcher *m, const sp_choice *chosen, stplan_stream stream, sp_match *answer) {
+  if (m->part == 0 && chosen->part > 0 && chosen->at - m->plan.parts[chosen->part].first < FIRST_STEPS)
+    m->begun = 1;
+  sp_choice choice = back(m, chosen), *c = &choice;
   omit(m, c);
   m->pass += (uint64_t)c->begun;
   take(m, c, stream, answer);
   m->part = c->part;
+  m->reached = c->part == 0 ? c->at : m->reached;
   m->at = sp_sequence_next(&m->plan, c->at, &m->part);
   if (c->at + 1 == m->plan.parts[c->part].end) {
     m->pass++;
