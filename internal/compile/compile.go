@@ -21,7 +21,6 @@ import (
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
-	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
@@ -117,19 +116,6 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 		c.note("the time limit stopped the work on the plan early; another run may give another plan")
 	}
 	return dev, row, nil
-}
-
-// made is the plan of the steady state, and where its buffers are.
-func (c *compiler) made() (*planfile.Device, packing.Placement, error) {
-	d := newDraft(c.timeline, c.periodic, c.end())
-	sizes := c.sizes()
-	c.believe(d, sizes)
-	c.scaled = c.scale(d, sizes)
-	best, err := c.place(d)
-	if err != nil {
-		return nil, best, c.fault(err)
-	}
-	return c.write(d, best), best, nil
 }
 
 // analyse finds the buffers, the iterations and the steady state.

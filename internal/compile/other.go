@@ -1,19 +1,22 @@
 package compile
 
 import (
-	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
 )
 
-// findPeriodic is the steady state, or the other one of the same iterations.
-func (c *compiler) findPeriodic() (*lifespan.Periodic, string) {
-	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
-	if c.other && per != nil && per.Other != nil {
-		per = per.Other
+// made is the plan of the steady state, and where its buffers are.
+func (c *compiler) made() (*planfile.Device, packing.Placement, error) {
+	d := newDraft(c.timeline, c.periodic, c.end())
+	sizes := c.sizes()
+	c.believe(d, sizes)
+	c.scaled = c.scale(d, sizes)
+	best, err := c.place(d)
+	if err != nil {
+		return nil, best, c.fault(err)
 	}
-	return per, why
+	return c.write(d, best), best, nil
 }
 
 // orOther is the plan of the other steady state, if there is one that serves the recording better.

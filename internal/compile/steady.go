@@ -36,6 +36,15 @@ func (c *compiler) steadyState() (*lifespan.Periodic, error) {
 	return per, nil
 }
 
+// findPeriodic is the steady state, or the other one of the same iterations.
+func (c *compiler) findPeriodic() (*lifespan.Periodic, string) {
+	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
+	if c.other && per != nil && per.Other != nil {
+		per = per.Other
+	}
+	return per, why
+}
+
 // unknownReserve is how much a job is taken to have reserved beyond its peak
 // allocated, as a divisor of it, if the recording does not say: a quarter is about
 // the most that native allocation wastes.

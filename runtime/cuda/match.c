@@ -142,10 +142,6 @@ static uint64_t load_at(const sp_matcher *m, uint64_t at) {
   return lacks && m->load[at] > o->bytes ? m->load[at] - o->bytes : m->load[at];
 }
 
-/* Steps. A run that comes from the prologue to a body's first steps, and not to ones further on, begins an
- * iteration; it may be found only some requests later. */
-enum { FIRST_STEPS = 256 };
-
 /* early says whether the run may be in its first iteration still, in steps of a body: it left the
  * prologue before its end. A first generation of more tokens than the recorded one goes on among
  * those of later iterations. What these had allocated there says nothing about the run, which has no
@@ -177,10 +173,14 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   m->fitted++;
 }
 
-/* back is the step of the prologue for a choice in a body, if the run is early and the prologue has the
- * same line of the program further on: what the first iteration makes once follows there only. */
+/* Steps. A run that comes from the prologue to a body's first steps, and not to ones further on, has begun
+ * another iteration; it may be found only some requests later. */
+enum { FIRST_STEPS = 256 };
+
+/* back is the step of the prologue for a choice in a body, if the run is early, came into the midst of
+ * it, and the prologue has the same line of the program further on: what the first iteration makes once follows there only. */
 static sp_choice back(const sp_matcher *m, const sp_choice *c) {
-  if (c->part == 0 || !early(m))
+  if (c->part == 0 || !m->inside || !early(m))
     return *c;
   uint64_t at = m->origin[c->at];
   if (at <= m->reached || at >= m->plan.parts[0].end || !sp_step_fits(sp_step_at(m, at), m->recent.list[SP_GRAM - 1]))
@@ -190,8 +190,8 @@ static sp_choice back(const sp_matcher *m, const sp_choice *c) {
 
 /* serve takes a step and moves the pointer to the one after it. */
 static void serve(sp_matcher *m, const sp_choice *chosen, stplan_stream stream, sp_match *answer) {
-  if (m->part == 0 && chosen->part > 0 && chosen->at - m->plan.parts[chosen->part].first < FIRST_STEPS)
-    m->begun = 1;
+  if (m->part == 0 && chosen->part > 0)
+    m->inside = chosen->at - m->plan.parts[chosen->part].first >= FIRST_STEPS;
   sp_choice choice = back(m, chosen), *c = &choice;
   omit(m, c);
   m->pass += (uint64_t)c->begun;

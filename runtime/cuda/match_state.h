@@ -35,6 +35,7 @@ struct sp_matcher {
   uint64_t part;  /* that the pointer is in */
   uint64_t pass;  /* how many parts the pointer has left */
   uint64_t reached; /* the last step of the prologue that was served */
+  int inside;     /* the run came from the prologue into the midst of a body */
   uint32_t *origin; /* of each step: the prologue's that is the same line of the program; itself if there is none */
   int begun;      /* one of them was the prologue, or the plan was put in place in the run */
   int fitted;     /* times in a row that the pointer fitted */
