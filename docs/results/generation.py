@@ -198,12 +198,14 @@ def main():
     wanted = options.tokens
     if min(wanted) < 2:
         args.error(f"--tokens: a generation of {min(wanted)}, expected 2 or more")
+    if options.per is not None and options.per < 4:
+        args.error(f"--per: {options.per}, expected 4 or more")
     try:
         r = Recording(options.snapshot)
     except (OSError, KeyError, pickle.UnpicklingError) as e:
         sys.exit(f"generation.py: {options.snapshot}: expected a gzipped memory snapshot: {e!r}")
     marks = [i for i, size in enumerate(r.sizes) if size == options.marker]
-    if options.per is not None and len(marks) // options.per >= 3:
+    if options.per is not None and 3 <= len(marks) // options.per < len(wanted):
         starts = marks[:: options.per]
         r.repeat(starts, len(wanted) - len(starts))
         marks = [i for i, size in enumerate(r.sizes) if size == options.marker]

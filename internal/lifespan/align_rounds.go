@@ -6,7 +6,7 @@ import "slices"
 // generation. Which of the rounds the other one lacks is open, as they are alike: it is the ones behind a
 // multiple of `every` rounds that both have, so that those behind them are the last ones of both. What is
 // live there has to live until these, for each place at which an iteration lacks rounds. So few places
-// cost little.
+// cost little. If there are several such loops, the others follow once the widest is done.
 type roundAligner struct {
 	every   int
 	longest int // the most rounds before those that one side lacks, so far
@@ -23,9 +23,12 @@ func (r *roundAligner) align(a, b []token) []int32 {
 	r.longest = max(r.longest, rounds)
 	cut := g.from - rounds%r.every*period
 	more := min(g.size()+period/2, len(g.of)-cut) / period * period
+	if more == 0 {
+		return align(a, b)
+	}
 	rest := slices.Concat(g.of[:cut], g.of[cut+more:])
 	if g.inA {
-		out := align(rest, b)
+		out := r.align(rest, b)
 		for j, at := range out {
 			if int(at) >= cut {
 				out[j] += int32(more)
@@ -33,7 +36,7 @@ func (r *roundAligner) align(a, b []token) []int32 {
 		}
 		return out
 	}
-	out := align(a, rest)
+	out := r.align(a, rest)
 	return slices.Concat(out[:cut], slices.Repeat([]int32{-1}, more), out[cut:])
 }
 
