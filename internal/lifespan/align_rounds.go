@@ -12,8 +12,17 @@ type roundAligner struct {
 	longest int // the most rounds before those that one side lacks, so far
 }
 
+// mostLoops bounds the loops that two sequences are aligned by, as a script is made for each: a
+// generation, micro-batches, an evaluation, and one more.
+const mostLoops = 4
+
 // align is as the function of that name.
-func (r *roundAligner) align(a, b []token) []int32 {
+func (r *roundAligner) align(a, b []token) []int32 { return r.alignLoops(a, b, mostLoops) }
+
+func (r *roundAligner) alignLoops(a, b []token, loops int) []int32 {
+	if loops == 0 {
+		return align(a, b)
+	}
 	g := makeScript(inContext(a), inContext(b), inRounds).widest()
 	period := g.period()
 	if period == 0 {
@@ -28,7 +37,7 @@ func (r *roundAligner) align(a, b []token) []int32 {
 	}
 	rest := slices.Concat(g.of[:cut], g.of[cut+more:])
 	if g.inA {
-		out := r.align(rest, b)
+		out := r.alignLoops(rest, b, loops-1)
 		for j, at := range out {
 			if int(at) >= cut {
 				out[j] += int32(more)
@@ -36,7 +45,7 @@ func (r *roundAligner) align(a, b []token) []int32 {
 		}
 		return out
 	}
-	out := r.align(a, rest)
+	out := r.alignLoops(a, rest, loops-1)
 	return slices.Concat(out[:cut], slices.Repeat([]int32{-1}, more), out[cut:])
 }
 
