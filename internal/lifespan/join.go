@@ -14,6 +14,8 @@ type Part struct {
 	Device     *trace.Device
 	Timeline   *Timeline
 	Iterations Iterations
+
+	order []uint64 // what streams says, once it has been asked
 }
 
 // Joined is a made-up recording of several.
@@ -90,13 +92,15 @@ func (p *Part) between() trace.Bytes {
 
 // streams are the streams in the order of their first use.
 func (p *Part) streams() []uint64 {
-	var order []uint64
+	if p.order != nil {
+		return p.order
+	}
 	for i := range p.Timeline.Buffers {
-		if s := p.Timeline.Buffers[i].Stream; !slices.Contains(order, s) {
-			order = append(order, s)
+		if s := p.Timeline.Buffers[i].Stream; !slices.Contains(p.order, s) {
+			p.order = append(p.order, s)
 		}
 	}
-	return order
+	return p.order
 }
 
 // completes says whether the recording has free_completed events.

@@ -1,6 +1,7 @@
 package lifespan
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 	"github.com/stplan/stplan/internal/trace"
 )
 
-func partOf(t *testing.T, name string, d *trace.Device) Part {
+func partOf(t testing.TB, name string, d *trace.Device) Part {
 	tl := build(t, d)
 	return Part{Name: name, Device: d, Timeline: tl, Iterations: find(t, d, tl)}
 }
@@ -121,5 +122,22 @@ func TestJoinRefuses(t *testing.T) {
 	_, err := Join([]Part{partOf(t, "a", d), partOf(t, "b", bare)})
 	if err == nil || !regexp.MustCompile("iterations: expected from annotation .*, found from periodicity").MatchString(err.Error()) {
 		t.Errorf("error %v if only one has annotations", err)
+	}
+}
+
+// BenchmarkJoin joins two recordings of two sizes. The time of an event should be the same.
+func BenchmarkJoin(b *testing.B) {
+	for _, steps := range []int{10, 40} {
+		b.Run(fmt.Sprintf("steps=%d", steps), func(b *testing.B) {
+			j := job{layers: 32, micro: 4, steps: steps}
+			one, other := partOf(b, "one", j.record(0).d), partOf(b, "other", j.record(1).d)
+			for b.Loop() {
+				if _, err := Join([]Part{one, other}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			events := float64(len(one.Device.Events) + len(other.Device.Events))
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/events, "ns/event")
+		})
 	}
 }

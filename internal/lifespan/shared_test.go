@@ -107,7 +107,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-func find(t *testing.T, d *trace.Device, tl *Timeline) Iterations {
+func find(t testing.TB, d *trace.Device, tl *Timeline) Iterations {
 	it, err := FindIterations(&trace.Stacks{}, d, tl, nil)
 	if err != nil {
 		t.Fatal(err)
