@@ -4,9 +4,10 @@
     generation.py SNAPSHOT.pickle.gz OUT.pickle.gz --marker BYTES --tokens N,N,... [--per TOKENS]
 
 --marker is the size of a request that each token makes once, and nothing else, such as its logits. --tokens has a
-number for each generation of the recording, 2 or more; the recorded ones all have the same, which --per says if
-there are to be more generations than were recorded: then the last whole steps are repeated in turn, as far as they are alike. A shorter generation stops early: its last tokens are
-left out, and what they would have left behind is what the last token that remains leaves behind.
+number for each generation of the recording, 2 or more; the recorded ones all have the same. If there are to be more
+generations than were recorded, --per says how many tokens each recorded one has, and the whole steps that are alike
+are repeated in turn. A shorter generation stops early: its last tokens are left out, and what they would have left
+behind is what the last token that remains leaves behind.
 A longer one repeats its last token, whose sizes go on growing as they did from the token before. Whatever comes
 after the generation stays as it is. Addresses are new ones, as the recorded ones are taken by
 blocks that now live longer. What lived before the recording is left out. Needs only Python 3, and a

@@ -37,8 +37,8 @@ func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && 
 // has to pay as well, and neither may reserve more than the pool; if there are too few for that, the
 // plan has to reserve clearly less. Nothing is said
 // if the options forbid waits, since the pool makes what they forbid; nor without
-// a Server.
-func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
+// a Server. served is what serving the recording with the plan took, nil if that is not known yet.
+func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Judged, error) {
 	if !c.judges() {
 		return nil, nil
 	}
@@ -47,10 +47,14 @@ func (c *compiler) advise(dev *planfile.Device) (*report.Judged, error) {
 	if err != nil {
 		return nil, c.unserved(err)
 	}
-	planned, err := c.serve(program, dev)
-	if err != nil {
-		return nil, err
+	if served == nil {
+		cost, err := c.serve(program, dev)
+		if err != nil {
+			return nil, err
+		}
+		served = &cost
 	}
+	planned := *served
 	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}
 	slack, decided := pool.Reserved/paysWithin, differ(dev)
 	if decided {

@@ -38,7 +38,7 @@ func TestAdvice(t *testing.T) {
 	if c.timeline, err = lifespan.Build(c.device); err != nil {
 		t.Fatal(err)
 	}
-	if judged, err = c.advise(dev); err != nil {
+	if judged, err = c.advise(dev, nil); err != nil {
 		t.Fatal(err)
 	}
 	if dev.Advice != planfile.AdvicePool || judged.Pays || judged.Planned <= judged.Pool {
@@ -49,7 +49,7 @@ func TestAdvice(t *testing.T) {
 		unadvised := *dev
 		unadvised.Advice = planfile.AdviceNone
 		c.Options = forbid
-		judged, err := c.advise(&unadvised)
+		judged, err := c.advise(&unadvised, nil)
 		if err != nil || judged != nil || unadvised.Advice != planfile.AdviceNone {
 			t.Errorf("waits are forbidden, or there is no Server: expected no advice, found %d, %+v, %v", unadvised.Advice, judged, err)
 		}

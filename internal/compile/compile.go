@@ -98,14 +98,15 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	}
 	c.analysed = time.Since(began)
 	dev, best, err := c.made()
-	if err == nil {
-		dev, best, err = c.orOther(dev, best)
+	if err != nil {
+		return nil, none, err
 	}
+	dev, best, served, err := c.orOther(dev, best)
 	if err != nil {
 		return nil, none, err
 	}
 	row := c.summary(dev, best)
-	if row.Judged, err = c.advise(dev); err != nil {
+	if row.Judged, err = c.advise(dev, served); err != nil {
 		return nil, none, err
 	}
 	row.Failure = FailureOf(c.device)

@@ -19,32 +19,33 @@ func (c *compiler) made() (*planfile.Device, packing.Placement, error) {
 	return c.write(d, best), best, nil
 }
 
-// orOther is the plan of the other steady state, if there is one that serves the recording better.
-func (c *compiler) orOther(dev *planfile.Device, best packing.Placement) (*planfile.Device, packing.Placement, error) {
+// orOther is the plan of the other steady state, if there is one that serves the recording better. The
+// cost is that of the plan it returns, nil if there was no choice.
+func (c *compiler) orOther(dev *planfile.Device, best packing.Placement) (*planfile.Device, packing.Placement, *replay.Cost, error) {
 	if c.periodic == nil || c.periodic.Other == nil || !c.judges() || c.late(c.analysed) {
-		return dev, best, nil
+		return dev, best, nil, nil
 	}
 	program := replay.NewProgram(c.timeline)
 	cost, err := c.serve(program, dev)
 	if err != nil {
-		return nil, best, err
+		return nil, best, nil, err
 	}
 	other := *c
 	other.periodic, other.other = c.periodic.Other, true
 	otherDev, otherBest, err := other.made()
 	if err != nil {
-		return nil, best, err
+		return nil, best, nil, err
 	}
 	otherCost, err := c.serve(program, otherDev)
 	if err != nil {
-		return nil, best, err
+		return nil, best, nil, err
 	}
 	c.limited = c.limited || other.limited
 	if !better(otherCost, cost) {
-		return dev, best, nil
+		return dev, best, &cost, nil
 	}
 	*c = other
-	return otherDev, otherBest, nil
+	return otherDev, otherBest, &otherCost, nil
 }
 
 // better says whether one plan serves clearly better than another: if it reserves less, or spares half

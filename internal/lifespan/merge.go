@@ -28,7 +28,6 @@ type merged struct {
 	counts []int32 // by element: the number of iterations that have it
 	// element is the element of each allocation, from buffer starts[0] on.
 	element []int32
-	align   func(a, b []token) []int32
 }
 
 // iterations is the number of merged iterations.
@@ -40,7 +39,7 @@ func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 // mergeIterations merges the steady iterations one after the other: it aligns each with
 // the sequence so far and adds what is new.
 func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int32) *merged {
-	m := &merged{align: align}
+	m := &merged{}
 	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
 		m.starts = append(m.starts, int32(tl.bufferAt(max(t, 0))))
 	}
@@ -49,20 +48,20 @@ func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int
 	m.element = make([]int32, len(tokens))
 	for i := range m.iterations() {
 		from, to := m.starts[i]-m.starts[0], m.starts[i+1]-m.starts[0]
-		m.add(tokens[from:to], m.element[from:to])
+		m.add(tokens[from:to], m.element[from:to], align)
 	}
 	return m
 }
 
 // add merges one more iteration and fills in the element of each of its allocations.
-func (m *merged) add(tokens []token, element []int32) {
+func (m *merged) add(tokens []token, element []int32, align func(a, b []token) []int32) {
 	have := make([]token, len(m.order))
 	for i, e := range m.order {
 		have[i] = m.tokens[e]
 	}
 	order := make([]int32, 0, len(have)+len(tokens)/8)
 	i := 0
-	for j, at := range m.align(have, tokens) {
+	for j, at := range align(have, tokens) {
 		if at < 0 {
 			at = m.grow()
 			order = append(order, at)
