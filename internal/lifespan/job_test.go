@@ -30,6 +30,7 @@ type job struct {
 	copyStream       bool        // inputs are on a stream of their own
 	doubleBuffers    bool        // inputs are made before the last ones are freed
 	late             int         // number of frees that are pending at a time
+	recompute        bool        // forward keeps the input of a layer, and backward computes the rest again
 }
 
 // run executes a job and records it.
@@ -135,13 +136,23 @@ func (x *run) forward(length trace.Bytes) (saved []uint64) {
 	x.stack = stackForward
 	defer func() { x.stack = 0 }()
 	for range x.layers {
-		x.temporaries(3, 4096*length)
-		saved = append(saved, x.alloc(8192*length), x.alloc(1024*length))
-		for range 3 {
-			if x.skips == 0 || x.r.IntN(x.skips) > 0 {
-				x.temporaries(2, 512*length)
-				saved = append(saved, x.alloc(2048*length))
-			}
+		layer := x.layer(length)
+		if x.recompute {
+			x.release(layer[1:]...)
+			layer = layer[:1]
+		}
+		saved = append(saved, layer...)
+	}
+	return saved
+}
+
+func (x *run) layer(length trace.Bytes) (saved []uint64) {
+	x.temporaries(3, 4096*length)
+	saved = append(saved, x.alloc(8192*length), x.alloc(1024*length))
+	for range 3 {
+		if x.skips == 0 || x.r.IntN(x.skips) > 0 {
+			x.temporaries(2, 512*length)
+			saved = append(saved, x.alloc(2048*length))
 		}
 	}
 	return saved
@@ -151,6 +162,9 @@ func (x *run) backward(saved []uint64, length trace.Bytes, first bool) {
 	x.stack = trace.None
 	defer func() { x.stack = 0 }()
 	for i, a := range slices.Backward(saved) {
+		if x.recompute {
+			x.release(x.layer(length)...)
+		}
 		x.temporaries(2, 4096*length)
 		if i%2 == 1 {
 			g := x.alloc(1 << 19)

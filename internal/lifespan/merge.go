@@ -27,7 +27,8 @@ type merged struct {
 	tokens []token // by element: the latest allocation that was matched
 	counts []int32 // by element: the number of iterations that have it
 	// element is the element of each allocation, from buffer starts[0] on.
-	element []int32
+	element   []int32
+	varieties []*variety
 }
 
 // iterations is the number of merged iterations.
@@ -37,7 +38,7 @@ func (m *merged) iterations() int { return len(m.starts) - 1 }
 func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 
 // mergeIterations merges the steady iterations one after the other: it aligns each with
-// the sequence so far and adds what is new.
+// the sequence so far, or with what its variety has of it, and adds what is new.
 func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int32) *merged {
 	m := &merged{}
 	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
@@ -55,20 +56,23 @@ func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int
 
 // add merges one more iteration and fills in the element of each of its allocations.
 func (m *merged) add(tokens []token, element []int32, align func(a, b []token) []int32) {
-	have := make([]token, len(m.order))
-	for i, e := range m.order {
-		have[i] = m.tokens[e]
+	v := m.varietyOf(tokens)
+	places := v.among(m.order)
+	have := make([]token, len(places))
+	for i, p := range places {
+		have[i] = m.tokens[m.order[p]]
 	}
-	order := make([]int32, 0, len(have)+len(tokens)/8)
+	order := make([]int32, 0, len(m.order)+len(tokens)/8)
 	i := 0
 	for j, at := range align(have, tokens) {
 		if at < 0 {
 			at = m.grow()
 			order = append(order, at)
 		} else {
-			order = append(order, m.order[i:at+1]...)
-			i = int(at) + 1
-			at = order[len(order)-1]
+			place := int(places[at])
+			order = append(order, m.order[i:place+1]...)
+			i = place + 1
+			at = m.order[place]
 		}
 		element[j] = at
 		weight := max(m.tokens[at].weight, tokens[j].weight)
@@ -77,6 +81,7 @@ func (m *merged) add(tokens []token, element []int32, align func(a, b []token) [
 		m.counts[at]++
 	}
 	m.order = append(order, m.order[i:]...)
+	v.note(element)
 }
 
 // grow makes a new element.

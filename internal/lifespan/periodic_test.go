@@ -99,6 +99,32 @@ func largest(peaks []PhasePeak) trace.Bytes {
 	return slices.MaxFunc(peaks, func(x, y PhasePeak) int { return int(x.Bytes - y.Bytes) }).Bytes
 }
 
+// TestEvaluationAmongSteps: with recomputation the forward pass of a step is that of an evaluation, but for
+// what it keeps. Steps behind an evaluation are still the same as those before it, so none has slots of
+// its own. Two evaluations may differ in a layer, which is less than 2 % of one.
+func TestEvaluationAmongSteps(t *testing.T) {
+	for _, j := range []job{
+		{layers: 20, micro: 2, steps: 24, recompute: true, variableSizes: true, evaluateEvery: 10, evaluations: 4},
+		{layers: 20, micro: 1, steps: 12, recompute: true, variableSizes: true, evaluateEvery: 4, evaluations: 2},
+		{layers: 8, micro: 4, steps: 16, recompute: true, variableSizes: true, evaluateEvery: 5, evaluations: 12},
+	} {
+		for seed := range uint64(10) {
+			d := j.record(seed).d
+			tl := build(t, d)
+			p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+			if p == nil {
+				t.Fatalf("seed %d: %s", seed, why)
+			}
+			checkPeriodic(t, tl, p, EndRequested)
+			for i, body := range p.Bodies {
+				if longest := longestPass(p, i); body.Length > longest+longest/50 || i == 0 && body.Length > longest {
+					t.Errorf("%d layers, seed %d: body %d has %d slots, its longest pass %d", j.layers, seed, i, body.Length, longest)
+				}
+			}
+		}
+	}
+}
+
 // TestCutKeepsPasses makes inputs one step ahead, so that only in the middle of an iteration
 // nothing crosses. For a small input the third pass is not given up, but one of more is.
 func TestCutKeepsPasses(t *testing.T) {
