@@ -29,6 +29,13 @@ enum { SUSPENDED = 10 };
  * far above SUSPENDED, so that the plan does not go back and forth. */
 enum { RESUMED = 90 };
 
+/* Times. A suspended plan is served again as soon as the run comes to the end of a pass, whatever is in the
+ * way of its places within a pass: there little is live besides what has its place. After an evaluation
+ * that the plan does not know, the pool's blocks of one pass were in the way of the next one's places for two more,
+ * or for seven. A run of another job may end as the plan does, with the same optimizer, so what was
+ * suspended again within LASTING requests RETURNS times does not come back in this way. */
+enum { RETURNS = 2, LASTING = 4 * WATCH };
+
 /* Per cent, likewise: from FITTING on the plan is taken to be of this run. */
 enum { FITTING = 75 };
 
@@ -230,6 +237,8 @@ static void set_zone(stplan_device *d, sp_zone zone) {
  * pool's, which would spread over its addresses: it moves first (device_move.c). */
 static void suspend(stplan_device *d, int suspended) {
   sp_device_plan *p = d->plan;
+  if (suspended && p->watched - p->since > LASTING)
+    p->returned = 0;
   p->suspended = suspended;
   p->doubted = 1;
   p->since = p->watched;
@@ -316,6 +325,10 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
     p->placed_bytes += need;
   if (p->suspended)
     place->planned = 0;
+  if (p->suspended && m.passed && p->returned < RETURNS) {
+    suspend(d, 0); /* from the next request on */
+    p->returned++;
+  }
   if (m.ended)
     set_zone(d, SP_ZONE_OPEN);
   set_state(d, m.ended ? STPLAN_ENDED : p->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE);

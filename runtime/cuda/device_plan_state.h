@@ -15,6 +15,7 @@ struct sp_device_plan {
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
+  int returned;               /* times that it was served again at the end of a pass, and soon suspended again */
   int left;                   /* it has left its own places, and that was told (sp_device_plan_leaves) */
   uint64_t left_at;           /* `watched` when it left */
   uint64_t base;              /* address of its memory, 0 if it has none */

@@ -131,6 +131,19 @@ static sp_choice beyond(const sp_matcher *m, uint64_t requested, stplan_stream s
   return fits(m, c.at, requested, stream) ? c : NO_CHOICE;
 }
 
+/* Steps. A fork that leads further on leaves a loop: a generation of tokens has optional rounds. */
+enum { ROUNDS = 512 };
+
+/* goes_on says whether the run is still in a loop that a fork would leave: the request is not as recorded in this
+ * round, but has room in its place. Few passes were recorded as far as that, with longer prompts. What fits
+ * behind the loop are its last rounds, where any size was recorded. If the run has left the loop, its next
+ * requests do not fit here. */
+static int goes_on(const sp_matcher *m, const sp_choice *fork, uint64_t requested, stplan_stream stream) {
+  const sp_step *step = m->adrift || m->at == SP_NOWHERE ? NULL : sp_step_at(m, m->at);
+  return step != NULL && step->optional && fork->part == m->part && fork->at > m->at + ROUNDS && requested <= step->size &&
+         sp_step_may_fit(step, requested) && on_stream(m, m->at, stream);
+}
+
 /* begins says whether the pointer is at the beginning of a body, or, in a body that begins with all
  * of a shorter one, at that one's end, where another body may begin. */
 static int begins(const sp_matcher *m) {
@@ -254,7 +267,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     return NO_CHOICE;
   }
   if ((early || !fit) && (c = by_fork(m)).at != SP_NOWHERE)
-    return c;
+    return !fit && goes_on(m, &c, requested, stream) ? (sp_choice){.at = m->at, .part = m->part} : c;
   if (!fit && (c = by_body(m, requested, stream)).at != SP_NOWHERE)
     return c;
   if (before == SP_OTHER_SCALE && (c = by_scale(m, requested)).at != SP_NOWHERE) {

@@ -1,0 +1,73 @@
+package compile
+
+import (
+	"testing"
+
+	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/simdevice"
+	"github.com/stplan/stplan/internal/synth"
+)
+
+// TestUnknownEvaluation: a plan of steps alone is suspended in an evaluation that it does not know, and
+// served again from the end of the next step on, although the pool's blocks of that step lie among its places.
+func TestUnknownEvaluation(t *testing.T) {
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	const before, behind = 4, 6
+	buffers, steps := evaluated(before, 0, 0)
+	_, plan, _ := programAndPlanOf(t, training(buffers, steps), Options{Producer: "test", Mode: planfile.ModePeriodic})
+	buffers, steps = evaluated(before, 8000, behind)
+	program, _, _ := programAndPlanOf(t, training(buffers, steps), Options{Producer: "test", Mode: planfile.ModePeriodic})
+	run := generations{program: program, plan: plan}
+	n := run.serve(t, &run)
+	if want := uint64(before+behind-1) * (layersOfStep + 1); n.PlannedAllocations < want {
+		t.Errorf("%d of %d requests are served, expected %d: those of all steps but the first one behind the evaluation", n.PlannedAllocations, n.Allocations, want)
+	}
+}
+
+// layersOfStep is how many buffers a step of evaluated keeps for its backward pass.
+const layersOfStep = 3000
+
+// evaluated is a run of some steps, an evaluation of so many requests if that is not 0, and more steps.
+func evaluated(before, requests, behind int) (buffers []synth.Buffer, steps []synth.Step) {
+	now := int64(0)
+	alloc := func(size int64) int {
+		buffers = append(buffers, synth.Buffer{Start: now, End: synth.Never, Size: size})
+		now++
+		return len(buffers) - 1
+	}
+	free := func(i int) { buffers[i].End, now = now, now+1 }
+	step := func() {
+		s := synth.Step{Begin: now}
+		var kept []int
+		for i := range layersOfStep {
+			kept = append(kept, alloc(int64(64+i%5*16)<<10))
+		}
+		for i := range kept {
+			free(kept[len(kept)-1-i])
+		}
+		s.Optimizer = now
+		free(alloc(1 << 20))
+		s.End = now
+		steps = append(steps, s)
+	}
+	for range before {
+		step()
+	}
+	last := -1
+	for range requests {
+		next := alloc(24 << 20)
+		if last >= 0 {
+			free(last)
+		}
+		last = next
+	}
+	if last >= 0 {
+		free(last)
+	}
+	for range behind {
+		step()
+	}
+	return buffers, steps
+}
