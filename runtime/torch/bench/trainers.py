@@ -37,17 +37,17 @@ from steps import Steps
 WORDS = "alpha beta gamma delta kernel stride buffer warp grid cache fetch store lane block sync fuse".split()
 
 WORDS_OF_MODEL = 32_000
-"""Rows of the embedding. The tokenizer knows fewer, but generation draws from all."""
+"""Rows of the embedding if none are given. The tokenizer knows fewer, but generation draws from all."""
 
 
-def tokenizer() -> Any:
+def tokenizer(rows: int) -> Any:
     """One token for each word, also for those that only a model with random weights writes."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     special = ["<unk>", "<pad>", "<s>", "</s>"]
     names = special + WORDS
-    names += [f"w{i}" for i in range(len(names), WORDS_OF_MODEL)]
+    names += [f"w{i}" for i in range(len(names), rows)]
     words = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>")
@@ -106,6 +106,7 @@ class Shape(NamedTuple):
     layers: int = 0
     generations: int = 0
     completion: int = 0
+    words: int = WORDS_OF_MODEL
 
 
 Train = Callable[[Steps, int, int], None]
@@ -123,7 +124,7 @@ def grpo(shape: Shape) -> Train:
         num_hidden_layers=shape.layers or 16,
         num_attention_heads=12,
         num_key_value_heads=2,
-        vocab_size=WORDS_OF_MODEL,
+        vocab_size=shape.words,
     )
     prompts = Dataset.from_list([{"prompt": text(random.randint(8, 200))} for _ in range(2000)])
     model = causal_model(config)
@@ -144,7 +145,7 @@ def grpo(shape: Shape) -> Train:
                 reward_funcs=reward,
                 args=options,
                 train_dataset=prompts,
-                processing_class=tokenizer(),
+                processing_class=tokenizer(shape.words),
                 callbacks=[timed_by(steps)],
             ).train()
 
@@ -163,7 +164,7 @@ def sft(shape: Shape) -> Train:
         num_hidden_layers=shape.layers or 20,
         num_attention_heads=16,
         num_key_value_heads=4,
-        vocab_size=WORDS_OF_MODEL,
+        vocab_size=shape.words,
         max_position_embeddings=8192,
     )
 
@@ -191,7 +192,7 @@ def sft(shape: Shape) -> Train:
                 args=options,
                 train_dataset=trained,
                 eval_dataset=evaluated,
-                processing_class=tokenizer(),
+                processing_class=tokenizer(shape.words),
                 peft_config=LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
                 callbacks=[timed_by(steps)],
             ).train()
@@ -243,6 +244,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=0, help="of the language model, 16 (grpo) or 20 (sft) if not given")
     parser.add_argument("--generations", type=int, default=0, help="grpo: completions of a prompt, 8 if not given")
     parser.add_argument("--completion", type=int, default=0, help="grpo: tokens of a completion at most, 64 if not given")
+    parser.add_argument(
+        "--words",
+        type=int,
+        default=WORDS_OF_MODEL,
+        help="that the language model knows (%(default)s). It draws from all alike, and one of them ends a completion, so with 32 "
+        "completions end after 32 tokens on average, if --completion does not end them before",
+    )
     parser.add_argument("--gate", action="store_true", help="wait for more arguments on standard input before the device is used")
     return parser.parse_args()
 
@@ -251,7 +259,7 @@ def main() -> None:
     chosen = arguments()
     # warn_only: some kernels of the loss and of generation have no deterministic form.
     deterministic(warn_only=True)
-    train = JOBS[chosen.name](Shape(chosen.layers, chosen.generations, chosen.completion))
+    train = JOBS[chosen.name](Shape(chosen.layers, chosen.generations, chosen.completion, chosen.words))
     if chosen.gate:
         print("ready", flush=True)
         # A plan is looked up by the arguments that the process has when it first uses the device.
