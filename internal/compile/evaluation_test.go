@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -30,44 +31,35 @@ func TestUnknownEvaluation(t *testing.T) {
 const layersOfStep = 3000
 
 // evaluated is a run of some steps, an evaluation of so many requests if that is not 0, and more steps.
-func evaluated(before, requests, behind int) (buffers []synth.Buffer, steps []synth.Step) {
-	now := int64(0)
-	alloc := func(size int64) int {
-		buffers = append(buffers, synth.Buffer{Start: now, End: synth.Never, Size: size})
-		now++
-		return len(buffers) - 1
-	}
-	free := func(i int) { buffers[i].End, now = now, now+1 }
+func evaluated(before, requests, behind int) ([]synth.Buffer, []synth.Step) {
+	p := program{}
 	step := func() {
-		s := synth.Step{Begin: now}
+		p.begin()
 		var kept []int
 		for i := range layersOfStep {
-			kept = append(kept, alloc(int64(64+i%5*16)<<10))
+			kept = append(kept, p.alloc(int64(64+i%5*16)<<10))
 		}
-		for i := range kept {
-			free(kept[len(kept)-1-i])
+		for _, i := range slices.Backward(kept) {
+			p.free(i)
 		}
-		s.Optimizer = now
-		free(alloc(1 << 20))
-		s.End = now
-		steps = append(steps, s)
+		p.optimize(func() { p.free(p.alloc(1 << 20)) })
 	}
 	for range before {
 		step()
 	}
 	last := -1
 	for range requests {
-		next := alloc(24 << 20)
+		next := p.alloc(24 << 20)
 		if last >= 0 {
-			free(last)
+			p.free(last)
 		}
 		last = next
 	}
 	if last >= 0 {
-		free(last)
+		p.free(last)
 	}
 	for range behind {
 		step()
 	}
-	return buffers, steps
+	return p.buffers, p.steps
 }

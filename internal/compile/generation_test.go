@@ -122,31 +122,25 @@ func (g *generations) serve(t *testing.T, other *generations) cuda.Counters {
 // stateful is a run of a step for each entry of tokens, which generates that many behind a prompt and
 // trains. unit is the size of a token in a score, and twice that in a cache; each layer also makes
 // some buffers that are always the same. The first step allocates the optimizer's state.
-func stateful(tokens, prompts []int, unit int64, same int) (buffers []synth.Buffer, steps []synth.Step) {
+func stateful(tokens, prompts []int, unit int64, same int) ([]synth.Buffer, []synth.Step) {
 	const mib, layers = 1 << 20, 12
-	now := int64(0)
-	alloc := func(size int64) int {
-		buffers = append(buffers, synth.Buffer{Start: now, End: synth.Never, Size: size})
-		now++
-		return len(buffers) - 1
-	}
-	free := func(i int) { buffers[i].End, now = now, now+1 }
+	p := program{}
 	for range layers {
-		alloc(8 * mib)
+		p.alloc(8 * mib)
 	}
 	for step, count := range tokens {
-		s := synth.Step{Begin: now}
+		p.begin()
 		var cache, acts []int
 		for token := range count {
 			for layer := range layers {
 				for range same {
-					free(alloc(48 << 10))
+					p.free(p.alloc(48 << 10))
 				}
-				score := alloc(int64(token+prompts[step]) * unit)
-				grown := alloc(int64(token+prompts[step]) * 2 * unit)
-				free(score)
+				score := p.alloc(int64(token+prompts[step]) * unit)
+				grown := p.alloc(int64(token+prompts[step]) * 2 * unit)
+				p.free(score)
 				if token > 0 {
-					free(cache[layer])
+					p.free(cache[layer])
 					cache[layer] = grown
 				} else {
 					cache = append(cache, grown)
@@ -154,28 +148,54 @@ func stateful(tokens, prompts []int, unit int64, same int) (buffers []synth.Buff
 			}
 		}
 		for _, i := range cache {
-			free(i)
+			p.free(i)
 		}
 		for layer := range layers {
-			acts = append(acts, alloc(int64(20+layer)*mib))
+			acts = append(acts, p.alloc(int64(20+layer)*mib))
 		}
 		for _, i := range acts {
-			free(i)
+			p.free(i)
 		}
-		s.Optimizer = now
-		for range layers {
-			if step == 0 {
-				alloc(8 * mib)
-				alloc(8 * mib)
+		p.optimize(func() {
+			for range layers {
+				if step == 0 {
+					p.alloc(8 * mib)
+					p.alloc(8 * mib)
+				}
+				first, second := p.alloc(8*mib), p.alloc(8*mib)
+				p.free(first)
+				p.free(second)
 			}
-			first, second := alloc(8*mib), alloc(8*mib)
-			free(first)
-			free(second)
-		}
-		s.End = now
-		steps = append(steps, s)
+		})
 	}
-	return buffers, steps
+	return p.buffers, p.steps
+}
+
+// program is a made-up training that is written down request by request, as Training.Generate
+// returns it.
+type program struct {
+	buffers []synth.Buffer
+	steps   []synth.Step
+	now     int64
+}
+
+// alloc returns the number of a new buffer.
+func (p *program) alloc(size int64) int {
+	p.buffers = append(p.buffers, synth.Buffer{Start: p.now, End: synth.Never, Size: size})
+	p.now++
+	return len(p.buffers) - 1
+}
+
+func (p *program) free(i int) { p.buffers[i].End, p.now = p.now, p.now+1 }
+
+// begin begins a step, and optimize ends it with what its optimizer does.
+func (p *program) begin() { p.steps = append(p.steps, synth.Step{Begin: p.now}) }
+
+func (p *program) optimize(does func()) {
+	s := &p.steps[len(p.steps)-1]
+	s.Optimizer = p.now
+	does()
+	s.End = p.now
 }
 
 // TestRoundsApart: a plan that keeps streams apart is proven by the bound of each stream, also if
