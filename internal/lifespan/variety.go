@@ -15,14 +15,25 @@ type variety struct {
 // what the recording's end has cut off lives forever.
 const varietyShare = 1. / 2
 
+// mostVarieties bounds the varieties of about its length that an iteration is compared with, the latest
+// ones first, and so the time. Steps, those with an evaluation and the last one are three.
+const mostVarieties = 16
+
 // varietyOf is the variety of an iteration, a new one if it is like none before. With experts,
 // most iterations have one of their own. So have those with other numbers of rounds of a loop.
 func (m *merged) varietyOf(tokens []token) *variety {
 	grams := rolling(hashes(tokens, weakOf), min(maxGram, len(tokens)))
 	slices.Sort(grams)
-	for _, v := range m.varieties {
-		if max(v.length, len(tokens))-min(v.length, len(tokens)) < leastEpisode && float64(common(v.grams, grams)) >= varietyShare*float64(len(grams)) {
+	compared := 0
+	for _, v := range slices.Backward(m.varieties) {
+		if max(v.length, len(tokens))-min(v.length, len(tokens)) >= leastEpisode {
+			continue
+		}
+		if float64(common(v.grams, grams)) >= varietyShare*float64(len(grams)) {
 			return v
+		}
+		if compared++; compared == mostVarieties {
+			break
 		}
 	}
 	v := &variety{length: len(tokens), grams: grams}
