@@ -325,13 +325,13 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
     p->placed_bytes += need;
   if (p->suspended)
     place->planned = 0;
+  if (m.ended)
+    set_zone(d, SP_ZONE_OPEN);
+  set_state(d, m.ended ? STPLAN_ENDED : p->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE);
   if (p->suspended && m.passed && p->returned < RETURNS) {
     suspend(d, 0); /* from the next request on */
     p->returned++;
   }
-  if (m.ended)
-    set_zone(d, SP_ZONE_OPEN);
-  set_state(d, m.ended ? STPLAN_ENDED : p->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE);
 }
 
 void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need, int at_place) {
