@@ -30,7 +30,7 @@ func TestUnknownEvaluation(t *testing.T) {
 // layersOfStep is how many buffers a step of evaluated keeps for its backward pass.
 const layersOfStep = 3000
 
-// evaluated is a run of some steps, an evaluation of so many requests if that is not 0, and more steps.
+// evaluated is a run of `before` steps, an evaluation that makes `requests` requests, and `behind` more steps.
 func evaluated(before, requests, behind int) ([]synth.Buffer, []synth.Step) {
 	p := program{}
 	step := func() {

@@ -201,7 +201,7 @@ static void serve(sp_matcher *m, const sp_choice *chosen, stplan_stream stream, 
   m->at = sp_sequence_next(&m->plan, c->at, &m->part);
   if (c->at + 1 == m->plan.parts[c->part].end) {
     m->pass++;
-    answer->passed = m->fitted >= SETTLED;
+    answer->passed = m->plan.periodic && m->fitted >= SETTLED;
     m->begun |= c->part == 0;
   }
 }

@@ -42,7 +42,7 @@ typedef struct {
   int stray;             /* it is matched, and outlives everything that the plan lays out */
   int drifted;           /* the run left the sequence here */
   int jumped;            /* it was found elsewhere in the sequence */
-  int passed;            /* it is the last one of a part, and so were those before it: a pass is over */
+  int passed;            /* it ends a pass that the run has followed for a while, and another begins */
   int body;              /* the pointer is in the steady state */
   int ended;             /* a recorded plan has no step after this one */
 } sp_match;
