@@ -47,7 +47,7 @@ static int chain_plan(stplan_device *d, uint64_t bytes, uint64_t more, uint64_t 
   chain_zone(d, SP_ZONE_PLAN, 0, bytes, low, high, list, found);
   if (*found >= bytes || !sp_device_plan_costs(d, bytes - *found, more, SP_EXCESS_ENDS))
     return 1;
-  sp_device_plan_give_up(d);
+  sp_device_plan_yield(d);
   chain_zone(d, SP_ZONE_OPEN, 0, bytes, low, high, list, found);
   chain_zone(d, SP_ZONE_LARGE, 0, bytes, low, high, list, found);
   return 0;
@@ -119,7 +119,7 @@ int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t
   if (spent && !sp_device_plan_costs(d, bytes, more, SP_EXCESS_ENDS))
     return 1;
   if (spent)
-    sp_device_plan_give_up(d); /* what moves for that moves once */
+    sp_device_plan_yield(d); /* what moves for that moves once */
   sp_range *list = NULL;
   uint64_t found = 0;
   if (!sp_device_plan_served(d))

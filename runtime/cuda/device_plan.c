@@ -237,8 +237,10 @@ static void set_zone(stplan_device *d, sp_zone zone) {
  * pool's, which would spread over its addresses: it moves first (device_move.c). */
 static void suspend(stplan_device *d, int suspended) {
   sp_device_plan *p = d->plan;
-  if (suspended && p->watched - p->since > LASTING)
+  if (suspended && (p->kept || p->watched - p->since > LASTING))
     p->returned = 0;
+  p->kept = 0;
+  p->pass_wanted = p->pass_placed = 0;
   p->suspended = suspended;
   p->doubted = 1;
   p->since = p->watched;
@@ -252,6 +254,13 @@ static void suspend(stplan_device *d, int suspended) {
 void sp_device_plan_give_up(stplan_device *d) {
   d->plan->given_up = 1;
   suspend(d, 1);
+}
+
+void sp_device_plan_yield(stplan_device *d) {
+  if (d->plan->kept)
+    suspend(d, 1);
+  else
+    sp_device_plan_give_up(d);
 }
 
 int sp_device_plan_served(const stplan_device *d) {
@@ -297,8 +306,22 @@ static void watch(stplan_device *d, uint64_t need) {
   sp_device_plan *p = d->plan;
   uint64_t n = ++p->watched;
   p->wanted_bytes += need;
+  p->pass_wanted += need;
   if (!p->given_up && (n % WATCH == 0 || (n & (n - 1)) == 0))
     judge(d);
+}
+
+/* pass is told that the run has come to the end of a pass. A plan that is suspended is served again from
+ * the next request on. */
+static void pass(stplan_device *d) {
+  sp_device_plan *p = d->plan;
+  if (p->suspended && p->returned < RETURNS) {
+    suspend(d, 0);
+    p->returned++;
+  } else if (!p->suspended) {
+    p->kept |= p->pass_placed >= p->pass_wanted / 100 * FITTING;
+    p->pass_wanted = p->pass_placed = 0;
+  }
 }
 
 void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, stplan_stream stream, sp_place *place) {
@@ -328,10 +351,8 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
   if (m.ended)
     set_zone(d, SP_ZONE_OPEN);
   set_state(d, m.ended ? STPLAN_ENDED : p->suspended ? STPLAN_OFF : m.body ? STPLAN_BODY : STPLAN_PROLOGUE);
-  if (p->suspended && m.passed && p->returned < RETURNS) {
-    suspend(d, 0); /* from the next request on */
-    p->returned++;
-  }
+  if (m.passed)
+    pass(d);
 }
 
 void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need, int at_place) {
@@ -339,6 +360,7 @@ void sp_device_plan_done(stplan_device *d, const sp_place *place, uint64_t need,
   if (at_place) {
     sp_matcher_placed(p->matcher, place->step);
     p->placed_bytes += need;
+    p->pass_placed += need;
   }
   if (place->recorded > p->recorded_bytes)
     p->recorded_bytes = place->recorded;

@@ -125,8 +125,11 @@ sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uin
  * cannot be. */
 int sp_device_plan_detour(stplan_device *d, sp_place *place);
 
-/* sp_device_plan_give_up suspends the plan for good. */
+/* sp_device_plan_give_up suspends the plan for good. sp_device_plan_yield does as well, as it costs more
+ * memory than it is worth; but if the run has followed it for a pass it is of this run, which does something
+ * else now, such as an evaluation. Then it is served again at the end of a pass. */
 void sp_device_plan_give_up(stplan_device *d);
+void sp_device_plan_yield(stplan_device *d);
 
 /* sp_device_plan_make makes the state of a plan that has served nothing, for memory that moves or
  * does not; NULL without host memory. sp_device_plan_drop frees it, NULL too. They do not need the lock. */

@@ -15,6 +15,7 @@ struct sp_device_plan {
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
   int doubted;                /* it has been suspended before */
+  int kept;                   /* the run has followed it for a whole pass since it was last suspended */
   int returned;               /* times that it was served again at the end of a pass, and soon suspended again */
   int left;                   /* it has left its own places, and that was told (sp_device_plan_leaves) */
   uint64_t left_at;           /* `watched` when it left */
@@ -27,6 +28,9 @@ struct sp_device_plan {
    * and then (WATCH). They begin anew when the plan is suspended or resumed,
    * after `since` requests. */
   uint64_t watched, since, wanted_bytes, placed_bytes;
+
+  /* The same of this pass alone, while it is served. */
+  uint64_t pass_wanted, pass_placed;
 
   /* As the next plan (device_install.c): whether it has been followed for a pass, whether it fitted
    * the last one, the least and the most bytes allocated in that and in this one, and how many

@@ -320,10 +320,7 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 	before := m.doubted
 	m.doubted, m.begun = noDoubt, false
 	again := len(m.recent) > 1 && m.recent[len(m.recent)-2] == n
-	fit := m.fits(m.at, n, stream)
-	if scale, ok := m.steps[m.at].scale(n); ok && m.lengthDecides() && m.scaled && m.steps[m.at].mayFit(n) {
-		fit = fit || m.agree(scale, true, m.scale, true) && m.onStream(m.at, stream)
-	}
+	fit := m.fitsOrStretched(m.at, n, stream)
 	early := fit && before == noDoubt && m.trusted() && m.dueAt(m.at) > 0
 	if ahead != nowhere && ahead < m.first[m.part()+1] && m.trusted() && m.fits(ahead, n, stream) && (!fit || m.firm()) {
 		m.behind = nowhere
@@ -378,6 +375,18 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 	return m.at, false, false
 }
 
+// fitsOrStretched says whether a request fits a step by its size, or by its scale.
+func (m *matchModel) fitsOrStretched(at int, n, stream uint64) bool {
+	if m.fits(at, n, stream) {
+		return true
+	}
+	if at == nowhere || !m.lengthDecides() || !m.scaled || !m.steps[at].mayFit(n) {
+		return false
+	}
+	scale, ok := m.steps[at].scale(n)
+	return ok && m.agree(scale, true, m.scale, true) && m.onStream(at, stream)
+}
+
 // beyond is the first step from the pointer on that is not optional.
 func (m *matchModel) beyond(n, stream uint64) int {
 	if !m.steps[m.at].optional {
@@ -390,7 +399,7 @@ func (m *matchModel) beyond(n, stream uint64) int {
 	if m.steps[at].optional {
 		at = m.next(at)
 	}
-	if !m.fits(at, n, stream) {
+	if !m.fitsOrStretched(at, n, stream) {
 		return nowhere
 	}
 	return at
@@ -495,7 +504,7 @@ func (m *matchModel) fork() int {
 func (m *matchModel) pastOptional(n, stream uint64) int {
 	at := m.at
 	for i := 0; i < 64; i++ {
-		if i > 0 && m.fits(at, n, stream) {
+		if i > 0 && m.fitsOrStretched(at, n, stream) {
 			return at
 		}
 		if !m.steps[at].optional {
