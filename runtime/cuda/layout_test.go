@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -20,7 +21,12 @@ type lengths struct {
 	layers int
 	rows   bool   // most sizes do not vary, but no four in a row
 	kept   uint64 // bytes that each layer keeps too, and that do not vary
+	linear bool   // no size follows the square
+	some   bool   // each layer has a small block that only the last of the recorded passes has
 }
+
+// someSize is the size of that block.
+const someSize = 272
 
 // lengthsStep is a request of the job: its size, and the request before which it is freed.
 type lengthsStep struct {
@@ -47,12 +53,17 @@ func (j lengths) body(length uint64) []lengthsStep {
 			kept[k] = add(j.kept, 0)
 		}
 		constant(k + 1000)
-		add(length*length*mib/64+512, 1) // attention
+		if !j.linear {
+			add(length*length*mib/64+512, 1) // attention
+		}
 		add(3*mib, 2)                    // does not vary
 		add(4096, 1)
 		constant(k)
 	}
 	for k := j.layers - 1; k >= 0; k-- {
+		if j.some {
+			add(someSize, 1)
+		}
 		add(uint64(k+2)*mib/4*length, 2)
 		add(2*mib, 1)
 		constant(k + 2000)
@@ -79,6 +90,9 @@ func (j lengths) slots(least, most, first uint64, passes uint32) (slots []planfi
 			Start: uint64(i), RequestedEnd: uint64(large.end), CompletedEnd: uint64(large.end), Size: up(large.size),
 			Least: small[i].size, Requested: large.size, Occurrences: passes, Cell: planfile.NoCell,
 		}
+		if s.Requested == someSize {
+			s.Occurrences = 1
+		}
 		s.Offset = lowest(slots, &s, first)
 		slots = append(slots, s)
 		top = max(top, s.Offset+s.Size)
@@ -87,11 +101,11 @@ func (j lengths) slots(least, most, first uint64, passes uint32) (slots []planfi
 }
 
 // plan is that of a recording with one first pass, and two others of these lengths.
-func (j lengths) plan(once, least, most uint64) planfile.Device {
+func (j lengths) plan(once, least, longest uint64) planfile.Device {
 	weights := []uint64{64 * mib, 8 * mib}
 	d := periodic(weights, [][]uint64{{mib}}, []uint32{1, 1})
 	first, top := j.slots(once, once, d.Slots[1].Offset+d.Slots[1].Size, 1)
-	second, highest := j.slots(least, most, d.Slots[1].Offset+d.Slots[1].Size, 2)
+	second, highest := j.slots(least, longest, d.Slots[1].Offset+d.Slots[1].Size, 2)
 	d.Slots = d.Slots[:2]
 	length := uint64(len(first)) + 2
 	for i := range d.Slots {
@@ -103,9 +117,12 @@ func (j lengths) plan(once, least, most uint64) planfile.Device {
 	}
 	d.Slots = append(d.Slots, second...)
 	n := uint64(len(second))
-	present := make([]uint64, (n+63)/64)
-	for i := range n {
-		present[i/64] |= 1 << (i % 64)
+	most, all := make([]uint64, (n+63)/64), make([]uint64, (n+63)/64)
+	for i, s := range second {
+		all[i/64] |= 1 << (i % 64)
+		if s.Occurrences == 2 {
+			most[i/64] |= 1 << (i % 64)
+		}
 	}
 	d.ArenaBytes = max(top, highest)
 	d.Phases = []planfile.Phase{
@@ -113,7 +130,7 @@ func (j lengths) plan(once, least, most uint64) planfile.Device {
 		{Kind: planfile.PhaseBody, Occurrences: 2, Length: n, FirstSlot: length, SlotCount: n},
 	}
 	d.SteadyStart = length
-	d.Passes = []planfile.Pass{{FirstEvent: length, Phase: 1, Present: present}, {FirstEvent: length + 1, Phase: 1, Present: present}}
+	d.Passes = []planfile.Pass{{FirstEvent: length, Phase: 1, Present: most}, {FirstEvent: length + 1, Phase: 1, Present: all}}
 	d.SteadyEnd = length + 2
 	d.Events = d.SteadyEnd
 	d.Certificate = planfile.Certificate{Kind: planfile.BoundLoad, Gap: d.ArenaBytes}
@@ -243,6 +260,57 @@ func TestLengthsThatWereNotRecorded(t *testing.T) {
 	}
 	if c.MovedBytes > c.PeakReserved/4 || c.PeakReserved > c.PeakAllocated+c.PeakAllocated/50 {
 		t.Errorf("moved %d B and reserved %d B for %d B", c.MovedBytes, c.PeakReserved, c.PeakAllocated)
+	}
+}
+
+// TestShorterBehindOptional: passes that are shorter than any recorded one lack what only some of those had. What
+// comes behind it has the scale of what came before, and is found by that: here memory does not move, so no law says its size.
+func TestShorterBehindOptional(t *testing.T) {
+	recorded, job := lengths{layers: 40, linear: true, some: true}, lengths{layers: 40, linear: true}
+	d := open(t, recorded.plan(10, 8, 12), Options{Capacity: 1 << 40, Granularity: 2 << 20})
+	job.weights(t, d)
+	share, c := job.serve(t, d, []uint64{10, 12, 8, 7, 6, 7, 6, 5, 6}), d.Counters()
+	if share < 0.98 {
+		t.Errorf("%.1f %% of the bytes are on plan, expected 98; %+v", 100*share, c)
+	}
+}
+
+// TestUnknownPartThatCostsMemory: something that the plan does not know leaves pieces among its places, so that a large
+// block needs more memory than the plan is worth. The plan is left for that. As the run had followed it, it
+// is served again when the next pass has ended.
+func TestUnknownPartThatCostsMemory(t *testing.T) {
+	job := lengths{layers: 20}
+	d := open(t, job.plan(10, 8, 12), Options{})
+	job.weights(t, d)
+	job.serve(t, d, []uint64{10, 8, 12, 8, 12})
+	const piece = 5 * mib / 2
+	idle := d.Counters().PeakAllocated - d.Counters().AllocatedBytes
+	sizes := append(slices.Repeat([]uint64{piece}, int(idle/piece)), idle/3)
+	var kept []uint64
+	for i, size := range sizes {
+		address, _, err := d.Malloc(size, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, address)
+		for j := 0; i == len(sizes)-2 && j < len(kept); j++ {
+			if err := d.Free(kept[j], 0); err != nil { // every second piece
+				t.Fatal(err)
+			}
+			kept = slices.Delete(kept, j, j+1)
+		}
+	}
+	if c := d.Counters(); c.State != Off && c.PeakReserved <= c.PeakAllocated+c.PeakAllocated/100 {
+		t.Errorf("the plan is worth what it costs: %+v", c)
+	}
+	for _, address := range kept {
+		if err := d.Free(address, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job.serve(t, d, []uint64{10})
+	if share := job.serve(t, d, []uint64{12, 8, 10}); share < 0.95 {
+		t.Errorf("%.1f %% of the bytes are on plan, expected 95; %+v", 100*share, d.Counters())
 	}
 }
 
