@@ -56,7 +56,7 @@ func (j lengths) body(length uint64) []lengthsStep {
 		if !j.linear {
 			add(length*length*mib/64+512, 1) // attention
 		}
-		add(3*mib, 2)                    // does not vary
+		add(3*mib, 2) // does not vary
 		add(4096, 1)
 		constant(k)
 	}
