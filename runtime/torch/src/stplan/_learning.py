@@ -51,6 +51,7 @@ class Learner:
         self._gone = False  # over, and all hooks that can be removed are removed
         self._histories = 0
         self._asked: Optional[str] = None  # the file of the answer that is awaited
+        self._installing: Optional[threading.Thread] = None
         self._installs: Optional[int] = None  # plans in place when the last one came, until it is
 
     def begin(self) -> None:
@@ -79,7 +80,7 @@ class Learner:
         due = self._served.history.due(self._steps, False)
         if self._asked is not None:
             self._answer(self._asked)
-        elif due:
+        elif due and not (self._installing and self._installing.is_alive()):
             self._write()
         if self._installs is not None and self._in_place() > self._installs:
             self._installs = None
@@ -95,10 +96,16 @@ class Learner:
         self._asked = None
         os.unlink(file)
         if plan:
-            installs = self._in_place()
-            with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
-                self._served.history.install(plan)
-                self._installs = installs
+            self._installing = threading.Thread(target=self._install, args=(plan,), name="stplan-install")
+            self._installing.start()
+
+    def _install(self, plan: str) -> None:
+        """On a thread of its own, as opening a plan of 100,000 allocations takes half a second: the job goes on
+        meanwhile."""
+        installs = self._in_place()
+        with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
+            self._served.history.install(plan)
+            self._installs = installs
 
     def _in_place(self) -> int:
         """How many plans were put in place while this run went on."""
