@@ -439,7 +439,9 @@ func (m *matchModel) stop(part int) int {
 		alike := 0
 		for alike < length {
 			a, b := m.steps[m.first[part]+alike], m.steps[m.first[other]+alike]
-			if a.least != b.least || a.most != b.most || a.stream != b.stream {
+			same := a.least == b.least && a.most == b.most
+			near := (a.least < a.most || b.least < b.most) && a.most >= b.least/4 && b.most >= a.least/4
+			if a.stream != b.stream || !same && !near {
 				break
 			}
 			alike++

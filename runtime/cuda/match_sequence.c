@@ -143,15 +143,25 @@ static int follow(sp_sequence *s, const sp_plan_device *plan) {
 /* Bodies that are compared with one another. It bounds the time in which a plan opens. */
 enum { COMPARED = 8 };
 
+/* A factor: a request of a size that varies may be this much smaller or larger than any
+ * recorded one. A larger factor would take more requests for steps that they are not. */
+enum { VARIES = 4 };
+
+/* alike says whether two steps may be the same line of the program. The sizes of one that varies lie, in the few
+ * passes that one body was recorded in, anywhere near those of the other. */
+static int alike(const sp_step *x, const sp_step *y) {
+  int same = x->least == y->least && x->most == y->most;
+  int near = (x->least < x->most || y->least < y->most) && x->most >= y->least / VARIES && y->most >= x->least / VARIES;
+  return x->stream == y->stream && (same || near);
+}
+
 /* begins_with says whether body a begins with all of body b, by sizes and streams. */
 static int begins_with(const sp_sequence *s, const sp_part *a, const sp_part *b) {
   if (b->end - b->first >= a->end - a->first)
     return 0;
-  for (uint64_t i = 0; i < b->end - b->first; i++) {
-    const sp_step *x = &s->steps[a->first + i], *y = &s->steps[b->first + i];
-    if (x->least != y->least || x->most != y->most || x->stream != y->stream)
+  for (uint64_t i = 0; i < b->end - b->first; i++)
+    if (!alike(&s->steps[a->first + i], &s->steps[b->first + i]))
       return 0;
-  }
   return 1;
 }
 
@@ -262,10 +272,6 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
   }
   return low;
 }
-
-/* A factor: a request of a size that varies may be this much smaller or larger than any
- * recorded one. A larger factor would take more requests for steps that they are not. */
-enum { VARIES = 4 };
 
 /* Bytes: smaller requests are no evidence of a ratio, as they are rounded, or constants. 1/N: so
  * near is a ratio the same. */
