@@ -68,6 +68,16 @@ static int in_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
   return m->one_length < SP_LENGTH || sp_scales_agree(sp_step_scale(sp_step_at(m, at), requested), m->scale);
 }
 
+/* Requests. A request that has the scale of one that was held as few requests ago is of another length, which has begun: between
+ * the two there may be some whose sizes do not vary. */
+enum { HELD = 8 };
+
+/* in_new_scale says whether a request has the scale of one that was held for it just now. */
+static int in_new_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
+  int64_t scale = sp_step_scale(sp_step_at(m, at), requested);
+  return m->doubted_since > 0 && m->recent.seen - m->doubted_since <= HELD && scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale);
+}
+
 /* lifetime is for how many steps the plan keeps a step's place. */
 static uint64_t lifetime(const sp_matcher *m, uint64_t at) {
   uint64_t end = sp_step_at(m, at)->end;
@@ -284,9 +294,11 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     return c;
   if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
     return NO_CHOICE;
-  if (opens(m, requested, stream) || in_scale(m, m->at, requested) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
+  int scaled = in_scale(m, m->at, requested) || in_new_scale(m, m->at, requested);
+  if (scaled || opens(m, requested, stream) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
     return fit ? at_pointer(m, requested, stream) : (sp_choice){.at = m->at, .part = m->part};
   m->doubted = SP_OTHER_SCALE;
   m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);
+  m->doubted_since = m->recent.seen;
   return NO_CHOICE;
 }

@@ -77,6 +77,7 @@ type matchModel struct {
 	lost                     int
 	adrift                   bool
 	doubted                  doubtKind
+	doubtedSince             int
 	doubtedScale             float64
 	begun                    bool // another body has begun than the pointer's, or than where that went
 	behind, behindSince      int
@@ -364,15 +365,22 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 			return nowhere, false, false
 		}
 	}
-	if !m.inScale(m.at, n) && !m.steps[m.at].turns && before == noDoubt {
+	if !m.inScale(m.at, n) && !m.inNewScale(m.at, n) && !m.steps[m.at].turns && before == noDoubt {
 		m.doubted = otherScale
 		m.doubtedScale, _ = m.steps[m.at].scale(n)
+		m.doubtedSince = len(m.recent)
 		return nowhere, false, false
 	}
 	if fit {
 		return m.choose(n, stream), false, false
 	}
 	return m.at, false, false
+}
+
+// inNewScale says whether a request has the scale of one of the last eight that was held for it.
+func (m *matchModel) inNewScale(at int, n uint64) bool {
+	scale, ok := m.steps[at].scale(n)
+	return ok && m.doubtedSince > 0 && len(m.recent)-m.doubtedSince <= 8 && m.agree(scale, true, m.doubtedScale, true)
 }
 
 // fitsOrStretched says whether a request fits a step by its size, or by its scale.

@@ -44,6 +44,7 @@ struct sp_matcher {
   uint32_t lost; /* requests without a step since the last one that had one */
   sp_doubt doubted;
   int64_t doubted_scale;
+  uint64_t doubted_since; /* the request that was held for its scale last, 0 if none was */
   uint64_t behind, behind_since; /* a step that was skipped, SP_NOWHERE if none, and the request that skipped it */
   sp_omission omitted;           /* the largest one that was left out alone; no bytes: there is none */
   int64_t scale;                 /* of the last request that has one */

@@ -447,6 +447,43 @@ func withEvaluation() (plan planfile.Device, step, evaluation []uint64) {
 	return brief(periodic([]uint64{64 * mib}, [][]uint64{step, slices.Concat(step, evaluation)}, []uint32{1, 2, 1, 2})), step, evaluation
 }
 
+// TestEvaluationsOfAnyLength: likewise, if every third size follows the length of a batch. The few steps with an
+// evaluation that were recorded had other lengths than those without. Where another length begins one request is held off plan.
+func TestEvaluationsOfAnyLength(t *testing.T) {
+	_, step, evaluation := withEvaluation()
+	at := func(sizes []uint64, length uint64) []uint64 {
+		sizes = slices.Clone(sizes)
+		for i := 0; i < len(sizes); i += 3 {
+			sizes[i] = length << 16
+		}
+		return sizes
+	}
+	both := func(length uint64) []uint64 { return slices.Concat(at(step, length), at(evaluation, length)) }
+	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{at(step, 100), both(90)}, []uint32{1, 2, 1, 2}))
+	for b, least := range [][]uint64{at(step, 40), both(60)} {
+		first := plan.Phases[b+1].FirstSlot
+		for i, size := range least {
+			plan.Slots[first+uint64(i)].Least = size
+		}
+	}
+	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	lengths := uint64(0)
+	for range 40 {
+		serve(t, d, at(step, 60+rng.Uint64N(31)))
+		lengths++
+		if rng.IntN(2) == 0 {
+			serve(t, d, at(evaluation, 60+rng.Uint64N(31)))
+			lengths++
+		}
+	}
+	if c := d.Counters(); c.PlannedAllocations+lengths < c.Allocations || c.DriftEvents > lengths {
+		t.Errorf("%d of %d requests of %d lengths are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, lengths, c.DriftEvents)
+	}
+}
+
 // TestEvaluationsInAnotherOrder: a run may evaluate after any step, though the plan's body of a
 // step with an evaluation begins with all of the one without.
 func TestEvaluationsInAnotherOrder(t *testing.T) {
