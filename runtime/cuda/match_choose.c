@@ -78,6 +78,11 @@ static int in_new_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
   return m->doubted_since > 0 && m->recent.seen - m->doubted_since <= HELD && scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale);
 }
 
+/* keeps_scale says whether the scale of a request does not speak against the pointer's step. */
+static int keeps_scale(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
+  return in_scale(m, m->at, requested) || in_new_scale(m, m->at, requested) || opens(m, requested, stream) || sp_step_at(m, m->at)->turns;
+}
+
 /* lifetime is for how many steps the plan keeps a step's place. */
 static uint64_t lifetime(const sp_matcher *m, uint64_t at) {
   uint64_t end = sp_step_at(m, at)->end;
@@ -282,7 +287,8 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     m->doubted = SP_TOO_EARLY;
     return NO_CHOICE;
   }
-  if ((early || !fit) && (c = by_fork(m)).at != SP_NOWHERE)
+  int keeps = fit && keeps_scale(m, requested, stream);
+  if ((early || !keeps) && (c = by_fork(m)).at != SP_NOWHERE)
     return !fit && goes_on(m, &c, requested, stream) ? (sp_choice){.at = m->at, .part = m->part} : c;
   if (!fit && (c = by_body(m, requested, stream)).at != SP_NOWHERE)
     return c;
@@ -294,8 +300,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     return c;
   if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
     return NO_CHOICE;
-  int scaled = in_scale(m, m->at, requested) || in_new_scale(m, m->at, requested);
-  if (scaled || opens(m, requested, stream) || sp_step_at(m, m->at)->turns || before != SP_NO_DOUBT)
+  if (keeps || before != SP_NO_DOUBT || (!fit && keeps_scale(m, requested, stream)))
     return fit ? at_pointer(m, requested, stream) : (sp_choice){.at = m->at, .part = m->part};
   m->doubted = SP_OTHER_SCALE;
   m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);

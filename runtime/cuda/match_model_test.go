@@ -331,7 +331,7 @@ func (m *matchModel) find(ahead int, n, stream uint64) (at int, unsure, stay boo
 		m.doubted = tooEarly
 		return nowhere, false, false
 	}
-	if early || !fit {
+	if early || !fit || !m.inScale(m.at, n) && !m.inNewScale(m.at, n) && !m.steps[m.at].turns {
 		if at = m.fork(); at != nowhere {
 			return at, false, false
 		}

@@ -484,6 +484,43 @@ func TestEvaluationsOfAnyLength(t *testing.T) {
 	}
 }
 
+// TestEvaluationsLikeSteps: an evaluation does what a step's forward pass does, but for one request. Nearly all sizes follow the
+// length of a batch. What tells it from a step is that a step with an evaluation begins with one without, whatever
+// lengths the two had in the recording.
+func TestEvaluationsLikeSteps(t *testing.T) {
+	step := func(length uint64) (sizes []uint64) {
+		for i := range uint64(400) {
+			size := (1 + i%7) * length << 12
+			if i%20 == 19 {
+				size = (i + 1) << 9
+			}
+			sizes = append(sizes, size)
+		}
+		return sizes
+	}
+	evaluation := func(length uint64) []uint64 { return slices.Delete(step(length), 45, 46)[:300] }
+	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{step(100), slices.Concat(step(90), evaluation(95))}, []uint32{1, 2, 1, 2}))
+	for b, least := range [][]uint64{step(40), slices.Concat(step(60), evaluation(50))} {
+		first := plan.Phases[b+1].FirstSlot
+		for i, size := range least {
+			plan.Slots[first+uint64(i)].Least = size
+		}
+	}
+	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		serve(t, d, step(60+rng.Uint64N(31)))
+		if i%4 == 3 {
+			serve(t, d, evaluation(50+rng.Uint64N(46)))
+		}
+	}
+	if c := d.Counters(); c.PlannedAllocations < c.Allocations/100*99 {
+		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
+	}
+}
+
 // TestEvaluationsInAnotherOrder: a run may evaluate after any step, though the plan's body of a
 // step with an evaluation begins with all of the one without.
 func TestEvaluationsInAnotherOrder(t *testing.T) {
