@@ -59,6 +59,12 @@ static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stpla
   return scale != SP_NO_SCALE && sp_scales_agree(scale, m->scale) && on_stream(m, at, stream);
 }
 
+/* fits_or_stretched says whether a request fits a step by its size or by its scale, at the pointer or behind
+ * optional steps: a micro-batch of other images than were recorded was lost at each of these. */
+static int fits_or_stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  return fits(m, at, requested, stream) || stretched(m, at, requested, stream);
+}
+
 /* in_scale says whether a request has the scale of those before it; any has,
  * unless one length has decided the sizes so far. */
 static int in_scale(const sp_matcher *m, uint64_t at, uint64_t requested) {
@@ -136,12 +142,6 @@ static sp_choice by_scale(const sp_matcher *m, uint64_t requested) {
   return scale != SP_NO_SCALE && sp_scales_agree(scale, m->doubted_scale) ? c : NO_CHOICE;
 }
 
-/* fits_beyond says whether a request fits a step behind optional ones, of which the run has none or some:
- * by its size, or by its scale, as at the pointer. A micro-batch of other images than were recorded was lost at each optional step. */
-static int fits_beyond(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
-  return fits(m, at, requested, stream) || stretched(m, at, requested, stream);
-}
-
 /* beyond is the step behind all optional ones at the pointer, if the request fits it. */
 static sp_choice beyond(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->at == SP_NOWHERE || !sp_step_at(m, m->at)->optional)
@@ -149,7 +149,7 @@ static sp_choice beyond(const sp_matcher *m, uint64_t requested, stplan_stream s
   sp_choice c = {.at = sp_step_at(m, m->at)->beyond, .part = m->part};
   if (c.at == m->plan.parts[m->part].end)
     c.at = sp_sequence_next(&m->plan, c.at - 1, &c.part);
-  return fits_beyond(m, c.at, requested, stream) ? c : NO_CHOICE;
+  return fits_or_stretched(m, c.at, requested, stream) ? c : NO_CHOICE;
 }
 
 /* Steps. A fork that leads further on leaves a loop: a generation of tokens has optional rounds. */
@@ -231,7 +231,7 @@ static sp_choice at_pointer(sp_matcher *m, uint64_t requested, stplan_stream str
 static sp_choice past_optional(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
   sp_choice c = {.at = m->at, .part = m->part};
   for (int i = 0; i < OPTIONAL && c.at != SP_NOWHERE; i++) {
-    if (i > 0 && fits_beyond(m, c.at, requested, stream))
+    if (i > 0 && fits_or_stretched(m, c.at, requested, stream))
       return c;
     if (!sp_step_at(m, c.at)->optional)
       return NO_CHOICE;
@@ -276,7 +276,7 @@ static sp_choice by_size(sp_matcher *m, uint64_t requested, stplan_stream stream
 sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, stplan_stream stream) {
   sp_doubt before = m->doubted;
   m->doubted = SP_NO_DOUBT;
-  int fit = fits(m, m->at, requested, stream) || stretched(m, m->at, requested, stream) || opens(m, requested, stream);
+  int fit = fits_or_stretched(m, m->at, requested, stream) || opens(m, requested, stream);
   int early = fit && before == SP_NO_DOUBT && sp_frees_trusted(&m->frees) && sp_frees_due(&m->frees, m->at, m->pass) > 0;
   sp_choice c = by_frees(m, ahead, fit, requested, stream);
   if (c.at != SP_NOWHERE) {

@@ -102,10 +102,13 @@ class Learner:
     def _install(self, plan: str) -> None:
         """On a thread of its own, as opening a plan of 100,000 allocations takes half a second: the job goes on
         meanwhile."""
-        installs = self._in_place()
-        with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
-            self._served.history.install(plan)
-            self._installs = installs
+        try:
+            installs = self._in_place()
+            with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
+                self._served.history.install(plan)
+                self._installs = installs
+        except Exception as error:
+            self._failed(error)
 
     def _in_place(self) -> int:
         """How many plans were put in place while this run went on."""
