@@ -20,6 +20,10 @@ from stplan._steps import StepCounter
 # nothing beside the memory of a machine with GPUs.
 _ROOM = 16 << 20
 
+# Seconds that the job waits for a plan to be opened. Most take milliseconds, and are there before the
+# next iteration then.
+_PATIENCE = 0.05
+
 # Optimizers are told apart up to this one; a process has a few.
 _MOST_OPTIMIZERS = 255
 
@@ -98,6 +102,7 @@ class Learner:
         if plan:
             self._installing = threading.Thread(target=self._install, args=(plan,), name="stplan-install")
             self._installing.start()
+            self._installing.join(_PATIENCE)
 
     def _install(self, plan: str) -> None:
         """On a thread of its own, as opening a plan of 100,000 allocations takes half a second: the job goes on
