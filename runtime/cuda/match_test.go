@@ -447,6 +447,18 @@ func withEvaluation() (plan planfile.Device, step, evaluation []uint64) {
 	return brief(periodic([]uint64{64 * mib}, [][]uint64{step, slices.Concat(step, evaluation)}, []uint32{1, 2, 1, 2})), step, evaluation
 }
 
+// varying is the plan of a job whose bodies were recorded with sizes from `least` to `most`.
+func varying(least, most [][]uint64, passes []uint32) planfile.Device {
+	plan := brief(periodic([]uint64{64 * mib}, most, passes))
+	for b, sizes := range least {
+		first := plan.Phases[b+1].FirstSlot
+		for i, size := range sizes {
+			plan.Slots[first+uint64(i)].Least = size
+		}
+	}
+	return plan
+}
+
 // TestEvaluationsOfAnyLength: likewise, if every third size follows the length of a batch. The few steps with an
 // evaluation that were recorded had other lengths than those without. Where another length begins one request is held off plan.
 func TestEvaluationsOfAnyLength(t *testing.T) {
@@ -459,13 +471,7 @@ func TestEvaluationsOfAnyLength(t *testing.T) {
 		return sizes
 	}
 	both := func(length uint64) []uint64 { return slices.Concat(at(step, length), at(evaluation, length)) }
-	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{at(step, 100), both(90)}, []uint32{1, 2, 1, 2}))
-	for b, least := range [][]uint64{at(step, 40), both(60)} {
-		first := plan.Phases[b+1].FirstSlot
-		for i, size := range least {
-			plan.Slots[first+uint64(i)].Least = size
-		}
-	}
+	plan := varying([][]uint64{at(step, 40), both(60)}, [][]uint64{at(step, 100), both(90)}, []uint32{1, 2, 1, 2})
 	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
 	if _, _, err := d.Malloc(64*mib, 0); err != nil {
 		t.Fatal(err)
@@ -499,13 +505,8 @@ func TestEvaluationsLikeSteps(t *testing.T) {
 		return sizes
 	}
 	evaluation := func(length uint64) []uint64 { return slices.Delete(step(length), 45, 46)[:300] }
-	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{step(100), slices.Concat(step(90), evaluation(95))}, []uint32{1, 2, 1, 2}))
-	for b, least := range [][]uint64{step(40), slices.Concat(step(60), evaluation(50))} {
-		first := plan.Phases[b+1].FirstSlot
-		for i, size := range least {
-			plan.Slots[first+uint64(i)].Least = size
-		}
-	}
+	least := [][]uint64{step(40), slices.Concat(step(60), evaluation(50))}
+	plan := varying(least, [][]uint64{step(100), slices.Concat(step(90), evaluation(95))}, []uint32{1, 2, 1, 2})
 	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
 	if _, _, err := d.Malloc(64*mib, 0); err != nil {
 		t.Fatal(err)
