@@ -18,7 +18,7 @@
  * addresses of [low, high). If that would exceed the limit, or what has been
  * reserved so far, idle memory elsewhere is given back first, if there is any in
  * large pieces. Except at the limit, that is done only as long as the run can afford
- * it (device_debt.h). If the plan is not worth the bytes, it is given up, and the
+ * it (device_debt.h). If the plan is not worth the bytes, it yields (device_plan.h), and the
  * answer is 0; otherwise 1. Nothing is done if memory does not move. Locked; lets go
  * of the lock. Growth lock held. */
 int sp_device_make_room(stplan_device *d, uint64_t bytes, uint64_t low, uint64_t high);

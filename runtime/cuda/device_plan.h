@@ -3,9 +3,10 @@
  * what that is decided by; no other file sees it.
  *
  *   STPLAN_PROLOGUE, STPLAN_BODY   it is served: requests get its places
- *   STPLAN_OFF                     suspended, since too few bytes fit; served again once most do.
- *                                  Or given up, for good: it costs more memory than it is worth,
- *                                  or the device has none for it
+ *   STPLAN_OFF                     suspended, since too few bytes fit, or since it costs more memory
+ *                                  than it is worth though the run had followed it; served again
+ *                                  once most bytes fit, or at the end of a pass. Or given up, for
+ *                                  good: it costs too much otherwise, or the device has none for it
  *   STPLAN_ENDED                   a recorded plan has been served to its last step
  *   STPLAN_DECLINED                it says of itself that it does not pay; treated as no plan
  *
@@ -40,7 +41,7 @@ typedef enum {
    * being taken. A smaller share would move memory for little, a larger one
    * would reserve more. */
   SP_EXCESS_LENDS = 300,
-  /* Above this the plan is given up: it may cost 1 % of what is allocated, and no more. */
+  /* Above this the plan yields: it may cost 1 % of what is allocated, and no more. */
   SP_EXCESS_ENDS = 100
 } sp_excess;
 
@@ -125,9 +126,9 @@ sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uin
  * cannot be. */
 int sp_device_plan_detour(stplan_device *d, sp_place *place);
 
-/* sp_device_plan_give_up suspends the plan for good. sp_device_plan_yield does as well, as it costs more
- * memory than it is worth; but if the run has followed it for a pass it is of this run, which does something
- * else now, such as an evaluation. Then it is served again at the end of a pass. */
+/* sp_device_plan_give_up suspends the plan for good. sp_device_plan_yield suspends one that costs more
+ * memory than it is worth: for good, unless the run has followed it for a pass since it was last suspended. Then
+ * it is of this run, which does something else now, such as an evaluation, and is served again at the end of a pass. */
 void sp_device_plan_give_up(stplan_device *d);
 void sp_device_plan_yield(stplan_device *d);
 

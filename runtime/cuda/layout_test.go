@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -285,28 +284,35 @@ func TestUnknownPartThatCostsMemory(t *testing.T) {
 	job.serve(t, d, []uint64{10, 8, 12, 8, 12})
 	const piece = 5 * mib / 2
 	idle := d.Counters().PeakAllocated - d.Counters().AllocatedBytes
-	sizes := append(slices.Repeat([]uint64{piece}, int(idle/piece)), idle/3)
-	var kept []uint64
-	for i, size := range sizes {
+	allocate := func(size uint64) uint64 {
 		address, _, err := d.Malloc(size, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, address)
-		for j := 0; i == len(sizes)-2 && j < len(kept); j++ {
-			if err := d.Free(kept[j], 0); err != nil { // every second piece
-				t.Fatal(err)
-			}
-			kept = slices.Delete(kept, j, j+1)
+		return address
+	}
+	free := func(address uint64) {
+		if err := d.Free(address, 0); err != nil {
+			t.Fatal(err)
 		}
 	}
+	var pieces, kept []uint64
+	for range idle / piece {
+		pieces = append(pieces, allocate(piece))
+	}
+	for i, address := range pieces {
+		if i%2 == 0 {
+			free(address)
+		} else {
+			kept = append(kept, address)
+		}
+	}
+	kept = append(kept, allocate(idle/3))
 	if c := d.Counters(); c.State != Off && c.PeakReserved <= c.PeakAllocated+c.PeakAllocated/100 {
 		t.Errorf("the plan is worth what it costs: %+v", c)
 	}
 	for _, address := range kept {
-		if err := d.Free(address, 0); err != nil {
-			t.Fatal(err)
-		}
+		free(address)
 	}
 	job.serve(t, d, []uint64{10})
 	if share := job.serve(t, d, []uint64{12, 8, 10}); share < 0.95 {

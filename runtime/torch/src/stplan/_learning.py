@@ -4,7 +4,6 @@ is then served by it while it goes on."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from importlib import import_module
@@ -109,9 +108,10 @@ class Learner:
         meanwhile."""
         try:
             installs = self._in_place()
-            with contextlib.suppress(OSError):  # it is of no use in this run, and kept for the next
-                self._served.history.install(plan)
-                self._installs = installs
+            self._served.history.install(plan)
+            self._installs = installs
+        except OSError:
+            pass  # it is of no use in this run, and kept for the next
         except Exception as error:
             self._failed(error)
 
