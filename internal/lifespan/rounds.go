@@ -28,9 +28,9 @@ func (b *Body) Believed(sizes [][]float64) []float64 {
 		}
 		from = max(from, to)
 	}
-	out := make([]float64, len(sizes))
+	out := asOtherBatches(weak, sizes)
 	for i := range out {
-		if most := slices.Max(all[i]); most > slices.Max(sizes[i]) {
+		if most := slices.Max(all[i]); most > max(out[i], slices.Max(sizes[i])) {
 			out[i] = most
 		}
 	}

@@ -18,7 +18,7 @@ type SteadyState struct {
 	RecordedPeak int64   `json:"recorded_peak_bytes"` // load of the recording up to the end event, strays apart
 	EnvelopeCost float64 `json:"envelope_cost"`       // lower bound / recorded peak - 1
 	// Believed is the slots that are larger than any recorded request, for rounds of a loop that
-	// some passes lack.
+	// some passes lack, or for lengths that other micro-batches had.
 	Believed int     `json:"believed_slots,omitempty"`
 	Phases   []Phase `json:"phases"`
 }
@@ -56,7 +56,7 @@ func (s *SteadyState) write(w io.Writer) error {
 	seam := fmt.Sprintf("cross the seam: %s in %s cells; off plan: %s a pass; envelope over the recording: %.2f %%",
 		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost)
 	if s.Believed > 0 {
-		seam += fmt.Sprintf("; %s larger than recorded, for rounds of a loop that some passes lack", plural(s.Believed, "slot"))
+		seam += fmt.Sprintf("; %s larger than recorded, as in other rounds of a loop or other micro-batches", plural(s.Believed, "slot"))
 	}
 	return writeWrapped(w, "  ", seam)
 }

@@ -153,8 +153,10 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   const sp_step *step = sp_step_at(m, c->at);
   int64_t scale = sp_step_scale(step, m->recent.list[SP_GRAM - 1]);
   if (scale != SP_NO_SCALE) {
+    int agrees = sp_scales_agree(scale, m->scale);
     if (m->scale != SP_NO_SCALE)
-      m->one_length += (sp_scales_agree(scale, m->scale) * SP_ONE - m->one_length) / MEMORY;
+      m->one_length += (agrees * SP_ONE - m->one_length) / MEMORY;
+    m->in_a_row = agrees ? m->in_a_row + 1 : 1;
     m->scale = scale;
   }
   sp_layout_note(m->layout, &m->plan, c->at, m->recent.list[SP_GRAM - 1], m->pass);
@@ -260,6 +262,8 @@ sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream
   sp_match answer = {0};
   uint64_t was = m->at;
   remember(&m->recent, requested);
+  m->others.laws = m->layout == NULL ? NULL : sp_layout_laws(m->layout);
+  m->others.pass = m->pass;
   sp_hypotheses_advance(&m->others, requested, m->at, m->one_length >= SP_LENGTH);
   uint64_t ahead = was == SP_NOWHERE ? SP_NOWHERE : sp_frees_request(&m->frees, was, m->pass, !m->adrift);
   sp_choice c = sp_matcher_choose(m, ahead, requested, stream);

@@ -26,14 +26,19 @@ static uint64_t said(const sp_matcher *m, uint64_t at) {
   return m->layout == NULL ? 0 : sp_laws_size(sp_layout_laws(m->layout), at, m->pass);
 }
 
-static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+/* sized says whether a request has a size that was recorded at a step, or that its law says. */
+static int sized(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   if (at == SP_NOWHERE || !on_stream(m, at, stream))
     return 0;
-  if (sp_step_fits(sp_step_at(m, at), requested))
-    return 1;
   uint64_t size = said(m, at);
-  if (size > 0)
-    return sp_laws_near(size, requested);
+  return sp_step_fits(sp_step_at(m, at), requested) || (size > 0 && sp_laws_near(size, requested));
+}
+
+static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  if (sized(m, at, requested, stream))
+    return 1;
+  if (at == SP_NOWHERE || !on_stream(m, at, stream) || said(m, at) > 0)
+    return 0;
   return sp_step_in_ratio(sp_step_at(m, at), m->ratio, requested) || sp_step_in_ratio(sp_step_at(m, at), m->ratio_before, requested);
 }
 
@@ -53,7 +58,8 @@ static int repeated(const sp_matcher *m, uint64_t requested) {
 /* stretched says whether a request is larger or smaller than any recorded one
  * of a step, by as much as the requests before it were. */
 static int stretched(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
-  if (at == SP_NOWHERE || m->one_length < SP_LENGTH || m->scale == SP_NO_SCALE || !sp_step_may_fit(sp_step_at(m, at), requested))
+  int one_length = m->one_length >= SP_LENGTH || m->in_a_row >= SP_SAME_LENGTH;
+  if (at == SP_NOWHERE || !one_length || m->scale == SP_NO_SCALE || !sp_step_may_fit(sp_step_at(m, at), requested))
     return 0;
   int64_t scale = sp_step_scale(sp_step_at(m, at), requested);
   return scale != SP_NO_SCALE && sp_scales_agree(scale, m->scale) && on_stream(m, at, stream);
@@ -194,13 +200,16 @@ static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_s
   }
 }
 
-/* by_body is another opening, the first that fits, if the pointer is at one. */
+/* by_body is another opening, the first that fits, if the pointer is at one. If the request may be the
+ * pointer's, of a length that was not recorded, it has to have the other one's size: a body that was recorded
+ * once has nearly any in some ratio. */
 static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->adrift || !begins(m))
     return NO_CHOICE;
+  int here = sp_step_may_fit(sp_step_at(m, m->at), requested) && on_stream(m, m->at, stream);
   for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
     uint64_t step = opening(m, n);
-    if (fits(m, step, requested, stream)) {
+    if (here ? sized(m, step, requested, stream) : fits(m, step, requested, stream)) {
       note_bodies(m, step, requested, stream);
       return (sp_choice){.at = step, .part = n / 2, .jumped = 1, .begun = m->at != m->plan.parts[m->part].first};
     }

@@ -35,8 +35,25 @@ static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint
   return &h->list[h->count++];
 }
 
+/* lawful says whether a request has about the size that a law says of a step in this pass, if that is of a length that was
+ * not recorded: then hardly any request has a recorded size. A run that was lost in such a batch, at
+ * a sort whose buffers differ from some length on, was not found again. */
+static int lawful(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
+  uint64_t said = h->laws == NULL ? 0 : sp_laws_new_size(h->laws, h->plan->steps, at, h->pass);
+  return said > 0 && sp_laws_near(said, requested);
+}
+
+/* tells says whether a request that a hypothesis explains speaks for it. One of a law's size does not if it repeats the
+ * one before it: in a batch of a length that was not recorded, that fits anywhere. */
+static int tells(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
+  return requested != h->before || sp_step_fits(&h->plan->steps[at], requested) || !lawful(h, at, requested);
+}
+
 /* explains says whether a request fits the next step of a hypothesis. */
-static int explains(const sp_hypothesis *g, const sp_step *s, uint64_t requested, int one_length) {
+static int explains(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested, int one_length) {
+  const sp_step *s = &h->plan->steps[g->at];
+  if (lawful(h, g->at, requested))
+    return 1;
   if (g->ratio != 0)
     return sp_step_fits(s, requested) || sp_step_in_ratio(s, g->ratio, requested);
   if (!one_length)
@@ -52,15 +69,16 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
   for (int i = 0; i < h->count; i++) {
     sp_hypothesis g = h->list[i];
     g.at = sp_sequence_next(h->plan, g.at, &g.part);
-    if (g.at == SP_NOWHERE || g.at == pointer || !explains(&g, &h->plan->steps[g.at], requested, one_length))
+    if (g.at == SP_NOWHERE || g.at == pointer || !explains(h, &g, requested, one_length))
       continue; /* one that is at the pointer says nothing new */
     int64_t scale = sp_step_scale(&h->plan->steps[g.at], requested);
     if (scale != SP_NO_SCALE)
       g.scale = scale;
-    g.fitted++;
+    g.fitted += tells(h, g.at, requested);
     h->list[kept++] = g;
   }
   h->count = kept;
+  h->before = requested;
 }
 
 /* raise_ratio raises the pointer's step, with the ratio of the request to what was recorded there. */
@@ -71,18 +89,23 @@ static void raise_ratio(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint6
     g->ratio = ratio;
 }
 
+/* may_be_at says whether a request has a size of a step, recorded or by a law. */
+static int may_be_at(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
+  return sp_step_fits(&h->plan->steps[at], requested) || lawful(h, at, requested);
+}
+
 /* raise_near raises steps around the pointer, nearest first. */
 static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
   uint64_t at = pointer, on = part;
   for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < NEAR_MOST; i++) {
-    if (i > 0 && sp_step_fits(&h->plan->steps[at], requested))
+    if (i > 0 && may_be_at(h, at, requested))
       suppose(h, at, on, requested);
     at = sp_sequence_next(h->plan, at, &on);
   }
   uint64_t first = h->plan->parts[part].first;
   at = pointer == SP_NOWHERE ? h->plan->count : pointer;
   for (int i = 0; i < BEHIND && at > first && h->count < SP_HYPOTHESES; i++)
-    if (sp_step_fits(&h->plan->steps[--at], requested))
+    if (may_be_at(h, --at, requested))
       suppose(h, at, part, requested);
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "match_laws.h"
 #include "match_sequence.h"
 
 /* Hypotheses at a time. Each costs a step of time with every request, also in a run that
@@ -17,13 +18,16 @@ typedef struct {
   uint64_t part;
   int64_t scale; /* of the last step that has one */
   uint64_t ratio; /* of sizes to the recorded ones, 0 if they are those (sp_step_ratio) */
-  int fitted;    /* requests that it explains and the pointer did not, in a row */
+  int fitted;    /* requests that speak for it and the pointer did not fit, in a row */
   int fork;      /* the request fitted there as well as where the pointer went */
   int body;      /* a fork: there another body would have begun */
 } sp_hypothesis;
 
 typedef struct {
   const sp_sequence *plan;
+  const sp_laws *laws; /* of the sizes, NULL if there are none */
+  uint64_t pass;       /* that the run is in (sp_matcher.pass): laws say sizes of it */
+  uint64_t before;     /* the last request */
   int count;
   sp_hypothesis list[SP_HYPOTHESES];
 } sp_hypotheses;
@@ -36,12 +40,13 @@ typedef struct {
 
 /* sp_hypotheses_advance moves all of them on by a request, and drops those that
  * it does not fit, or that are at the pointer. If one length decides the sizes
- * of this run, the request has to be of the same scale as the one before. */
+ * of this run, the request has to be of the same scale as the one before, or as a law says. */
 void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length);
 
 /* sp_hypotheses_raise adds steps that the last request fits: the pointer's own, if sizes that
- * never varied follow another length now, and without it around the pointer, at the beginnings of bodies, and where the last SP_GRAM requests occur in a
- * row. Of those, `prologue` says whether steps of the prologue count. */
+ * never varied follow another length now, and without it around the pointer, by a recorded size or a law's, at the
+ * beginnings of bodies, and where the last SP_GRAM requests occur in a row. Of those, `prologue` says
+ * whether steps of the prologue count. */
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue);
 
 /* sp_hypotheses_fork adds a step that the request fitted, when the pointer went

@@ -194,3 +194,13 @@ int sp_kin_join(sp_kin *k, uint64_t first, uint64_t end, uint64_t other, uint64_
   walk(&a, &b, k->first, NULL, &left);
   return 1;
 }
+
+uint64_t sp_kin_alike(sp_kin *k, uint64_t step, uint64_t other, uint64_t most) {
+  stretch a = stretch_of(k, step, k->plan->count, 0), b = stretch_of(k, other, k->plan->count, 0);
+  uint64_t n = 0;
+  while (n < most && n < a.count && n < b.count && k->tries > 0 && alike(&a, n, &b, n)) {
+    k->tries--;
+    n++;
+  }
+  return n;
+}

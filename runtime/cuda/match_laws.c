@@ -11,6 +11,10 @@
  * layers do not. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
 enum { LITTLE = 16, MUCH = 2, SHORT = 32 };
 
+/* Steps. Places from which on fewer than ALIKE_LEAST are alike are not compared, as any two layers have so many;
+ * more than ALIKE need not be. */
+enum { ALIKE_LEAST = 64, ALIKE = 1024 };
+
 /* Kinds of segments that a segment is compared with. It bounds the time. */
 enum { KINDS = 8 };
 
@@ -92,6 +96,7 @@ typedef struct {
   const uint64_t *live;
   uint64_t peak;
   uint64_t least; /* steps of a segment */
+  sp_kin *kin;
 } cutting;
 
 /* add_live finds the bytes of keys that are live at each step of a part, and returns the most. */
@@ -111,9 +116,11 @@ static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *pa
 }
 
 /* best_cut is the key of [first, end) that the fewest bytes cross, SP_NOWHERE if too many do. Of
- * equal ones it is the last: the blocks before it are what is left of the segment before. */
+ * equal ones it is that from which on the most steps are as those from the first one on: a micro-batch may begin with
+ * small inputs that another model encodes. Of equal ones again it is the last: the blocks before it are what is left
+ * of the segment before. */
 static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
-  uint64_t low = first, high = end, best = SP_NOWHERE;
+  uint64_t low = first, high = end, best = SP_NOWHERE, most = 0;
   uint64_t fewest = c->peak / LITTLE;
   while (low < high && c->live[low] < c->peak / MUCH)
     low++;
@@ -121,10 +128,15 @@ static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
     high--;
   for (uint64_t i = low; i < high; i++) {
     uint64_t crossing = c->live[i] - c->s->steps[i].most;
-    if (i >= first + c->least && i + c->least <= end && is_key(&c->s->steps[i]) && crossing <= fewest) {
-      fewest = crossing;
-      best = i;
-    }
+    if (i < first + c->least || i + c->least > end || !is_key(&c->s->steps[i]) || crossing > fewest)
+      continue;
+    uint64_t again = sp_kin_alike(c->kin, first, i, ALIKE);
+    again = again < ALIKE_LEAST ? 0 : again;
+    if (crossing == fewest && again < most)
+      continue;
+    most = again;
+    fewest = crossing;
+    best = i;
   }
   return best;
 }
@@ -144,9 +156,9 @@ static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
 }
 
 /* cut_part cuts a part: what comes before its first key, and segments that begin with keys. */
-static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live) {
+static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live, sp_kin *kin) {
   uint64_t key = part->first;
-  cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1};
+  cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1, kin};
   if (c.peak > l->varying)
     l->varying = c.peak;
   while (key < part->end && !is_key(&s->steps[key]))
@@ -180,16 +192,16 @@ static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, const
 }
 
 /* cut makes the segments; there is room for as many as steps and parts. 0 without host memory. */
-static int cut(sp_laws *l, const sp_sequence *s, const sp_kin *kin) {
+static int cut(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
   uint64_t *live = calloc(s->count + 1, sizeof *live);
   if (live == NULL)
     return 0;
   l->segment_count = l->varying = 0;
   if (s->part_count > 1)
-    cut_part(l, s, &s->parts[1], live);
+    cut_part(l, s, &s->parts[1], live, kin);
   for (uint64_t p = 0; p < s->part_count; p++)
     if (p != 1 && !cut_like(l, s, &s->parts[p], kin))
-      cut_part(l, s, &s->parts[p], live);
+      cut_part(l, s, &s->parts[p], live, kin);
   free(live);
   return 1;
 }
@@ -397,6 +409,11 @@ static uint64_t size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
 uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass) {
   const sp_segment *g = sp_laws_segment(l, step);
   return g->pass == pass ? size_by(l, step, g->reading) : 0;
+}
+
+uint64_t sp_laws_new_size(const sp_laws *l, const sp_step *steps, uint64_t step, uint64_t pass) {
+  const sp_segment *g = sp_laws_segment(l, step);
+  return g->key == SP_NOWHERE || sp_step_fits(&steps[g->key], g->reading) ? 0 : sp_laws_size(l, step, pass);
 }
 
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {

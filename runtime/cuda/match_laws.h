@@ -60,6 +60,10 @@ static inline sp_segment *sp_laws_segment(const sp_laws *l, uint64_t step) { ret
  * or if the key's request has not come yet. */
 uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass);
 
+/* sp_laws_new_size is likewise, but 0 if the key's size lies among the recorded ones: then those of the steps
+ * do too. */
+uint64_t sp_laws_new_size(const sp_laws *l, const sp_step *steps, uint64_t step, uint64_t pass);
+
 /* sp_laws_reach is likewise, for the largest reading of the segment in this run. Until laws have
  * held it is no less than recorded, and once they have failed, that. */
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step);

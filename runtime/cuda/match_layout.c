@@ -582,11 +582,11 @@ void sp_layout_drop(sp_layout *l) {
 
 sp_laws *sp_layout_laws(sp_layout *l) { return l == NULL ? NULL : &l->laws; }
 
-/* recorded says whether a key's request keeps to what was recorded. In a prologue that is one
- * size, and the first sign of another run. */
+/* recorded says whether a key's request keeps to what was recorded, or to what its place was made for. In a prologue
+ * that is one size, and the first sign of another run. */
 static int recorded(const sp_sequence *s, uint64_t key, uint64_t requested) {
   const sp_step *step = &s->steps[key];
-  return requested <= step->most && (key >= s->parts[0].end || requested >= step->least);
+  return (requested <= step->most || sp_step_fits(step, requested)) && (key >= s->parts[0].end || requested >= step->least);
 }
 
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {

@@ -83,7 +83,7 @@ type matchModel struct {
 	behind, behindSince      int
 	scale                    float64
 	scaled                   bool
-	oneLength                int
+	oneLength, inARow        int
 	ratio, ratioBefore       uint64
 	guesses                  []modelGuess
 	recent                   []uint64
@@ -388,7 +388,7 @@ func (m *matchModel) fitsOrStretched(at int, n, stream uint64) bool {
 	if m.fits(at, n, stream) {
 		return true
 	}
-	if at == nowhere || !m.lengthDecides() || !m.scaled || !m.steps[at].mayFit(n) {
+	if at == nowhere || !m.lengthDecides() && m.inARow < 8 || !m.scaled || !m.steps[at].mayFit(n) {
 		return false
 	}
 	scale, ok := m.steps[at].scale(n)
@@ -476,13 +476,15 @@ func (m *matchModel) openings() []int {
 	return steps
 }
 
-// otherBody is the first opening that fits, if the pointer is at one.
+// otherBody is the first opening that fits, if the pointer is at one. If the request may be the pointer's, it has to be
+// of a size that was recorded there.
 func (m *matchModel) otherBody(n, stream uint64) int {
 	if !m.begins() {
 		return nowhere
 	}
+	here := m.steps[m.at].mayFit(n) && m.onStream(m.at, stream)
 	for _, step := range m.openings() {
-		if m.fits(step, n, stream) {
+		if m.fits(step, n, stream) && (!here || m.steps[step].fits(n)) {
 			return step
 		}
 	}
@@ -536,6 +538,10 @@ func (m *matchModel) take(at int, n, stream uint64) {
 			}
 			m.oneLength += (right - m.oneLength) / 32
 		}
+		if !m.agree(scale, true, m.scale, m.scaled) {
+			m.inARow = 0
+		}
+		m.inARow++
 		m.scale, m.scaled = scale, true
 	}
 	m.streams[m.steps[at].stream] = stream

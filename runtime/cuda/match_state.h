@@ -16,6 +16,9 @@ enum { SP_ONE = 1024 };
  * to disturbances. */
 enum { SP_LENGTH = SP_ONE / 10 * 9 };
 
+/* Requests. So many in a row of one scale are of one length, as of a batch that has begun, whatever the scales were before. */
+enum { SP_SAME_LENGTH = 8 };
+
 /* Why the request before was held off plan although it fitted the pointer. */
 typedef enum { SP_NO_DOUBT, SP_TOO_EARLY, SP_OTHER_SCALE } sp_doubt;
 
@@ -51,6 +54,7 @@ struct sp_matcher {
   uint64_t ratio;                /* of sizes that never varied in the recording to those there, 0 if they are the same */
   uint64_t ratio_before;         /* the one before that: two batches may be prepared at a time */
   int one_length;                /* how often consecutive scales agree, of SP_ONE */
+  uint64_t in_a_row;             /* requests whose scales agree, up to the last one that has a scale */
   sp_frees frees;
   sp_recent recent;
   stplan_stream *bound; /* the run's stream for each of the plan's, as far as is_bound */

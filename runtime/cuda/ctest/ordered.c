@@ -269,6 +269,19 @@ static void close_devices(void) {
   }
 }
 
+/* begin makes the plan's first requests, in its order. */
+static void begin(void) {
+  block live[sizeof cycle / sizeof *cycle];
+  uint64_t seed = 1;
+  int count = 0;
+  for (size_t i = 0; i < sizeof cycle / sizeof *cycle; i++) {
+    live[count] = (block){0};
+    count += request(&live[count], cycle[i]);
+  }
+  while (count > 0)
+    drop(&live[--count], &seed);
+}
+
 int main(int argc, char **argv) {
   char error[256];
   DEMAND(argc > 3 && (operations = atol(argv[1])) > 0);
@@ -285,6 +298,8 @@ int main(int argc, char **argv) {
   for (long round = 0; round * ROUND < operations; round++) {
     pthread_t threads[THREADS];
     open_devices();
+    if (planned)
+      begin();
     for (uintptr_t i = 0; i < THREADS; i++)
       DEMAND(pthread_create(&threads[i], NULL, work, (void *)((uintptr_t)round * THREADS + i)) == 0);
     for (int i = 0; i < THREADS; i++)
@@ -296,8 +311,9 @@ int main(int argc, char **argv) {
   }
   printf("%llu allocations, %llu on plan, %llu waits, %llu B moved, %ld times carried\n", (unsigned long long)allocations,
          (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved, carried);
-  /* A round has one or two requests on plan, as the plan is soon given up. */
-  DEMAND(waits > 0 && (plan == NULL || on_plan > 0 || operations < 8 * ROUND));
+  /* A round has few requests on plan but the first ones, as the plan is soon given up. Calls that fail may leave it without
+   * memory. */
+  DEMAND(waits > 0 && (plan == NULL || on_plan > 0 || may_fail));
   stplan_plan_close(plan);
   return 0;
 }

@@ -2,6 +2,7 @@
 of one size. Each does something that the others do not.
 
     stplan record --steps 0 --stacks none -- python runtime/torch/bench/kinds.py NAME [--steps N]
+    python runtime/torch/bench/first_runs.py bin/stplan --jobs "NAME=python runtime/torch/bench/kinds.py NAME --figures"
 
 Models have random weights and are small, 2 to 13 GB allocated, and the data are random. This
 script does not use stplan. Needs torch and one CUDA device, most jobs transformers, and those
@@ -11,9 +12,11 @@ of trl or diffusers these, with datasets and peft.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import random
 import tempfile
+from contextlib import ExitStack
 from typing import Any, Callable, Dict, Tuple, Union
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -22,6 +25,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from steps import Steps
 from trainers import causal_model, text, tokenizer
 
 ROWS = 32_000
@@ -540,16 +544,38 @@ JOBS: Dict[str, Callable[[str, int], None]] = {
 """By name. A job is told a folder that it may write to, and how many steps to train."""
 
 
+def print_figures(train: Callable[[], None]) -> None:
+    """Trains, and prints what steps.py measures. A step ends with one of any optimizer, so evaluations
+    and generations count as part of the step behind them. Runs are compared by some weights that it changed."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    steps = Steps()
+    with ExitStack() as step:
+
+        def next_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            weights = optimizer.param_groups[0]["params"][-1].detach().flatten()[:4096]
+            steps.witness(weights.double().sum())
+            step.close()
+            step.enter_context(steps.step())
+
+        register_optimizer_step_post_hook(next_step)
+        step.enter_context(steps.step())
+        train()
+    steps.end()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(JOBS))
+    parser.add_argument("--figures", action="store_true", help="print the time of each step and what steps.py measures besides")
     parser.add_argument("--steps", type=int, default=20, help="optimizer steps (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the data and the weights (default: %(default)s)")
     chosen = parser.parse_args()
     random.seed(chosen.seed)
     torch.manual_seed(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
-        JOBS[chosen.name](folder, chosen.steps)
+        train = functools.partial(JOBS[chosen.name], folder, chosen.steps)
+        print_figures(train) if chosen.figures else train()
 
 
 if __name__ == "__main__":
