@@ -551,3 +551,33 @@ func TestEvaluationsInAnotherOrder(t *testing.T) {
 		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
 	}
 }
+
+// TestALengthOfItsOwn: most of a pass alternates between two lengths, and a part of it follows a third one, which is half of any
+// that was recorded. So one of its requests has the size that was recorded for the next step. The requests before it say
+// which of the two it is: they are of one length, though most before these were not.
+func TestALengthOfItsOwn(t *testing.T) {
+	pass := func(a, b, c uint64) (sizes []uint64) {
+		for i := range uint64(40) {
+			sizes = append(sizes, (1+i%5)*a<<9, (2+i%3)*b<<9)
+		}
+		for i := range uint64(14) {
+			sizes = append(sizes, (20+i)*c<<9)
+		}
+		for range 6 {
+			sizes = append(sizes, 16*c<<9, 8*c<<9, 8*c<<9, 8*c<<9)
+		}
+		return append(sizes, 4096, 512, 8192)
+	}
+	rng := rand.New(rand.NewPCG(1, 0))
+	plan := varying([][]uint64{pass(40, 30, 80)}, [][]uint64{pass(100, 90, 100)}, []uint32{1, 1})
+	d := open(t, plan, Options{Capacity: 1 << 40, Granularity: 2 << 20})
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		serve(t, d, pass(40+rng.Uint64N(61), 30+rng.Uint64N(61), 42+rng.Uint64N(7)))
+	}
+	if c := d.Counters(); c.PlannedAllocations < c.Allocations || c.DriftEvents > 0 {
+		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
+	}
+}
