@@ -575,7 +575,10 @@ def main() -> None:
     torch.manual_seed(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
         train = functools.partial(JOBS[chosen.name], folder, chosen.steps)
-        print_figures(train) if chosen.figures else train()
+        if chosen.figures:
+            print_figures(train)
+        else:
+            train()
 
 
 if __name__ == "__main__":
