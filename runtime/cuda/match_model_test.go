@@ -198,7 +198,7 @@ func (m *matchModel) onStream(at int, stream uint64) bool {
 }
 
 func (m *matchModel) agree(a float64, aOK bool, b float64, bOK bool) bool {
-	return !aOK || !bOK || abs(int64(a*65536)-int64(b*65536)) <= 512
+	return !aOK || !bOK || abs(int64(a*65536)-int64(b*65536)) <= 1024
 }
 
 func abs(n int64) int64 { return max(n, -n) }

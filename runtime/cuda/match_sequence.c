@@ -277,9 +277,10 @@ uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from) {
  * near is a ratio the same. */
 enum { RATIO_LEAST = 512, RATIO_NEAR = 64 };
 
-/* Scales agree if they differ by at most this: 1/128 of the distance between the
- * smallest and the largest, which is more than the rounding of sizes makes it differ. */
-enum { SCALE_NEAR = SP_SCALE_ONE / 128 };
+/* Scales agree if they differ by at most this: 1/64 of the distance between the smallest and the largest, which is
+ * more than the rounding of sizes makes it differ. With 1/128 blocks that are rounded up to half a MiB, of 13 to 33 MB,
+ * were held off plan in every layer. */
+enum { SCALE_NEAR = SP_SCALE_ONE / 64 };
 
 /* The largest scale, in distances between the smallest and the largest: it
  * keeps the product with SP_SCALE_ONE far below 2^63. */

@@ -581,3 +581,31 @@ func TestALengthOfItsOwn(t *testing.T) {
 		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
 	}
 }
+
+// TestRoundedSizes: all sizes follow one length, but every thirtieth is rounded up, by as much as an eightieth of how far the
+// recorded ones are apart. None is held off plan for that.
+func TestRoundedSizes(t *testing.T) {
+	const unit = 4096
+	pass := func(length uint64) (sizes []uint64) {
+		for i := range uint64(150) {
+			size := (1 + i%3) * length * 512
+			if i%30 == 29 {
+				size = (length*2048 + unit - 1) / unit * unit
+			}
+			sizes = append(sizes, size)
+		}
+		return sizes
+	}
+	d, rng := open(t, varying([][]uint64{pass(30)}, [][]uint64{pass(110)}, []uint32{1, 1}), Options{}), rand.New(rand.NewPCG(1, 0))
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	const passes = 40
+	for range passes {
+		serve(t, d, pass(30+rng.Uint64N(81)))
+	}
+	// The first request of another length may be held.
+	if c := d.Counters(); c.PlannedAllocations+passes < c.Allocations || c.DriftEvents > passes {
+		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
+	}
+}
