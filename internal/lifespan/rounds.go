@@ -12,6 +12,7 @@ import (
 // it is no more than was recorded. A slot is as much larger than the one a round before as it is
 // in the longest pass: what keeps the tokens so far grows with each by as much, whatever the
 // prompt. That holds for the last round of a shorter pass too, which would be a later one.
+// Likewise if each micro-batch had had the lengths that any of them had (asOtherBatches).
 func (b *Body) Believed(sizes [][]float64) []float64 {
 	weak := make([]uint64, len(b.Slots))
 	for i := range b.Slots {
