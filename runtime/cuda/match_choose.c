@@ -30,16 +30,20 @@ static uint64_t said(const sp_matcher *m, uint64_t at) {
 static int sized(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   if (at == SP_NOWHERE || !on_stream(m, at, stream))
     return 0;
+  if (sp_step_fits(sp_step_at(m, at), requested))
+    return 1;
   uint64_t size = said(m, at);
-  return sp_step_fits(sp_step_at(m, at), requested) || (size > 0 && sp_laws_near(size, requested));
+  return size > 0 && sp_laws_near(size, requested);
 }
 
 static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   if (sized(m, at, requested, stream))
     return 1;
-  if (at == SP_NOWHERE || !on_stream(m, at, stream) || said(m, at) > 0)
+  if (at == SP_NOWHERE || !on_stream(m, at, stream))
     return 0;
-  return sp_step_in_ratio(sp_step_at(m, at), m->ratio, requested) || sp_step_in_ratio(sp_step_at(m, at), m->ratio_before, requested);
+  const sp_step *step = sp_step_at(m, at);
+  int in_ratio = sp_step_in_ratio(step, m->ratio, requested) || sp_step_in_ratio(step, m->ratio_before, requested);
+  return in_ratio && said(m, at) == 0;
 }
 
 /* opens says whether the request may be the key of a segment, at the pointer: it may have

@@ -11,8 +11,8 @@
  * layers do not. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
 enum { LITTLE = 16, MUCH = 2, SHORT = 32 };
 
-/* Steps. Places from which on fewer than ALIKE_LEAST are alike are not compared, as any two layers have so many;
- * more than ALIKE need not be. */
+/* Steps. A row of fewer than ALIKE_LEAST that is alike does not count, since any two layers have one. A row is
+ * followed for ALIKE at most, which bounds the time. */
 enum { ALIKE_LEAST = 64, ALIKE = 1024 };
 
 /* Kinds of segments that a segment is compared with. It bounds the time. */

@@ -241,9 +241,10 @@ static stplan_plan *plan;
 static uint64_t failures, allocations, on_plan, waits, moved;
 static long carried; /* how often memory moved without being waited for */
 
-static void open_devices(void) {
+/* open_devices opens them at other addresses in each round, since these decide which of the first calls fail. */
+static void open_devices(long round) {
   for (int i = 0; i < DEVICES; i++) {
-    const model_options options = {.base = UINT64_C(1) << (40 + i), .capacity = CAPACITY, .granularity = 2 * MIB, .failures = failures, .known_only = known_only};
+    const model_options options = {.base = (UINT64_C(1) << (40 + i)) + (uint64_t)round * 2 * MIB, .capacity = CAPACITY, .granularity = 2 * MIB, .failures = failures, .known_only = known_only};
     sp_prim prim;
     on[i].model = model_open(&options, &prim);
     DEMAND(stplan_open(&prim, i == 0 ? plan : NULL, 0, &on[i].device) == STPLAN_OK);
@@ -297,7 +298,7 @@ int main(int argc, char **argv) {
       pthread_rwlock_init(&on[i].begins[k], NULL);
   for (long round = 0; round * ROUND < operations; round++) {
     pthread_t threads[THREADS];
-    open_devices();
+    open_devices(round);
     if (planned)
       begin();
     for (uintptr_t i = 0; i < THREADS; i++)
@@ -311,9 +312,8 @@ int main(int argc, char **argv) {
   }
   printf("%llu allocations, %llu on plan, %llu waits, %llu B moved, %ld times carried\n", (unsigned long long)allocations,
          (unsigned long long)on_plan, (unsigned long long)waits, (unsigned long long)moved, carried);
-  /* A round has few requests on plan but the first ones, as the plan is soon given up. Calls that fail may leave it without
-   * memory. */
-  DEMAND(waits > 0 && (plan == NULL || on_plan > 0 || may_fail));
+  /* A round has few requests on plan but the first ones, as the plan is soon given up. */
+  DEMAND(waits > 0 && (plan == NULL || on_plan > 0));
   stplan_plan_close(plan);
   return 0;
 }
