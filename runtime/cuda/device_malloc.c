@@ -101,6 +101,20 @@ static int detours(stplan_device *d, request *q) {
   return 1;
 }
 
+/* Granules. A block of up to this many lies on whole ones if it can (start). Larger blocks have most of their
+ * memory in whole granules wherever they lie. With 4, 8, 16, 32 and 64, 63 recordings reserve 0.07, 0.07, 0.09, 0.08
+ * and 0.08 % less on average than without, with 16 the small ones 0.28 % (docs/results/pool.md). */
+enum { WHOLE_MOST = 16 };
+
+/* start is where a request goes in a free range. If memory moves, a block that is so many whole granules large lies on
+ * these, if the range has room: all of its memory can move when it is free. Otherwise it shares a granule with
+ * a neighbour at either end, and a small job keeps one to three per cent in such ends. */
+static uint64_t start(const stplan_device *d, const request *q, const sp_range *gap) {
+  uint64_t unit = sp_arena_unit(&d->arena, gap), whole = sp_round_up(gap->addr, unit);
+  int fits = whole + q->need <= gap->addr + gap->size;
+  return sp_device_moves(d) && gap->zone == SP_ZONE_OPEN && q->need % unit == 0 && q->need <= WHOLE_MOST * unit && fits ? whole : gap->addr;
+}
+
 /* choose takes a free range for the request, or NULL if none fits, or if it still has a
  * place, which lies elsewhere now. Locked. */
 static sp_range *choose(stplan_device *d, request *q) {
@@ -117,7 +131,7 @@ static sp_range *choose(stplan_device *d, request *q) {
   if (gap == NULL && planned && detours(d, q))
     return NULL;
   if (gap != NULL)
-    addr = gap->addr;
+    addr = start(d, q, gap);
   else
     gap = plan_gap(d, q, &addr);
   if (gap == NULL)

@@ -61,6 +61,27 @@ func TestLargeBlocksGoLow(t *testing.T) {
 	}
 }
 
+// TestBlocksOfWholeGranulesMove: blocks that are whole granules large lie on these although smaller ones come in between, so
+// all of their memory moves when they are free.
+func TestBlocksOfWholeGranulesMove(t *testing.T) {
+	const count, granule, between = 16, 2 * poolMiB, poolMiB / 2
+	for _, size := range []uint64{granule, 4 * granule, 16 * granule} {
+		d := pool(t)
+		var free []uint64
+		for range count {
+			mustMalloc(t, d, between)
+			free = append(free, mustMalloc(t, d, size))
+		}
+		for _, at := range free {
+			mustFree(t, d, at)
+		}
+		mustMalloc(t, d, count*size)
+		if got, want := d.Counters().PeakReserved, count*(size+between); got != want {
+			t.Errorf("blocks of %d B: %d B reserved at most, expected the %d that were allocated", size, got, want)
+		}
+	}
+}
+
 // TestManyFreeRangesBoundTheSearch: with more ranges that fit than are looked at, a request
 // still gets one of those, and nothing new is reserved.
 func TestManyFreeRangesBoundTheSearch(t *testing.T) {
