@@ -101,17 +101,19 @@ static int detours(stplan_device *d, request *q) {
   return 1;
 }
 
-/* Granules. In a run that has reserved fewer than SMALL_POOL, a block of up to WHOLE_MOST lies on whole ones if it can
- * (start). Larger blocks have most of their memory in whole granules wherever they lie, and so has a larger run: with
+/* Granules. In a run that has reserved fewer than SMALL_POOL, a block of WHOLE_LEAST to WHOLE_MOST lies on whole ones if it
+ * can (start). Larger blocks have most of their memory in whole granules wherever they lie, and so has a larger run: with
  * 12 GiB or no bound in place of 8 one of experts reserves more than expandable segments would in 40 more iterations, with 4
- * one reserves more than 2 % beyond what it allocates. With 4, 8, 16, 32 and 64 granules and no other bound 63 recordings
- * reserve 0.07, 0.07, 0.09, 0.08 and 0.08 % less on average (docs/results/pool.md). */
-enum { SMALL_POOL = 4096, WHOLE_MOST = 16 };
+ * one reserves more than 2 % beyond what it allocates. With up to 4, 8, 16, 32 and 64 granules and no other bound 63 recordings
+ * reserve 0.07, 0.07, 0.09, 0.08 and 0.08 % less on average. With blocks of one granule too, an image classifier
+ * reserves as much as expandable segments would (docs/results/pool.md). */
+enum { SMALL_POOL = 4096, WHOLE_LEAST = 2, WHOLE_MOST = 16 };
 
 /* on_whole says whether a request is to lie on whole granules of `unit` in a free range. */
 static int on_whole(const stplan_device *d, const request *q, const sp_range *gap, uint64_t unit) {
   int small = d->counters.peak_reserved_bytes < SMALL_POOL * d->prim.granularity;
-  return small && sp_device_moves(d) && gap->zone == SP_ZONE_OPEN && q->need % unit == 0 && q->need <= WHOLE_MOST * unit;
+  int some = q->need % unit == 0 && q->need >= WHOLE_LEAST * unit && q->need <= WHOLE_MOST * unit;
+  return some && small && sp_device_moves(d) && gap->zone == SP_ZONE_OPEN;
 }
 
 /* start is where a request goes in a free range. If memory moves, a block that is so many whole granules large lies on

@@ -61,11 +61,11 @@ func TestLargeBlocksGoLow(t *testing.T) {
 	}
 }
 
-// TestBlocksOfWholeGranulesMove: blocks that are whole granules large lie on these although smaller ones come in between, so
+// TestBlocksOfWholeGranulesMove: blocks of a few whole granules lie on these although smaller ones come in between, so
 // all of their memory moves when they are free.
 func TestBlocksOfWholeGranulesMove(t *testing.T) {
 	const count, granule, between = 16, 2 * poolMiB, poolMiB / 2
-	for _, size := range []uint64{granule, 4 * granule, 16 * granule} {
+	for _, size := range []uint64{2 * granule, 4 * granule, 16 * granule} {
 		d := pool(t)
 		var free []uint64
 		for range count {
