@@ -62,6 +62,12 @@ reuses, and of these the one with the fewest waits. It prints how many are left,
 how much memory changes hands with one, and their slack: the events between the
 free and the next allocation there. A wait with much slack costs nothing.
 
+While a send or a receive is under way, as in a pipeline, nobody is made to wait
+for what was freed behind it: the other process may be waiting for this one. If
+the recording tells of such exchanges, the plan leaves room for the memory that
+they hold until the program waits for them, and "held by exchanges" says how
+much that is.
+
 --no-reuse-pending reuses memory only after the recorded completion of its free.
 --no-cross-stream gives each stream its own part of the arena. Both usually take
 more memory: "cost" is what the plan takes above the lower bound that holds

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -165,6 +166,7 @@ func TestAHistoryOfManyThreads(t *testing.T) {
 				for i := range live {
 					live[i], _, _ = device.Malloc(uint64(i+1)*300, thread)
 				}
+				device.AwaitExchange(device.BeginExchange(), thread)
 				for _, address := range live {
 					if device.RecordStream(address, (thread+1)%threads) != nil || device.Free(address, thread) != nil {
 						t.Error("a live block was refused")
@@ -184,8 +186,57 @@ func TestAHistoryOfManyThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &read.Devices[0]
-	if n := threads * rounds * depth; d.Ordinal != 5 || len(d.Events) != 3*n || len(d.Annotations) != threads*rounds {
-		t.Errorf("device %d: %d events and %d annotations, expected %d and %d", d.Ordinal, len(d.Events), len(d.Annotations), 3*n, threads*rounds)
+	if n := threads * rounds * depth; d.Ordinal != 5 || len(d.Events) != 3*n || len(d.Annotations) != 3*threads*rounds || len(d.Exchanges()) != threads*rounds {
+		t.Errorf("device %d: %d events, %d annotations and %d exchanges, expected %d, %d and %d", d.Ordinal, len(d.Events), len(d.Annotations), len(d.Exchanges()), 3*n, 3*threads*rounds, threads*rounds)
+	}
+}
+
+// TestAHistoryTellsOfExchanges: when they begin and are awaited, and that memory which another stream
+// has used is held until then.
+func TestAHistoryTellsOfExchanges(t *testing.T) {
+	device := openKeeping(t)
+	alloc := func() uint64 {
+		address, _, err := device.Malloc(1<<20, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
+	free := func(address uint64, used bool) {
+		if used && device.RecordStream(address, 7) != nil || device.Free(address, 0) != nil {
+			t.Fatal("a live block was refused")
+		}
+	}
+	of := []uint64{alloc(), alloc(), alloc()}
+	first := device.BeginExchange()
+	free(of[0], true)
+	second := device.BeginExchange()
+	device.AwaitExchange(first, 0)
+	free(of[1], true)
+	free(of[2], false)
+	device.AwaitExchange(second, 7) // by another stream than theirs
+	device.AwaitExchange(second, 0)
+	free(alloc(), true)
+	path := filepath.Join(t.TempDir(), "kept.history")
+	if err := device.WriteHistory(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	read, err := trace.ReadFile(path, trace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &read.Devices[0]
+	var acts []string
+	for i := range d.Events {
+		acts = append(acts, d.Events[i].Action.String())
+	}
+	want := "alloc alloc alloc free_requested free_completed free_requested free_requested free_completed free_completed alloc free_requested free_completed"
+	if found := strings.Join(acts, " "); found != want || d.Events[4].Addr != d.Events[3].Addr || d.Events[8].Addr != d.Events[5].Addr {
+		t.Errorf("events %s, expected %s", found, want)
+	}
+	exchanges := []trace.Exchange{{Begins: 3, Awaits: []trace.Await{{Stream: 0, At: 5}}}, {Begins: 5, Awaits: []trace.Await{{Stream: 7, At: 9}, {Stream: 0, At: 9}}}}
+	if found := d.Exchanges(); !reflect.DeepEqual(found, exchanges) {
+		t.Errorf("exchanges %v, expected %v", found, exchanges)
 	}
 }
 

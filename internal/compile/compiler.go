@@ -89,9 +89,11 @@ type compiler struct {
 	limited    bool               // the time limit stopped something early
 }
 
-// end is the end of the buffers' live ranges that the plan is made for.
+// end is the end of the buffers' live ranges that the plan is made for. If the recording tells
+// of exchanges, a free that is behind one cannot be waited for until the program has awaited
+// it, so the plan leaves room for what is held until then.
 func (c *compiler) end() lifespan.End {
-	if c.NoReusePending {
+	if c.NoReusePending || len(c.timeline.Exchanges) > 0 {
 		return lifespan.EndCompleted
 	}
 	return lifespan.EndRequested

@@ -24,6 +24,7 @@ func (c *compiler) summary(dev *planfile.Device, pl packing.Placement) report.Co
 		Iterations:           c.iterations.Count,
 		IterationSource:      c.iterations.Source,
 		SteadyStart:          int64(dev.SteadyStart),
+		Exchanges:            len(c.timeline.Exchanges),
 		Waits:                report.WaitsOf(dev),
 		NoReusePending:       c.NoReusePending,
 		NoCrossStream:        c.NoCrossStream,

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/verify"
@@ -25,7 +26,7 @@ func (c *compiler) write(d *draft, pl packing.Placement) *planfile.Device {
 		Certificate:          c.certificate(pl),
 		Streams:              d.streams.numbers(),
 	}
-	if c.NoReusePending {
+	if c.end() == lifespan.EndCompleted {
 		dev.End = planfile.EndCompleted
 	}
 	for i := range d.slots {

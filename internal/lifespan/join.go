@@ -36,7 +36,7 @@ const liveShare = 16
 // the next one is freed where that one freed it. If the two are of different recordings,
 // the buffers handed on are paired in order; if that does not work out, they are freed
 // between the two. Streams are the same if they were first used in the same order. Only the
-// first part has its segments and annotations.
+// first part has its segments and annotations, but for those of exchanges, which all have.
 //
 // It is an error, which names the part, if the recordings do not fit together: if
 // iterations were found in another way or none are steady, if another number of streams
@@ -130,9 +130,10 @@ type joiner struct {
 	next      uint64 // the next new address
 	// handed are the buffers that the last iteration hands on, and pending those whose
 	// free has yet to complete.
-	handed  []handed
-	pending []pending
-	acts    []joinedAct
+	handed    []handed
+	pending   []pending
+	acts      []joinedAct
+	exchanges int // so far
 }
 
 // handed is a buffer that lives beyond the end of the last iteration.
@@ -159,7 +160,7 @@ func newJoiner(p *Part) *joiner {
 	end := p.end()
 	j.out.Device = &trace.Device{Ordinal: p.Device.Ordinal, Initial: p.Device.Initial, Events: slices.Clone(p.Device.Events[:end])}
 	for _, a := range p.Device.Annotations {
-		if a.At <= end {
+		if a.At <= end && !a.OfExchange() {
 			j.out.Device.Annotations = append(j.out.Device.Annotations, a)
 		}
 	}
@@ -175,7 +176,28 @@ func newJoiner(p *Part) *joiner {
 		addresses[i] = p.Timeline.Buffers[i].Addr
 	}
 	j.leave(p, addresses)
+	j.tell(p, 0, func(t trace.Time) trace.Time { return t })
 	return j
+}
+
+// tell adds the exchanges that begin in a part's iterations from a time on. What is awaited later is so at
+// the end of these.
+func (j *joiner) tell(p *Part, from trace.Time, place func(trace.Time) trace.Time) {
+	d, end := j.out.Device, p.end()
+	for _, e := range p.Timeline.Exchanges {
+		if e.Begins < from || e.Begins >= end {
+			continue
+		}
+		told := trace.Exchange{Begins: place(e.Begins)}
+		for _, w := range e.Awaits {
+			if i := slices.Index(p.streams(), w.Stream); i >= 0 {
+				told.Awaits = append(told.Awaits, trace.Await{Stream: j.streams[i], At: place(min(w.At, end))})
+			}
+		}
+		j.exchanges++
+		d.Annotations = append(d.Annotations, told.Annotations(j.exchanges)...)
+	}
+	slices.SortStableFunc(d.Annotations, func(a, b trace.Annotation) int { return cmp.Compare(a.At, b.At) })
 }
 
 // leave notes what the last iteration of a part hands on.
@@ -267,11 +289,14 @@ func (j *joiner) flush(p *Part, from trace.Time) {
 	for _, a := range j.acts {
 		d.Events = append(d.Events, a.event)
 	}
-	for i := p.Iterations.Count - p.Iterations.SteadyCount; i < p.Iterations.Count; i++ {
-		limit := p.Iterations.Starts[i+1] - from
-		n, _ := slices.BinarySearchFunc(j.acts, limit, func(a joinedAct, t trace.Time) int { return cmp.Compare(a.at, t) })
-		it.Starts = append(it.Starts, base+trace.Time(n))
+	place := func(t trace.Time) trace.Time {
+		n, _ := slices.BinarySearchFunc(j.acts, t-from, func(a joinedAct, t trace.Time) int { return cmp.Compare(a.at, t) })
+		return base + trace.Time(n)
 	}
+	for i := p.Iterations.Count - p.Iterations.SteadyCount; i < p.Iterations.Count; i++ {
+		it.Starts = append(it.Starts, place(p.Iterations.Starts[i+1]))
+	}
+	j.tell(p, from, place)
 	it.Count += p.Iterations.SteadyCount
 	it.SteadyCount += p.Iterations.SteadyCount
 }

@@ -13,6 +13,9 @@
 //     event was not recorded, and the completed end is the requested end. If only
 //     this buffer lacks it, the free was still pending when the recording ended, and
 //     the completed end is the number of events.
+//   - If the recording tells of exchanges, the completed end is no later than the time at
+//     which the buffer's stream can wait for its free (trace.Passes). A free that no exchange is
+//     in the way of needs no completion, since streams wait on the device.
 //   - A buffer that is never freed ends at the number of events and is Resident.
 //   - A block that was live before recording began starts at 0 and is Initial. An end
 //     of 0 becomes 1, so that no live range is empty. If its free was already pending,
@@ -61,6 +64,8 @@ type Buffer struct {
 type Timeline struct {
 	Device int        // the device's ordinal
 	Events trace.Time // number of events; every end is at most this, or 1
+	// Exchanges are those that the recording tells of.
+	Exchanges []trace.Exchange
 	// Buffers are by Start. Initial ones come first, by address.
 	Buffers       []Buffer
 	PeakAllocated Peak // with buffers living until their requested end
@@ -104,7 +109,9 @@ type builder struct {
 	live map[uint64]int
 	held trace.Bytes // sum of the sizes of the buffers in live
 	// fatal is the time of the out-of-memory that the recording ends in, or unknown.
-	fatal trace.Time
+	fatal     trace.Time
+	exchanges []trace.Exchange
+	passes    trace.Passes
 }
 
 // unknown is an end that no event has given yet.
@@ -112,7 +119,8 @@ const unknown trace.Time = -1
 
 func newBuilder(d *trace.Device) *builder {
 	failures := d.Failures()
-	b := &builder{device: d.Ordinal, events: trace.Time(len(d.Events)), live: map[uint64]int{}, fatal: failures.FatalAt()}
+	b := &builder{device: d.Ordinal, events: trace.Time(len(d.Events)), live: map[uint64]int{}, fatal: failures.FatalAt(), exchanges: d.Exchanges()}
+	b.passes = trace.NewPasses(b.exchanges)
 	count := 0
 	for i := range d.Initial {
 		count += len(d.Initial[i].Blocks)
@@ -246,7 +254,7 @@ func (b *builder) finish() *Timeline {
 	for i := range b.buffers {
 		b.close(&b.buffers[i])
 	}
-	tl := &Timeline{Device: b.device, Events: b.events, Buffers: b.buffers}
+	tl := &Timeline{Device: b.device, Events: b.events, Buffers: b.buffers, Exchanges: b.exchanges}
 	tl.PeakAllocated = tl.Load(EndRequested).Peak()
 	tl.PeakActive = tl.Load(EndCompleted).Peak()
 	return tl
@@ -263,5 +271,8 @@ func (b *builder) close(buf *Buffer) {
 		buf.CompletedEnd = last
 	case buf.CompletedEnd == unknown:
 		buf.CompletedEnd = buf.RequestedEnd
+	}
+	if len(b.exchanges) > 0 && buf.CompletedEnd > buf.RequestedEnd+1 {
+		buf.CompletedEnd = b.passes.From(buf.RequestedEnd, buf.Stream)
 	}
 }

@@ -27,7 +27,7 @@ func (p *Program) Disturb(rate float64, seed uint64) *Program {
 			requests, spans = append(requests, d.requests[i]), append(spans, d.spans[i])
 		}
 	}
-	return order(requests, spans)
+	return order(requests, spans, p.exchanges)
 }
 
 // spans is when each request lives: the inverse of order.

@@ -27,16 +27,19 @@ type Request struct {
 type kind uint8
 
 const (
-	stepFree     kind = iota // the program frees the request
+	stepBegin    kind = iota // an exchange begins
+	stepAwait                // a stream is made to wait for one
+	stepFree                 // the program frees the request
 	stepComplete             // the other stream is done with it
 	stepAlloc
 )
 
-// step is one act on a request at an instant.
+// step is one act at an instant: on a request, or on an exchange, which a stream then waits for.
 type step struct {
 	at      instant
 	kind    kind
-	request int32
+	request int32 // or exchange
+	stream  uint64
 }
 
 // instant orders steps: by event, and by sub for what is injected at an event.
@@ -50,8 +53,9 @@ type Program struct {
 	Requests []Request
 	// Ends are the times at which iterations end, in order, for an allocator that is an
 	// Iterated. They are set by the caller.
-	Ends  []trace.Time
-	steps []step
+	Ends      []trace.Time
+	exchanges []trace.Exchange
+	steps     []step
 }
 
 // span is when a request lives: end is the program's free, completed the time from which
@@ -79,7 +83,7 @@ func NewProgram(tl *lifespan.Timeline) *Program {
 		}
 	}
 	markPending(requests, spans)
-	return order(requests, spans)
+	return order(requests, spans, tl.Exchanges)
 }
 
 // markPending finds the delayed frees: those with an allocation between the requested and
@@ -100,24 +104,31 @@ func markPending(requests []Request, spans []span) {
 	}
 }
 
-// order makes the program of requests that live in the given spans.
-func order(requests []Request, spans []span) *Program {
-	p := &Program{Requests: requests}
-	for i, s := range spans {
-		p.steps = append(p.steps, step{s.start, stepAlloc, int32(i)})
-		if s.end.event != never {
-			p.steps = append(p.steps, step{s.end, stepFree, int32(i)})
-		}
-		if requests[i].Pending && s.completed.event != never {
-			p.steps = append(p.steps, step{s.completed, stepComplete, int32(i)})
+// order makes the program of requests that live in the given spans, with exchanges under way.
+func order(requests []Request, spans []span, exchanges []trace.Exchange) *Program {
+	p := &Program{Requests: requests, exchanges: exchanges}
+	for i, e := range exchanges {
+		p.steps = append(p.steps, step{at: instant{e.Begins, 0}, kind: stepBegin, request: int32(i)})
+		for _, w := range e.Awaits {
+			p.steps = append(p.steps, step{instant{w.At, 0}, stepAwait, int32(i), w.Stream})
 		}
 	}
-	// Most steps are at different events. A request has each kind once, so no two are equal.
+	for i, s := range spans {
+		p.steps = append(p.steps, step{at: s.start, kind: stepAlloc, request: int32(i)})
+		if s.end.event != never {
+			p.steps = append(p.steps, step{at: s.end, kind: stepFree, request: int32(i)})
+		}
+		if requests[i].Pending && s.completed.event != never {
+			p.steps = append(p.steps, step{at: s.completed, kind: stepComplete, request: int32(i)})
+		}
+	}
+	// Most steps are at different events. A request has each kind once, so no two are equal; nor are the
+	// waits of an exchange, but for its streams.
 	slices.SortFunc(p.steps, func(a, b step) int {
 		if a.at.event != b.at.event {
 			return cmp.Compare(a.at.event, b.at.event)
 		}
-		return cmp.Or(cmp.Compare(a.at.sub, b.at.sub), cmp.Compare(a.kind, b.kind), cmp.Compare(a.request, b.request))
+		return cmp.Or(cmp.Compare(a.at.sub, b.at.sub), cmp.Compare(a.kind, b.kind), cmp.Compare(a.request, b.request), cmp.Compare(a.stream, b.stream))
 	})
 	return p
 }

@@ -30,6 +30,14 @@ type Iterated interface {
 	EndIteration() error
 }
 
+// Exchanging is an Allocator that is told of exchanges with other processes: that one begins, which
+// returns its number, and that the program has made a stream wait for one.
+type Exchanging interface {
+	Allocator
+	BeginExchange() (number uint64)
+	AwaitExchange(number, stream uint64)
+}
+
 // LimitError says that a program needs more than an allocator can have. The program is to
 // blame, not the allocator.
 type LimitError struct {
@@ -127,6 +135,7 @@ type runner struct {
 	allocator Allocator
 	side      uint64
 	address   []uint64 // of each request
+	exchanges []uint64 // by exchange: the allocator's number
 	judge     *judge   // nil if nothing is judged
 	see       func(at trace.Time)
 	result    Result
@@ -134,7 +143,7 @@ type runner struct {
 }
 
 func newRunner(p *Program, a Allocator) *runner {
-	return &runner{program: p, allocator: a, side: side(p.Requests), address: make([]uint64, len(p.Requests))}
+	return &runner{program: p, allocator: a, side: side(p.Requests), address: make([]uint64, len(p.Requests)), exchanges: make([]uint64, len(p.exchanges))}
 }
 
 func (r *runner) run() error {
@@ -166,7 +175,25 @@ func (r *runner) endIteration(at trace.Time) error {
 	return nil
 }
 
+// exchange tells the allocator of an exchange, if it is to be told.
+func (r *runner) exchange(at int, s step) {
+	told, ok := r.allocator.(Exchanging)
+	if !ok {
+		return
+	}
+	if s.kind == stepBegin {
+		r.exchanges[s.request] = told.BeginExchange()
+	} else {
+		told.AwaitExchange(r.exchanges[s.request], s.stream)
+	}
+	r.operations(at)
+}
+
 func (r *runner) step(at int, s step) error {
+	if s.kind == stepBegin || s.kind == stepAwait {
+		r.exchange(at, s)
+		return nil
+	}
 	q := &r.program.Requests[s.request]
 	var err error
 	switch s.kind {

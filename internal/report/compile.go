@@ -35,6 +35,9 @@ type CompiledDevice struct {
 	Iterations           int     `json:"iterations"`
 	IterationSource      string  `json:"iteration_source"`
 	SteadyStart          int64   `json:"steady_start_event"`
+	// Exchanges is how many the recording tells of. If there are any, the peak active is that of
+	// what is allocated or cannot be waited for yet, and the plan is made for it.
+	Exchanges int `json:"exchanges"`
 	Waits
 	// What the options forbid, and what that costs: the plan's bytes above the
 	// lower bound that holds without them; null if nothing is forbidden.
@@ -111,6 +114,9 @@ func (d *CompiledDevice) write(w io.Writer) error {
 		size("recorded peak reserved", d.RecordedPeakReserved, "")
 	}
 	size("peak allocated", d.PeakAllocated, d.counted())
+	if d.Exchanges > 0 {
+		size("held by exchanges", d.PeakActive-d.PeakAllocated, "at the peak of both")
+	}
 	size("plan", d.PlanBytes, "")
 	size("lower bound", d.LowerBound, "")
 	if d.RecordedPeakReserved > 0 && d.WouldFit == nil {

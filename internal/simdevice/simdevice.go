@@ -107,6 +107,12 @@ func (d *Device) RecordStream(address, stream uint64) error {
 	return d.device.RecordStream(address+cuda.Base, stream)
 }
 
+// BeginExchange has an exchange with another process begin, and returns its number.
+func (d *Device) BeginExchange() uint64 { return d.device.BeginExchange() }
+
+// AwaitExchange tells that the program has made a stream wait for an exchange, which is then over.
+func (d *Device) AwaitExchange(number, stream uint64) { d.device.AwaitExchange(number, stream) }
+
 // kinds are the kinds of operations in replay's terms.
 var kinds = map[cuda.OperationKind]replay.Kind{
 	cuda.Record: replay.Record, cuda.RecordWhole: replay.RecordWhole, cuda.Wait: replay.Wait, cuda.Done: replay.Done, cuda.Settled: replay.Settled,

@@ -13,8 +13,12 @@ import (
 // (docs/history.md).
 const historyMagic = "\x89STPHIS\n"
 
-// HistoryVersion is the version of the form that this program reads.
-const HistoryVersion = 1
+// HistoryVersion is the newest version of the form that this program reads: it reads those before
+// too. historyWithExchanges is the first one that has exchanges.
+const (
+	HistoryVersion       = 2
+	historyWithExchanges = 2
+)
 
 // maxHistory is the largest history that is read, in bytes: 64 devices, each with what
 // the runtime keeps at most.
@@ -84,8 +88,9 @@ func HistoryProgram(r io.Reader, name string) (sum [32]byte, err error) {
 }
 
 type historyReader struct {
-	name string
-	data []byte
+	name    string
+	data    []byte
+	version uint32
 }
 
 // fail makes an error about a byte of the file.
@@ -107,8 +112,8 @@ func (h *historyReader) load(r io.Reader) (err error) {
 	case len(d) < historyHeader:
 		return h.fail(len(d), "the file ends in its header, which has %d B", historyHeader)
 	}
-	if v := binary.LittleEndian.Uint32(d[8:]); v != HistoryVersion {
-		return h.fail(8, "version %d, expected %d", v, HistoryVersion)
+	if h.version = binary.LittleEndian.Uint32(d[8:]); h.version < 1 || h.version > HistoryVersion {
+		return h.fail(8, "version %d, expected 1 to %d", h.version, HistoryVersion)
 	}
 	if n := binary.LittleEndian.Uint64(d[16:]); n != uint64(len(d)) {
 		return h.fail(16, "the file has %d B, its header says %d", len(d), n)

@@ -1,9 +1,11 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // The kinds of records, in the lowest bits of a record's first number.
@@ -15,6 +17,7 @@ const (
 	historyFree
 	historyUse
 	historyMark
+	historyExchange
 
 	historyKindBits = 3
 )
@@ -29,28 +32,36 @@ const markAnnotation = "stplan.mark"
 // found as in a snapshot.
 const stepAnnotation = "Optimizer.step#"
 
-// historyBlock is a block of a history: addr is 0 when it has been freed.
+// historyBlock is a block of a history.
 type historyBlock struct {
 	addr   uint64
 	size   Bytes
 	stream uint32
+	used   bool // by other streams
+	freed  bool
 }
 
-// historyDevice turns the records of a device into events.
+// historyAct is an allocation, or a free.
+type historyAct struct {
+	block int
+	free  bool
+}
+
+// historyDevice turns the records of a device into events: first into acts, with annotations and
+// exchanges that count acts, as a free may complete later than those that follow it.
 type historyDevice struct {
-	reader *historyReader
-	part   *historyPart
-	at     int    // byte of the records that is read next
-	stream uint32 // of the last allocation
-	blocks []historyBlock
-	places places
-	out    *Device
+	reader    *historyReader
+	part      *historyPart
+	at        int    // byte of the records that is read next
+	stream    uint32 // of the last allocation
+	blocks    []historyBlock
+	acts      []historyAct
+	marks     []Annotation
+	exchanges []Exchange
 }
 
 func (h *historyReader) device(p *historyPart) (*Device, error) {
-	d := &historyDevice{reader: h, part: p, places: newPlaces(), blocks: make([]historyBlock, 0, p.allocations)}
-	// An allocation is one event and a free two.
-	d.out = &Device{Ordinal: int(p.ordinal), AddressesInvented: true, Events: make([]Event, 0, 2*p.count-p.allocations)}
+	d := &historyDevice{reader: h, part: p, blocks: make([]historyBlock, 0, p.allocations), acts: make([]historyAct, 0, p.count)}
 	count := uint64(0)
 	for ; d.at < len(p.records); count++ {
 		if err := d.record(); err != nil {
@@ -61,7 +72,11 @@ func (h *historyReader) device(p *historyPart) (*Device, error) {
 		return nil, h.fail(p.at, "device %d: found %d records, %d of them allocations, expected %d and %d",
 			p.ordinal, count, len(d.blocks), p.count, p.allocations)
 	}
-	return d.out, nil
+	out, ok := d.events()
+	if !ok {
+		return nil, h.fail(p.at, "device %d: its allocations take more than the address space", p.ordinal)
+	}
+	return out, nil
 }
 
 // fail makes an error about the record at byte `from` of the records.
@@ -100,6 +115,10 @@ func (d *historyDevice) record() error {
 		return d.use(from, v)
 	case historyMark:
 		return d.mark(from, v)
+	case historyExchange:
+		if d.reader.version >= historyWithExchanges {
+			return d.exchange(from, v)
+		}
 	}
 	return d.fail(from, "a record of the unknown kind %d", kind)
 }
@@ -129,12 +148,8 @@ func (d *historyDevice) alloc(from int, kind, size uint64) error {
 	if int(d.stream) >= len(d.part.streams) {
 		return d.fail(from, "stream %d is not one of %d", d.stream, len(d.part.streams))
 	}
-	addr, ok := d.places.take(Bytes(size))
-	if !ok {
-		return d.fail(from, "with these %d B, allocations take more than the address space", size)
-	}
-	d.blocks = append(d.blocks, historyBlock{addr, Bytes(size), d.stream})
-	d.event(ActionAlloc, &d.blocks[len(d.blocks)-1])
+	d.acts = append(d.acts, historyAct{block: len(d.blocks)})
+	d.blocks = append(d.blocks, historyBlock{size: Bytes(size), stream: d.stream})
 	return nil
 }
 
@@ -153,38 +168,35 @@ func (d *historyDevice) onStream(from int, but uint32) (uint32, error) {
 }
 
 // block finds the live block that was allocated `back` allocations before the last one.
-func (d *historyDevice) block(from int, back uint64) (*historyBlock, error) {
+func (d *historyDevice) block(from int, back uint64) (int, error) {
 	if back >= uint64(len(d.blocks)) {
-		return nil, d.fail(from, "%d allocations back of %d there is none", back, len(d.blocks))
+		return 0, d.fail(from, "%d allocations back of %d there is none", back, len(d.blocks))
 	}
-	b := &d.blocks[uint64(len(d.blocks))-1-back]
-	if b.addr == 0 {
-		return nil, d.fail(from, "allocation %d has been freed before", uint64(len(d.blocks))-1-back)
+	i := len(d.blocks) - 1 - int(back)
+	if d.blocks[i].freed {
+		return 0, d.fail(from, "allocation %d has been freed before", i)
 	}
-	return b, nil
+	return i, nil
 }
 
-// free ends a block. The runtime does not see when a free completes: streams that reuse
-// the memory wait on the device. So it completes at once.
 func (d *historyDevice) free(from int, back uint64) error {
-	b, err := d.block(from, back)
+	i, err := d.block(from, back)
 	if err != nil {
 		return err
 	}
-	d.event(ActionFreeRequested, b)
-	d.event(ActionFreeCompleted, b)
-	d.places.give(b.addr, b.size)
-	b.addr = 0
+	d.blocks[i].freed = true
+	d.acts = append(d.acts, historyAct{i, true})
 	return nil
 }
 
-// use checks a use by another stream. A trace has no event for it, nor has a snapshot.
+// use is a use by another stream. A trace has no event for it, nor has a snapshot.
 func (d *historyDevice) use(from int, back uint64) error {
-	b, err := d.block(from, back)
+	i, err := d.block(from, back)
 	if err != nil {
 		return err
 	}
-	_, err = d.onStream(from, b.stream)
+	d.blocks[i].used = true
+	_, err = d.onStream(from, d.blocks[i].stream)
 	return err
 }
 
@@ -198,15 +210,95 @@ func (d *historyDevice) mark(from int, mark uint64) error {
 	if mark > 0 {
 		name = fmt.Sprintf("%s%d", stepAnnotation, mark)
 	}
-	d.out.Annotations = append(d.out.Annotations, Annotation{Name: name, End: mark > 0, At: Time(len(d.out.Events))})
+	d.marks = append(d.marks, Annotation{Name: name, End: mark > 0, At: Time(len(d.acts))})
 	return nil
 }
 
-func (d *historyDevice) event(action Action, b *historyBlock) {
-	d.out.Events = append(d.out.Events, Event{
+// exchange is an exchange that begins, or one of those before, that a stream waits for.
+func (d *historyDevice) exchange(from int, back uint64) error {
+	now := Time(len(d.acts))
+	if back == 0 {
+		d.exchanges = append(d.exchanges, Exchange{Begins: now})
+		return nil
+	}
+	if back > uint64(len(d.exchanges)) {
+		return d.fail(from, "%d exchanges back of %d there is none", back-1, len(d.exchanges))
+	}
+	v, err := d.number()
+	if err == nil && v >= uint64(len(d.part.streams)) {
+		err = d.fail(from, "stream %d is not one of %d", v, len(d.part.streams))
+	}
+	if err != nil {
+		return err
+	}
+	e := &d.exchanges[len(d.exchanges)-int(back)]
+	e.Awaits = append(e.Awaits, Await{d.part.streams[v], now})
+	return nil
+}
+
+// events makes the device's events. A free completes at once, as streams that reuse the
+// memory wait on the device, unless other streams use the block and an exchange is in the way of
+// such a wait. ok is false without addresses.
+func (d *historyDevice) events() (out *Device, ok bool) {
+	out = &Device{Ordinal: int(d.part.ordinal), AddressesInvented: true, Events: make([]Event, 0, 2*len(d.acts)-len(d.blocks))}
+	passes := NewPasses(d.exchanges)
+	places := newPlaces()
+	complete := func(b *historyBlock) {
+		out.Events = append(out.Events, d.event(ActionFreeCompleted, b))
+		places.give(b.addr, b.size)
+	}
+	begins := make([]Time, 0, len(d.acts)+1) // by act: its event, or the first one after what completes before it
+	held := map[Time][]int{}                 // by act before which they complete
+	for i, a := range d.acts {
+		for _, k := range held[Time(i)] {
+			complete(&d.blocks[k])
+		}
+		begins = append(begins, Time(len(out.Events)))
+		b := &d.blocks[a.block]
+		if !a.free {
+			if b.addr, ok = places.take(b.size); !ok {
+				return nil, false
+			}
+			out.Events = append(out.Events, d.event(ActionAlloc, b))
+			continue
+		}
+		out.Events = append(out.Events, d.event(ActionFreeRequested, b))
+		from := Time(i)
+		if b.used {
+			from = passes.From(from, d.part.streams[b.stream])
+		}
+		if from == Time(i) {
+			complete(b)
+		} else {
+			held[from] = append(held[from], a.block)
+		}
+	}
+	for _, k := range held[Time(len(d.acts))] {
+		complete(&d.blocks[k])
+	}
+	begins = append(begins, Time(len(out.Events)))
+	d.annotate(out, begins)
+	return out, true
+}
+
+// annotate gives the device its marks and exchanges. begins has the event of each act.
+func (d *historyDevice) annotate(out *Device, begins []Time) {
+	out.Annotations = append(out.Annotations, d.marks...)
+	for i := range d.exchanges {
+		out.Annotations = append(out.Annotations, d.exchanges[i].Annotations(i+1)...)
+	}
+	for i := range out.Annotations {
+		a := &out.Annotations[i]
+		a.At = begins[a.At]
+	}
+	slices.SortStableFunc(out.Annotations, func(a, b Annotation) int { return cmp.Compare(a.At, b.At) })
+}
+
+func (d *historyDevice) event(action Action, b *historyBlock) Event {
+	return Event{
 		Addr: b.addr, Size: b.size, Stream: d.part.streams[b.stream],
 		Stack: None, UserMetadata: None, CompileContext: None, Pool: int16(None), Action: action,
-	})
+	}
 }
 
 // places invents addresses for blocks: those of a freed block of the same size, the latest

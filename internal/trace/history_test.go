@@ -15,6 +15,7 @@ import (
 
 // historyFile makes a history by docs/history.md: it shares nothing with the reader.
 type historyFile struct {
+	version uint32 // 0 is 2
 	rank    int32
 	devices []historyDeviceFile
 }
@@ -40,7 +41,11 @@ func (d *historyDeviceFile) record(kind, first uint64, rest ...uint64) {
 
 func (f *historyFile) encode() []byte {
 	le := binary.LittleEndian
-	out := append([]byte("\x89STPHIS\n"), 1, 0, 0, 0)
+	version := f.version
+	if version == 0 {
+		version = 2
+	}
+	out := le.AppendUint32([]byte("\x89STPHIS\n"), version)
 	out = le.AppendUint32(out, uint32(len(f.devices)))
 	out = append(out, make([]byte, 16)...)
 	out = le.AppendUint32(out, uint32(f.rank))
@@ -146,6 +151,84 @@ func TestReadHistory(t *testing.T) {
 	}
 }
 
+// exchangesInVersion1 is a history that has what came with version 2.
+func exchangesInVersion1() []byte {
+	f := smallHistory()
+	f.version = 1
+	f.devices[0].record(7, 0)
+	return f.encode()
+}
+
+// TestVersion1: histories of before are read, with the same result.
+func TestVersion1(t *testing.T) {
+	old := smallHistory()
+	old.version = 1
+	before, err := readHistory(old.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := readHistory(smallHistory().encode())
+	if err != nil || !reflect.DeepEqual(before, now) {
+		t.Errorf("%v: found %v, expected %v", err, before, now)
+	}
+}
+
+// TestAHistoryWithExchanges: what another stream used is held until every exchange that had begun
+// by its free is awaited, and everything else is not.
+func TestAHistoryWithExchanges(t *testing.T) {
+	d := historyDeviceFile{streams: []uint64{0, 0x7f00}}
+	d.record(1, 1)    // block 0
+	d.record(5, 0, 1) // is used by the other stream
+	d.record(1, 2)    // block 1
+	d.record(7, 0)    // exchange 1 begins
+	d.record(4, 1)    // block 0 is freed
+	d.record(4, 0)    // block 1 is freed, which nobody else used
+	d.record(7, 1, 1) // the other stream waits for exchange 1
+	d.record(7, 0)    // exchange 2 begins
+	d.record(1, 1)    // block 2
+	d.record(7, 2, 0) // the first stream waits for exchange 1
+	d.record(5, 0, 1) // block 2 is used by the other stream
+	d.record(4, 0)    // and freed
+	d.record(6, 1)    // a step
+	d.record(7, 1, 0) // the first stream waits for exchange 2, and again
+	d.record(7, 1, 0)
+	d.record(7, 0)    // exchange 3 begins, and nobody waits for it
+	d.record(1, 1)    // block 3
+	d.record(5, 0, 1) // is used by the other stream
+	d.record(4, 0)    // and freed
+	f := &historyFile{devices: []historyDeviceFile{d}}
+	read, err := readHistory(f.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type plain struct {
+		Action Action
+		Addr   uint64
+	}
+	var found []plain
+	for _, e := range read.Devices[0].Events {
+		found = append(found, plain{e.Action, e.Addr - 1<<40})
+	}
+	want := []plain{
+		{ActionAlloc, 0}, {ActionAlloc, 512},
+		{ActionFreeRequested, 0},
+		{ActionFreeRequested, 512}, {ActionFreeCompleted, 512},
+		{ActionAlloc, 1536}, // block 0 has its address yet
+		{ActionFreeCompleted, 0},
+		{ActionFreeRequested, 1536},
+		{ActionFreeCompleted, 1536},
+		{ActionAlloc, 1536},
+		{ActionFreeRequested, 1536}, {ActionFreeCompleted, 1536},
+	}
+	if !reflect.DeepEqual(found, want) {
+		t.Errorf("events %v, expected %v", found, want)
+	}
+	exchanges := []Exchange{{2, []Await{{0x7f00, 5}, {0, 7}}}, {5, []Await{{0, 9}}}}
+	if found := read.Devices[0].Exchanges(); !reflect.DeepEqual(found, exchanges) {
+		t.Errorf("exchanges %v, expected %v", found, exchanges)
+	}
+}
+
 // TestAHistoryKeepsItsMarkInParquet: that addresses are invented is known of the import too.
 func TestAHistoryKeepsItsMarkInParquet(t *testing.T) {
 	read, err := readHistory(smallHistory().encode())
@@ -239,7 +322,8 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 	}{
 		{"magic", []byte("\x89STPLAN\n"), `byte 0: starts with "\x89STPLAN\n", expected "\x89STPHIS\n": this is no history`},
 		{"header cut off", small[:39], "byte 39: the file ends in its header, which has 40 B"},
-		{"version", poke(8, 2), "byte 8: version 2, expected 1"},
+		{"version", poke(8, 3), "byte 8: version 3, expected 1 to 2"},
+		{"no version", poke(8, 0), "byte 8: version 0, expected 1 to 2"},
 		{"cut off", small[:len(small)-1], "byte 16: the file has 119 B, its header says 120"},
 		{"longer", append(bytes.Clone(small), 0), "byte 16: the file has 121 B, its header says 120"},
 		{"checksum", append(bytes.Clone(small[:119]), 1), "byte 24: checksum "},
@@ -272,7 +356,10 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 		{"a double free", records(func(d *historyDeviceFile) { d.record(4, 0); d.record(4, 0) }), "allocation 0 has been freed before"},
 		{"a use of what is freed", records(func(d *historyDeviceFile) { d.record(4, 0); d.record(5, 0, 1) }), "allocation 0 has been freed before"},
 		{"mark", records(func(d *historyDeviceFile) { d.record(6, 256) }), "mark 256, expected at most 255"},
-		{"unknown kind", records(func(d *historyDeviceFile) { d.record(7, 1) }), "a record of the unknown kind 7"},
+		{"an exchange in version 1", exchangesInVersion1(), "a record of the unknown kind 7"},
+		{"a wait for no exchange", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 2, 0) }), "1 exchanges back of 1 there is none"},
+		{"a wait of no stream", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 1, 2) }), "stream 2 is not one of 2"},
+		{"a wait cut off", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 1) }), "the records end within a number"},
 		{"a long number", records(func(d *historyDeviceFile) { d.count++; d.records = append(d.records, 0x8e, 0) }), "a number in 2 bytes that fits in fewer"},
 		{"a number that is too large", records(func(d *historyDeviceFile) {
 			d.count++
@@ -330,9 +417,9 @@ func TestEveryFlippedBitOfAHistoryIsFound(t *testing.T) {
 func randomHistory(r *rand.Rand, requests int) *historyFile {
 	d := historyDeviceFile{streams: []uint64{0, 1, 2}}
 	var live []uint64 // numbers of allocations
-	stream := uint64(0)
+	stream, exchanges := uint64(0), uint64(0)
 	for range requests {
-		switch k := r.IntN(8); {
+		switch k := r.IntN(11); {
 		case k < 4 || len(live) == 0:
 			kind, size := uint64(1), uint64(r.IntN(1000)+1)
 			if r.IntN(2) == 0 {
@@ -349,6 +436,13 @@ func randomHistory(r *rand.Rand, requests int) *historyFile {
 			at := r.IntN(len(live))
 			d.record(4, d.allocations-1-live[at])
 			live = append(live[:at], live[at+1:]...)
+		case k < 8:
+			d.record(5, d.allocations-1-live[len(live)-1], stream^1) // the last one is of this stream
+		case k < 9:
+			d.record(7, 0)
+			exchanges++
+		case k < 10 && exchanges > 0:
+			d.record(7, r.Uint64N(exchanges)+1, r.Uint64N(3))
 		default:
 			d.record(6, r.Uint64N(3))
 		}

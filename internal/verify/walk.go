@@ -46,6 +46,8 @@ func (b *buffer) name() string {
 //   - Its completed end is its free_completed. If the recording has no such event at all,
 //     it is the requested end. If the recording has some, but not for this buffer, it is
 //     the number of events.
+//   - If the recording tells of exchanges, the completed end is no later than the time at which
+//     the stream can wait for the free.
 //   - What is never freed ends at the number of events.
 //
 // The rules are those of lifespan.Build, written a second time on purpose.
@@ -54,11 +56,14 @@ type walk struct {
 	completes bool // the recording has free_completed
 	buffers   []buffer
 	held      map[uint64]int // by address: the buffer that still has it
+	exchanges []trace.Exchange
+	passes    trace.Passes
 }
 
 func newWalk(d *trace.Device) *walk {
+	exchanges := d.Exchanges()
 	return &walk{
-		d: d, held: map[uint64]int{},
+		d: d, held: map[uint64]int{}, exchanges: exchanges, passes: trace.NewPasses(exchanges),
 		completes: slices.ContainsFunc(d.Events, func(e trace.Event) bool { return e.Action == trace.ActionFreeCompleted }),
 	}
 }
@@ -164,6 +169,9 @@ func (w *walk) end() {
 		}
 		if b.requestedEnd == unseen {
 			b.requestedEnd = b.completedEnd
+		}
+		if len(w.exchanges) > 0 && b.completedEnd > b.requestedEnd+1 {
+			b.completedEnd = int64(w.passes.From(trace.Time(b.requestedEnd), b.stream))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 )
 
@@ -23,6 +24,9 @@ type Device struct {
 	device *C.stplan_device
 	plans  []parsed
 	taken  [64]C.sp_host_entry
+
+	exchanging sync.Mutex
+	exchanges  map[uint64]C.uint64_t // by the runtime's number: the simulated device's
 }
 
 // parsed is a plan, which outlives the device object that it is opened or installed with.
@@ -123,6 +127,28 @@ func (d *Device) Free(address, stream uint64) error {
 // RecordStream tells that a stream uses the block as well.
 func (d *Device) RecordStream(address, stream uint64) error {
 	return statusError(C.stplan_record_stream(d.device, C.uint64_t(address), C.stplan_stream(stream)))
+}
+
+// BeginExchange has an exchange with another process begin, and be under way on the simulated device
+// until the program waits for it. It returns its number.
+func (d *Device) BeginExchange() uint64 {
+	number := C.stplan_exchange_begins(d.device)
+	d.exchanging.Lock()
+	if d.exchanges == nil {
+		d.exchanges = map[uint64]C.uint64_t{}
+	}
+	d.exchanges[uint64(number)] = C.sp_host_exchange_begins(&d.prim)
+	d.exchanging.Unlock()
+	C.stplan_exchange_enqueued(d.device, number)
+	return uint64(number)
+}
+
+// AwaitExchange tells that the program has made a stream wait for an exchange. Then it is over.
+func (d *Device) AwaitExchange(number, stream uint64) {
+	C.stplan_exchange_awaited(d.device, C.uint64_t(number), C.stplan_stream(stream))
+	d.exchanging.Lock()
+	defer d.exchanging.Unlock()
+	C.sp_host_exchange_over(&d.prim, d.exchanges[number])
 }
 
 // KeepHistory has the device keep its history in at most `most` bytes of the host.

@@ -17,6 +17,20 @@ void sp_device_history_room(stplan_device *d) {
     free(chunk);
 }
 
+void sp_device_history_exchange(stplan_device *d, uint64_t exchange) {
+  if (d->history != NULL && exchange != 0)
+    sp_history_exchange(d->history);
+}
+
+/* Since the history began it has the exchanges that the streams count. */
+void sp_device_history_await(stplan_device *d, uint64_t exchange, int stream) {
+  if (d->history == NULL)
+    return;
+  uint64_t since = sp_streams_since(&d->streams, exchange);
+  if (since < d->history->exchanges)
+    sp_history_await(d->history, d->history->exchanges - since, (uint32_t)stream);
+}
+
 stplan_status stplan_history_begin(stplan_device *d, uint64_t most) {
   sp_history *made = calloc(1, sizeof *made);
   if (made == NULL)

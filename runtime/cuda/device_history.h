@@ -10,4 +10,9 @@
  * now. If it has not, it lets go of the lock. Locked. */
 void sp_device_history_room(stplan_device *d);
 
+/* sp_device_history_exchange notes that the exchange of this number has just begun, and
+ * sp_device_history_await that a stream, by its index, waits for it. Locked. */
+void sp_device_history_exchange(stplan_device *d, uint64_t exchange);
+void sp_device_history_await(stplan_device *d, uint64_t exchange, int stream);
+
 #endif

@@ -1,6 +1,7 @@
 #include "device_wait.h"
 
 #include "device_defer.h"
+#include "device_history.h"
 
 /* Nanoseconds. The longest that a request waits for memory to become idle that is to
  * move. What takes longer may be waiting for what this process does next, as a receive
@@ -50,7 +51,9 @@ int sp_device_look(stplan_device *d) {
 
 uint64_t stplan_exchange_begins(stplan_device *d) {
   sp_device_lock(d);
+  sp_device_history_room(d);
   uint64_t number = sp_streams_begin(&d->streams, ++d->streams.now);
+  sp_device_history_exchange(d, number);
   sp_device_unlock(d);
   return number;
 }
@@ -70,9 +73,12 @@ void stplan_exchange_enqueued(stplan_device *d, uint64_t exchange) {
 
 void stplan_exchange_awaited(stplan_device *d, uint64_t exchange, stplan_stream stream) {
   sp_device_lock(d);
+  sp_device_history_room(d);
   int index = sp_streams_find(&d->streams, stream);
-  if (exchange != 0 && index >= 0)
+  if (exchange != 0 && index >= 0) {
     sp_streams_awaited(&d->streams, exchange, index);
+    sp_device_history_await(d, exchange, index);
+  }
   sp_device_recall(d);
   sp_device_unlock(d);
 }

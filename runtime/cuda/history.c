@@ -6,7 +6,7 @@
 #include "sizes.h"
 
 /* The lowest three bits of a record's first number say what it is. */
-enum { BYTES, UNITS, BYTES_ON, UNITS_ON, FREED, USED, MARKED, KIND_BITS = 3 };
+enum { BYTES, UNITS, BYTES_ON, UNITS_ON, FREED, USED, MARKED, EXCHANGED, KIND_BITS = 3 };
 
 void sp_history_close(sp_history *h) {
   sp_history_chunk *c = h->first;
@@ -110,6 +110,20 @@ void sp_history_use(sp_history *h, uint32_t number, uint32_t stream) {
   uint8_t *at = number == 0 ? NULL : begin(h);
   if (at != NULL)
     end(h, put(put(at, back(h, number) << KIND_BITS | USED), stream));
+}
+
+void sp_history_exchange(sp_history *h) {
+  uint8_t *at = begin(h);
+  if (at == NULL)
+    return;
+  end(h, put(at, EXCHANGED));
+  h->exchanges++;
+}
+
+void sp_history_await(sp_history *h, uint64_t number, uint32_t stream) {
+  uint8_t *at = begin(h);
+  if (at != NULL)
+    end(h, put(put(at, (h->exchanges - number + 1) << KIND_BITS | EXCHANGED), stream));
 }
 
 void sp_history_mark(sp_history *h, uint32_t mark) {

@@ -25,6 +25,7 @@ typedef struct {
   uint64_t chunks, most;          /* how many there are with the spare, and may be */
   uint64_t length;                /* bytes of all records */
   uint64_t records, allocations;
+  uint64_t exchanges; /* that have begun since the history did */
   uint32_t stream; /* of the last allocation */
   int full;        /* nothing is added any more */
 } sp_history;
@@ -47,6 +48,11 @@ uint32_t sp_history_alloc(sp_history *h, uint64_t bytes, uint32_t stream);
  * that another stream uses it. A number of 0 is none. */
 void sp_history_free(sp_history *h, uint32_t number);
 void sp_history_use(sp_history *h, uint32_t number, uint32_t stream);
+
+/* sp_history_exchange notes that an exchange begins. They are numbered from 1 in that order.
+ * sp_history_await notes that a stream waits for the exchange with this number. */
+void sp_history_exchange(sp_history *h);
+void sp_history_await(sp_history *h, uint64_t number, uint32_t stream);
 
 /* sp_history_mark notes a mark: 0 for stplan_mark, N for a step of optimizer N. */
 void sp_history_mark(sp_history *h, uint32_t mark);

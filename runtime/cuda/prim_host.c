@@ -6,9 +6,13 @@
 
 #include "sizes.h"
 
+/* How often the host looks at an event, one time after another, until the exchanges that it is behind are over. */
+enum { PATIENCE = 16 };
+
 typedef struct {
   uint64_t number;
   uint64_t recorded; /* the recordings of any event by its own last one */
+  uint64_t behind;   /* how many exchanges had begun by its last recording */
 } host_event;
 
 /* Addresses that memory can be at, and the bytes that have some: not 0. */
@@ -29,6 +33,11 @@ typedef struct {
   uint64_t captured; /* the stream that is being captured, UINT64_MAX if none is */
   uint64_t captures; /* how many there have been; the last one's number */
   uint64_t recordings, lag; /* so far; how many later ones there are once an event is done */
+  uint64_t exchanges;       /* that have begun; the last one's number */
+  uint64_t *under_way;      /* numbers of those that are not over, ascending */
+  size_t ways, way_room;    /* how many, and as many as there is host memory for */
+  const host_event *looked; /* the event that was looked at last, if nothing has been asked of the device since */
+  int looks;                /* how often, one time after another */
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
@@ -193,6 +202,7 @@ static int noted(void *self, sp_host_kind kind, uint64_t stream, const void *eve
   host *h = self;
   pthread_mutex_lock(&h->lock);
   int failed = note(h, (sp_host_entry){.kind = kind, .stream = stream, .event = event == NULL ? 0 : ((const host_event *)event)->number});
+  h->looked = NULL;
   pthread_mutex_unlock(&h->lock);
   return failed;
 }
@@ -201,6 +211,7 @@ static int noted(void *self, sp_host_kind kind, uint64_t stream, const void *eve
 static int recorded(host *h, sp_host_kind kind, uint64_t stream, host_event *e) {
   pthread_mutex_lock(&h->lock);
   e->recorded = ++h->recordings;
+  e->behind = h->exchanges;
   pthread_mutex_unlock(&h->lock);
   return noted(h, kind, stream, e);
 }
@@ -218,16 +229,63 @@ static int event_record_whole(void *self, void *event) {
 
 static int stream_wait(void *self, uint64_t stream, void *event) { return noted(self, SP_HOST_WAIT, stream, event); }
 
+/* goes_on ends the exchanges up to a number. Locked. */
+static void goes_on(host *h, uint64_t last) {
+  size_t over = 0;
+  while (over < h->ways && h->under_way[over] <= last)
+    over++;
+  h->ways -= over;
+  memmove(h->under_way, h->under_way + over, h->ways * sizeof *h->under_way);
+}
+
+/* passed says whether the exchanges that an event is behind are over. Locked. */
+static int passed(host *h, const host_event *e) {
+  h->looks = h->looked == e ? h->looks + 1 : 0;
+  h->looked = e;
+  if (h->looks == PATIENCE)
+    goes_on(h, e->behind);
+  return h->ways == 0 || h->under_way[0] > e->behind;
+}
+
 static int event_done(void *self, void *event) {
   host *h = self;
   const host_event *e = event;
   pthread_mutex_lock(&h->lock);
-  int done = h->recordings - e->recorded >= h->lag;
+  int done = h->recordings - e->recorded >= h->lag && passed(h, e);
   pthread_mutex_unlock(&h->lock);
   return done && noted(self, SP_HOST_DONE, 0, event) == 0;
 }
 
 static int synchronize(void *self) { return noted(self, SP_HOST_SETTLED, 0, NULL); }
+
+uint64_t sp_host_exchange_begins(const sp_prim *prim) {
+  host *h = prim->self;
+  pthread_mutex_lock(&h->lock);
+  uint64_t number = ++h->exchanges;
+  if (h->ways == h->way_room) {
+    size_t room = h->way_room == 0 ? 16 : 2 * h->way_room;
+    uint64_t *list = realloc(h->under_way, room * sizeof *list);
+    if (list != NULL) {
+      h->under_way = list;
+      h->way_room = room;
+    }
+  }
+  if (h->ways < h->way_room)
+    h->under_way[h->ways++] = number;
+  pthread_mutex_unlock(&h->lock);
+  return number;
+}
+
+void sp_host_exchange_over(const sp_prim *prim, uint64_t exchange) {
+  host *h = prim->self;
+  pthread_mutex_lock(&h->lock);
+  size_t i = 0;
+  while (i < h->ways && h->under_way[i] != exchange)
+    i++;
+  if (i < h->ways)
+    memmove(&h->under_way[i], &h->under_way[i + 1], (--h->ways - i) * sizeof *h->under_way);
+  pthread_mutex_unlock(&h->lock);
+}
 
 void sp_host_lag(const sp_prim *prim, uint64_t recordings) {
   host *h = prim->self;
@@ -260,6 +318,7 @@ static void host_close(void *self) {
   host *h = self;
   pthread_mutex_destroy(&h->lock);
   free(h->rooms);
+  free(h->under_way);
   free(h->log);
   free(h);
 }

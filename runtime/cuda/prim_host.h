@@ -58,6 +58,12 @@ void sp_host_capture(const sp_prim *prim, uint64_t stream);
  * on; 0: at once, SP_HOST_STALLED: never. */
 #define SP_HOST_STALLED UINT64_MAX
 void sp_host_lag(const sp_prim *prim, uint64_t recordings);
+/* sp_host_exchange_begins has an exchange with another process be under way on the device from now on: what
+ * is recorded behind it is not done before sp_host_exchange_over. It returns the exchange's number. If the
+ * host looks again and again at an event that is behind some and does nothing else, they end meanwhile, as the other process
+ * goes on too. */
+uint64_t sp_host_exchange_begins(const sp_prim *prim);
+void sp_host_exchange_over(const sp_prim *prim, uint64_t exchange);
 /* sp_host_occupy has another process have this much of the device's memory from now on, as
  * far as there is as much. */
 void sp_host_occupy(const sp_prim *prim, uint64_t bytes);

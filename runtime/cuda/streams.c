@@ -432,6 +432,8 @@ uint64_t sp_streams_begin(sp_streams *s, uint64_t tick) {
   return number;
 }
 
+uint64_t sp_streams_since(const sp_streams *s, uint64_t number) { return s->told - number / SP_EXCHANGES; }
+
 /* What has been recorded so far may be before the exchange, and so may what is just being
  * recorded. */
 int sp_streams_enqueued(sp_streams *s, uint64_t number) {

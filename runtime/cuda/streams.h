@@ -168,6 +168,9 @@ uint64_t sp_streams_recording(sp_streams *s, int exchange);
 int sp_streams_record_exchange(sp_streams *s, const sp_prim *p, int exchange);
 void sp_streams_recorded(sp_streams *s, int exchange, uint64_t serial, int failed);
 
+/* sp_streams_since is how many exchanges have begun since the one of this number. */
+uint64_t sp_streams_since(const sp_streams *s, uint64_t number);
+
 /* sp_streams_awaited is told that the program has made a stream wait for the exchange of
  * this number. That cannot be so before it is enqueued, and counts for nothing then. */
 void sp_streams_awaited(sp_streams *s, uint64_t number, int stream);

@@ -1,6 +1,7 @@
 /* history.c: histories of device objects: bounded, written while requests go on, and off
  * unless they are asked for. What they say is tested with the reader of their files. */
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../history.h"
@@ -74,6 +75,31 @@ static void full(void) {
   stplan_close(d);
 }
 
+/* exchanges: that they begin, and which streams of the device wait for them. */
+static void exchanges(void) {
+  stplan_device *d = open_device();
+  stplan_exchange_enqueued(d, stplan_exchange_begins(d)); /* before the history */
+  uint64_t early = stplan_exchange_begins(d);
+  stplan_exchange_enqueued(d, early);
+  DEMAND(stplan_history_begin(d, 1 << 20) == STPLAN_OK);
+  stplan_malloc(d, 512, 0, NULL, NULL);
+  stplan_exchange_awaited(d, early, 0);
+  uint64_t first = stplan_exchange_begins(d);
+  stplan_exchange_enqueued(d, first);
+  stplan_exchange_awaited(d, first, 0);
+  uint64_t second = stplan_exchange_begins(d);
+  stplan_exchange_enqueued(d, second);
+  stplan_exchange_awaited(d, first, 0);
+  stplan_exchange_awaited(d, second, 9); /* no stream of the device */
+  stplan_exchange_awaited(d, 0, 0);
+  static const unsigned char records[] = {1 << 3 | 1, 7, 1 << 3 | 7, 0, 7, 2 << 3 | 7, 0};
+  size_t n = written(d, file, sizeof file);
+  DEMAND(n == HEADER + RECORD + 8 + 8 && file[8] == 2);
+  DEMAND(number(file + HEADER + 8) == sizeof records && number(file + HEADER + 16) == 5 && number(file + HEADER + 24) == 1);
+  DEMAND(memcmp(file + HEADER + RECORD + 8, records, sizeof records) == 0);
+  stplan_close(d);
+}
+
 typedef struct {
   stplan_device *device;
   pthread_t thread;
@@ -119,6 +145,7 @@ static void threads(void) {
 int main(void) {
   off();
   full();
+  exchanges();
   threads();
   return 0;
 }

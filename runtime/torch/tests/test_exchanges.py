@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import pytest
 
 import stplan
 from conftest import needs_torch
 from stplan import _exchanges
+from stplan._exchange_marks import ExchangeMarks
 
 SOURCE = str(Path(stplan.__file__).parents[1])
 
@@ -198,6 +200,34 @@ def test_nothing_that_goes_wrong_reaches_the_job(group: Any, tensors: Any) -> No
     assert group.send(tensors, 2, 0).wait() == "waited"
 
 
+def test_a_recording_is_told_by_annotations(group: Any) -> None:
+    noted: List[Tuple[int, str]] = []
+    current = [0]
+
+    @contextlib.contextmanager
+    def device(ordinal: int) -> Iterator[None]:
+        before, current[0] = current[0], ordinal
+        yield
+        current[0] = before
+
+    @contextlib.contextmanager
+    def record_function(name: str) -> Iterator[None]:
+        noted.append((current[0], name))
+        yield
+
+    profiler = SimpleNamespace(record_function=record_function)
+    marks = ExchangeMarks(SimpleNamespace(cuda=SimpleNamespace(device=device), autograd=SimpleNamespace(profiler=profiler)))
+    _exchanges.watch(marks, lambda device: 100 + device)
+    first, second = group.send([Tensor(1)], 2, 0), group.recv([Tensor(0)], 2, 0)
+    second.wait()
+    first.wait()
+    marks.stop()
+    group.send([Tensor(1)], 2, 0).wait()
+    second.wait()
+    begun = [(1, "stplan.exchange#1"), (0, "stplan.exchange#2")]
+    assert noted == [*begun, (0, "stplan.awaited#2@100"), (1, "stplan.awaited#1@101")]
+
+
 def test_a_torch_without_distributed_or_with_other_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch._C._distributed_c10d", raising=False)
     Told()
@@ -219,6 +249,7 @@ def run(*scripts: str, **environment: str) -> List[str]:
 GLOO = """
 import sys, torch, torch.distributed as dist
 from stplan import _exchanges
+from stplan._exchange_marks import ExchangeMarks
 before = [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 told = []
 class Follows:
@@ -262,6 +293,7 @@ FAKE = """
 import torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from stplan import _exchanges
+from stplan._exchange_marks import ExchangeMarks
 told = []
 class Follows:
     def exchange_begins(self, device):

@@ -68,6 +68,8 @@ class Recorder:
         settings = self._settings
         try:
             # These load modules that only a recording needs, and every process loads this one.
+            from stplan import _exchanges
+            from stplan._exchange_marks import ExchangeMarks
             from stplan._history import History
             from stplan._output import Output
 
@@ -75,6 +77,8 @@ class Recorder:
             self._output.report("recording")
             self._history = History(self._torch, self._interrupted)
             self._count_steps()
+            self._exchange_marks = ExchangeMarks(self._torch)
+            _exchanges.watch(self._exchange_marks, lambda device: int(self._torch._C._cuda_getCurrentRawStream(device)))
             self._history.start(settings.stacks)
             self._phase = Phase.RECORDING
             self._exits.install()
@@ -139,6 +143,7 @@ class Recorder:
         try:
             return self._history.snapshot()
         finally:
+            self._exchange_marks.stop()
             self._history.stop()
 
     def _write(self, snapshot: Any, why: str) -> None:
