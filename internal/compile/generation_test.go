@@ -89,6 +89,35 @@ func TestGenerationsBehindPrompts(t *testing.T) {
 	}
 }
 
+// TestGenerationsBeyondTheLongest: a generation that goes on for more tokens than any recorded one is followed in its last
+// rounds, and what is trained behind it has the places that its own length says, though the generation's sizes follow two lengths.
+// What the plan has for rounds that few passes were recorded as far as stays once those places are found anew.
+func TestGenerationsBeyondTheLongest(t *testing.T) {
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	for _, c := range []struct {
+		bits            int // of the bytes that a token keeps in a layer
+		tokens, prompts []int
+		share           float64
+	}{
+		{17, []int{50, 95, 112, 80, 108, 60}, []int{120, 150, 160, 140, 150, 100}, 0.93},
+		{16, []int{50, 95, 140, 80, 140, 60}, []int{120, 150, 120, 140, 100, 100}, 0.55},
+	} {
+		kept := func(length, layer int) int64 { return int64(length*(2+layer%3)) << c.bits }
+		buffers, steps := trained([]int{40, 100, 90, 70, 60, 85, 35}, []int{120, 150, 160, 100, 180, 90, 110}, 4<<10, 8, kept)
+		_, plan, _ := programAndPlanOf(t, training(buffers, steps), Options{Producer: "test", Mode: planfile.ModePeriodic})
+		buffers, steps = trained(c.tokens, c.prompts, 4<<10, 8, kept)
+		program, _, _ := programAndPlanOf(t, training(buffers, steps), Options{Producer: "test", Mode: planfile.ModePeriodic})
+		run := generations{program: program, plan: plan}
+		n := run.serve(t, &run)
+		if share := float64(n.PlannedBytes) / float64(n.AllocationBytes); share < c.share || n.PeakReserved > n.PeakAllocated+n.PeakAllocated/200 {
+			t.Errorf("%v tokens: %.1f %% of the bytes are served, %.4f is reserved, and %.2f moved", c.tokens, 100*share,
+				float64(n.PeakReserved)/float64(n.PeakAllocated), float64(n.MovedBytes)/float64(n.PeakReserved))
+		}
+	}
+}
+
 // generations is a run whose steps generate and then train, with its plan.
 type generations struct {
 	program *replay.Program
@@ -123,6 +152,12 @@ func (g *generations) serve(t *testing.T, other *generations) cuda.Counters {
 // trains. unit is the size of a token in a score, and twice that in a cache; each layer also makes
 // some buffers that are always the same. The first step allocates the optimizer's state.
 func stateful(tokens, prompts []int, unit int64, same int) ([]synth.Buffer, []synth.Step) {
+	return trained(tokens, prompts, unit, same, func(_, layer int) int64 { return int64(20+layer) << 20 })
+}
+
+// trained is likewise, with kept(length, layer) bytes that a layer keeps for the backward pass, of a prompt and what was
+// generated behind it.
+func trained(tokens, prompts []int, unit int64, same int, kept func(length, layer int) int64) ([]synth.Buffer, []synth.Step) {
 	const mib, layers = 1 << 20, 12
 	p := program{}
 	for range layers {
@@ -133,8 +168,8 @@ func stateful(tokens, prompts []int, unit int64, same int) ([]synth.Buffer, []sy
 		var cache, acts []int
 		for token := range count {
 			for layer := range layers {
-				for range same {
-					p.free(p.alloc(48 << 10))
+				for i := range same {
+					p.free(p.alloc(int64(48+i) << 10))
 				}
 				score := p.alloc(int64(token+prompts[step]) * unit)
 				grown := p.alloc(int64(token+prompts[step]) * 2 * unit)
@@ -150,8 +185,11 @@ func stateful(tokens, prompts []int, unit int64, same int) ([]synth.Buffer, []sy
 		for _, i := range cache {
 			p.free(i)
 		}
+		for i := range 3 * same { // of the batch that is trained on
+			p.free(p.alloc(int64(80+i) << 10))
+		}
 		for layer := range layers {
-			acts = append(acts, p.alloc(int64(20+layer)*mib))
+			acts = append(acts, p.alloc(kept(prompts[step]+count, layer)))
 		}
 		for _, i := range acts {
 			p.free(i)

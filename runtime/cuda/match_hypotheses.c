@@ -20,7 +20,7 @@ enum { BEHIND = 32 };
 /* Hypotheses that steps ahead of the pointer may take, so that some are left for the rest. */
 enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
 
-/* Places of a gram that are raised, from the pointer on and from the first step on. */
+/* Places of a gram that are raised: before the pointer, from the pointer on, and from the first step on. */
 enum { GRAMS = 4 };
 
 /* suppose is the hypothesis that the run is at a step, a new one if there was
@@ -116,22 +116,33 @@ static void raise_starts(sp_hypotheses *h, uint64_t requested) {
       suppose(h, h->plan->parts[p].first, p, requested);
 }
 
-/* raise_grams raises steps where the last requests occur in a row: the next
- * ones after the pointer, and the first ones. */
+/* raise_gram raises the place of a gram of this number, if it has the hash and the request fits there. 0 if it has
+ * not. */
+static int raise_gram(sp_hypotheses *h, uint64_t number, uint64_t hash, uint64_t requested) {
+  if (number >= h->plan->gram_count || h->plan->grams[number].hash != hash)
+    return 0;
+  uint64_t at = h->plan->grams[number].at;
+  if (sp_step_fits(&h->plan->steps[at], requested))
+    suppose(h, at, sp_sequence_part(h->plan, at), requested);
+  return 1;
+}
+
+/* raise_grams raises steps where the last requests occur in a row: the last ones before
+ * the pointer, the next ones after it, and the first ones. A loop that goes on for more rounds than were recorded is
+ * found in its last round, and what comes behind the loop from there. Without the last ones before the pointer it was found in its
+ * first rounds, or nowhere. */
 static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *recent, int prologue) {
   if (recent->seen < SP_GRAM)
     return;
-  uint64_t first = prologue ? 0 : h->plan->parts[0].end;
-  uint64_t from[] = {pointer == SP_NOWHERE || pointer < first ? first : pointer, first};
+  uint64_t first = prologue ? 0 : h->plan->parts[0].end, at = pointer == SP_NOWHERE || pointer < first ? first : pointer;
   uint64_t hash = sp_gram_hash(recent->list), requested = recent->list[SP_GRAM - 1];
-  for (int k = 0; k < 2; k++) {
-    uint64_t g = sp_sequence_grams(h->plan, hash, from[k]);
-    for (int i = 0; i < GRAMS && g < h->plan->gram_count && h->plan->grams[g].hash == hash; i++, g++) {
-      uint64_t at = h->plan->grams[g].at;
-      if (sp_step_fits(&h->plan->steps[at], requested))
-        suppose(h, at, sp_sequence_part(h->plan, at), requested);
-    }
-  }
+  uint64_t from = sp_sequence_grams(h->plan, hash, first), next = sp_sequence_grams(h->plan, hash, at);
+  for (uint64_t g = next; g > from && g + GRAMS > next; g--)
+    raise_gram(h, g - 1, hash, requested);
+  for (uint64_t g = next; g < next + GRAMS && raise_gram(h, g, hash, requested); g++)
+    ;
+  for (uint64_t g = from; g < from + GRAMS && raise_gram(h, g, hash, requested); g++)
+    ;
 }
 
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue) {

@@ -45,7 +45,7 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
 
 /* sp_hypotheses_raise adds steps that the last request fits: the pointer's own, if sizes that
  * never varied follow another length now, and without it around the pointer, by a recorded size or a law's, at the
- * beginnings of bodies, and where the last SP_GRAM requests occur in a row. Of those, `prologue` says
+ * beginnings of bodies, and where the last SP_GRAM requests occur in a row, before the pointer and behind it. Of those, `prologue` says
  * whether steps of the prologue count. */
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue);
 

@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "match_kin.h"
+#include "sizes.h"
 
 /* A part is cut where at most 1/LITTLE of the most bytes that vary and are live in it cross, if
  * 1/MUCH of them are live before and behind the cut: the inputs of a batch live longer than what
- * is computed from it. A segment has at least 1/SHORT of the part's steps: micro-batches do,
- * layers do not. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
-enum { LITTLE = 16, MUCH = 2, SHORT = 32 };
+ * is computed from it. If it is only 1/SOME on one side, at most 1/LITTLE of that may cross: what a generation keeps is
+ * little beside what is trained behind it, and follows another length. With 1/8, 1/32 and 1/128 for that the plans of 30 recordings
+ * serve the same. A segment has at least 1/SHORT of the part's steps, or of the bytes that they request: micro-batches do,
+ * layers do not. What is trained behind a long generation has few steps. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
+enum { LITTLE = 16, MUCH = 2, SOME = 4, SHORT = 32 };
 
 /* Steps. A row of fewer than ALIKE_LEAST that is alike does not count, since any two layers have one. A row is
  * followed for ALIKE at most, which bounds the time. */
@@ -94,10 +97,27 @@ typedef struct {
   sp_laws *l;
   const sp_sequence *s;
   const uint64_t *live;
+  uint64_t *behind; /* scratch: the most that is live from a step on */
+  uint64_t *sum;    /* bytes that the steps before each one request, modulo 2^64 */
   uint64_t peak;
-  uint64_t least; /* steps of a segment */
+  uint64_t steps;
+  uint64_t least, least_bytes; /* steps of a segment, and bytes that they request */
   sp_kin *kin;
 } cutting;
+
+/* many says whether steps are enough for a segment by their number, and large by their bytes. */
+static int many(const cutting *c, uint64_t first, uint64_t end) { return end >= first + c->least; }
+
+static int large(const cutting *c, uint64_t first, uint64_t end) { return end > first && c->sum[end] - c->sum[first] >= c->least_bytes; }
+
+/* shares is the divisor of the bytes of the lesser side that may cross a cut: 0 if either is too small for
+ * a segment. Where one is only by its bytes, next to nothing crosses: with LITTLE, GRPO's backward pass was cut in two by
+ * its last layers, and moved three times as much. */
+static uint64_t shares(const cutting *c, uint64_t first, uint64_t at, uint64_t end) {
+  int by_steps = many(c, first, at) && many(c, at, end);
+  int by_bytes = (many(c, first, at) || large(c, first, at)) && (many(c, at, end) || large(c, at, end));
+  return by_steps ? LITTLE : by_bytes ? LITTLE * LITTLE : 0;
+}
 
 /* add_live finds the bytes of keys that are live at each step of a part, and returns the most. */
 static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *part) {
@@ -120,15 +140,19 @@ static uint64_t add_live(uint64_t *live, const sp_sequence *s, const sp_part *pa
  * small inputs that another model encodes. Of equal ones again it is the last: the blocks before it are what is left
  * of the segment before. */
 static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
-  uint64_t low = first, high = end, best = SP_NOWHERE, most = 0;
+  uint64_t best = SP_NOWHERE, most = 0, before = 0;
   uint64_t fewest = c->peak / LITTLE;
-  while (low < high && c->live[low] < c->peak / MUCH)
-    low++;
-  while (low < high && c->live[high - 1] < c->peak / MUCH)
-    high--;
-  for (uint64_t i = low; i < high; i++) {
-    uint64_t crossing = c->live[i] - c->s->steps[i].most;
-    if (i < first + c->least || i + c->least > end || !is_key(&c->s->steps[i]) || crossing > fewest)
+  for (uint64_t i = end, behind = 0; i-- > first;)
+    c->behind[i] = behind = behind > c->live[i] ? behind : c->live[i];
+  for (uint64_t i = first; i < end; i++) {
+    uint64_t crossing = c->live[i] - c->s->steps[i].most, less = sp_least(before, c->behind[i]);
+    int most_steps = 2 * (less == before ? i - first : end - i) > c->steps;
+    before = before > c->live[i] ? before : c->live[i];
+    if (!is_key(&c->s->steps[i]) || crossing > fewest)
+      continue;
+    uint64_t share = shares(c, first, i, end);
+    int much = less >= c->peak / MUCH && share == LITTLE, some = less >= c->peak / SOME || most_steps;
+    if (share == 0 || (!much && (!some || crossing > less / share)))
       continue;
     uint64_t again = sp_kin_alike(c->kin, first, i, ALIKE);
     again = again < ALIKE_LEAST ? 0 : again;
@@ -141,8 +165,8 @@ static uint64_t best_cut(const cutting *c, uint64_t first, uint64_t end) {
   return best;
 }
 
-/* cut_at cuts [first, end) into segments, which have at least `least` steps, so that it is called
- * SHORT deep at most. */
+/* cut_at cuts [first, end) into segments, which have at least `least` steps or `least_bytes`, so that it is called
+ * 2 * SHORT deep at most. */
 static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
   uint64_t at = best_cut(c, first, end);
   if (at != SP_NOWHERE) {
@@ -156,9 +180,12 @@ static void cut_at(const cutting *c, uint64_t first, uint64_t end) {
 }
 
 /* cut_part cuts a part: what comes before its first key, and segments that begin with keys. */
-static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *live, sp_kin *kin) {
-  uint64_t key = part->first;
-  cutting c = {l, s, live, add_live(live, s, part), (part->end - part->first) / SHORT + 1, kin};
+static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *scratch, sp_kin *kin) {
+  uint64_t key = part->first, *live = scratch, *behind = live + s->count + 1, *sum = behind + s->count + 1;
+  cutting c = {l, s, live, behind, sum, add_live(live, s, part), part->end - part->first, (part->end - part->first) / SHORT + 1, 0, kin};
+  for (uint64_t i = part->first; i < part->end; i++)
+    sum[i + 1] = sum[i] + s->steps[i].most;
+  c.least_bytes = (sum[part->end] - sum[part->first]) / SHORT + 1;
   if (c.peak > l->varying)
     l->varying = c.peak;
   while (key < part->end && !is_key(&s->steps[key]))
@@ -193,16 +220,16 @@ static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, const
 
 /* cut makes the segments; there is room for as many as steps and parts. 0 without host memory. */
 static int cut(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
-  uint64_t *live = calloc(s->count + 1, sizeof *live);
-  if (live == NULL)
+  uint64_t *scratch = calloc(3 * (s->count + 1), sizeof *scratch); /* of cut_part */
+  if (scratch == NULL)
     return 0;
   l->segment_count = l->varying = 0;
   if (s->part_count > 1)
-    cut_part(l, s, &s->parts[1], live, kin);
+    cut_part(l, s, &s->parts[1], scratch, kin);
   for (uint64_t p = 0; p < s->part_count; p++)
     if (p != 1 && !cut_like(l, s, &s->parts[p], kin))
-      cut_part(l, s, &s->parts[p], live, kin);
-  free(live);
+      cut_part(l, s, &s->parts[p], scratch, kin);
+  free(scratch);
   return 1;
 }
 
@@ -284,6 +311,19 @@ static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
   return 1;
 }
 
+/* make_tallies makes a tally for each kind of key. 0 without host memory. */
+static int make_tallies(sp_laws *l) {
+  l->tallies = calloc(l->segment_count + 1, sizeof *l->tallies);
+  for (uint64_t g = 0; g < l->segment_count; g++) {
+    sp_segment *of = &l->segments[g];
+    uint64_t first = 0;
+    while (l->segments[first].key == SP_NOWHERE ? first < g : first < g && l->segments[first].kind != of->kind)
+      first++;
+    of->tally = of->key == SP_NOWHERE ? g : first;
+  }
+  return l->tallies != NULL;
+}
+
 int sp_laws_make(sp_laws *l, sp_sequence *s) {
   *l = (sp_laws){0};
   sp_kin made, *kin = &made;
@@ -295,7 +335,7 @@ int sp_laws_make(sp_laws *l, sp_sequence *s) {
   ok = ok && cut(l, s, kin);
   if (ok) {
     join_segments(l, s, kin);
-    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin);
+    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin) && make_tallies(l);
   }
   l->twin = kin->twin;
   kin->twin = NULL;
@@ -307,6 +347,7 @@ int sp_laws_make(sp_laws *l, sp_sequence *s) {
 
 void sp_laws_drop(sp_laws *l) {
   free(l->segments);
+  free(l->tallies);
   free(l->segment_of);
   free(l->laws);
   free(l->law_of);
@@ -416,12 +457,14 @@ uint64_t sp_laws_new_size(const sp_laws *l, const sp_step *steps, uint64_t step,
   return g->key == SP_NOWHERE || sp_step_fits(&steps[g->key], g->reading) ? 0 : sp_laws_size(l, step, pass);
 }
 
+static int holds(const sp_tally *t) { return t->judged >= SHOWN && t->right >= t->bytes / 100 * HOLD; }
+
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
   const sp_segment *g = sp_laws_segment(l, step);
   uint64_t said = size_by(l, step, g->reach), most = steps[step].most;
-  if (said == 0 || sp_laws_hold(l))
+  if (said == 0 || holds(&l->tallies[g->tally]))
     return said;
-  return said < most || g->reach <= steps[g->key].most || l->judged >= SHOWN ? most : said;
+  return said < most || g->reach <= steps[g->key].most || l->tallies[g->tally].judged >= SHOWN ? most : said;
 }
 
 int sp_laws_near(uint64_t said, uint64_t requested) {
@@ -430,19 +473,26 @@ int sp_laws_near(uint64_t said, uint64_t requested) {
 }
 
 /* judge counts how well laws hold lately, by bytes. */
-static void judge(sp_laws *l, uint64_t said, uint64_t requested) {
+static void judge(sp_tally *t, uint64_t said, uint64_t requested) {
   uint64_t off = said > requested ? said - requested : requested - said;
-  l->bytes += requested;
-  l->right += off <= requested / ROUNDED ? requested : 0;
-  if (++l->judged % RECENT == 0) {
-    l->bytes /= 2;
-    l->right /= 2;
+  t->bytes += requested;
+  t->right += off <= requested / ROUNDED ? requested : 0;
+  if (++t->judged % RECENT == 0) {
+    t->bytes /= 2;
+    t->right /= 2;
   }
 }
 
-int sp_laws_hold(const sp_laws *l) { return l->judged >= SHOWN && l->right >= l->bytes / 100 * HOLD; }
+int sp_laws_hold(const sp_laws *l) { return holds(&l->all); }
 
-int sp_laws_untried(const sp_laws *l) { return l->judged < SHOWN; }
+int sp_laws_hold_in(const sp_laws *l, uint64_t segment) { return holds(&l->tallies[l->segments[segment].tally]); }
+
+int sp_laws_failed_in(const sp_laws *l, uint64_t segment) {
+  const sp_tally *t = &l->tallies[l->segments[segment].tally];
+  return t->judged >= SHOWN && !holds(t);
+}
+
+int sp_laws_untried(const sp_laws *l) { return l->all.judged < SHOWN; }
 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   sp_segment *g = sp_laws_segment(l, step);
@@ -461,7 +511,8 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   if (w->kind != g->kind)
     return 0;
   uint64_t said = law_size(w, (double)g->reading);
-  judge(l, said, requested);
+  judge(&l->all, said, requested);
+  judge(&l->tallies[g->tally], said, requested);
   if (requested <= said && said - requested <= said / TOO_MUCH)
     return 0;
   w->missed += w->points == 3 && w->missed < MISSES;

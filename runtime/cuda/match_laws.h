@@ -33,7 +33,13 @@ typedef struct {
   uint64_t reading;    /* bytes of the key's last request, 0 before there was one */
   uint64_t reach;      /* the largest reading */
   uint64_t pass;       /* of the last one (sp_matcher.pass) */
+  uint64_t tally;      /* of the segments with its kind of key: the first of these */
 } sp_segment;
+
+/* sp_tally is how well laws hold: requests that have one, their bytes lately, and those that are as it says. */
+typedef struct {
+  uint64_t judged, bytes, right;
+} sp_tally;
 
 typedef struct {
   sp_segment *segments;
@@ -43,7 +49,8 @@ typedef struct {
   sp_law *laws;
   uint32_t law_count;
   uint32_t *twin;   /* each step's in the first body (match_kin.h) */
-  uint64_t judged, bytes, right; /* requests that have a law, their bytes lately, and those that are as it says */
+  sp_tally all;
+  sp_tally *tallies; /* of segments with one kind of key, by the first of these */
   uint32_t *law_of; /* each step's, SP_NO_LAW if its size does not vary */
 } sp_laws;
 
@@ -74,8 +81,12 @@ int sp_laws_near(uint64_t said, uint64_t requested);
 /* sp_laws_likely says whether the plan itself agrees with its laws, as far as it has three points. */
 int sp_laws_likely(const sp_laws *l);
 
-/* sp_laws_hold says whether laws held lately: for nine tenths of the bytes of 128 requests or more. */
+/* sp_laws_hold says whether laws held lately: for nine tenths of the bytes of 128 requests or more. sp_laws_hold_in is
+ * likewise of the laws of one kind of key, that of a segment: a generation has sizes that follow two
+ * quantities, and what is trained behind it has not. */
 int sp_laws_hold(const sp_laws *l);
+int sp_laws_hold_in(const sp_laws *l, uint64_t segment);
+int sp_laws_failed_in(const sp_laws *l, uint64_t segment);
 
 /* sp_laws_untried says that a run has shown too little of its laws to say whether they hold. */
 int sp_laws_untried(const sp_laws *l);

@@ -61,6 +61,7 @@ typedef struct {
 struct sp_layout {
   sp_laws laws;
   spot *anew;    /* of each step, while the run keeps to what was recorded; NULL from then on */
+  uint64_t *own; /* bytes of the plan's own places, of each step */
   uint64_t base; /* first offset of what is found anew: behind the plan's own places */
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
@@ -151,9 +152,12 @@ static void gather(void *context, uint32_t owner) {
   l->beneath[l->beneath_count++] = l->places[owner].step;
 }
 
-/* reached is the bytes that a place needs for the largest reading of its segment. */
+/* reached is the bytes that a place needs for the largest reading of its segment. If laws have failed there it is the
+ * plan's own, which may have been made for more than was recorded: for rounds of a loop that few passes have. */
 static uint64_t reached(const sp_layout *l, const sp_sequence *s, uint32_t step) {
   uint64_t said = sp_laws_reach(&l->laws, s->steps, step);
+  if (s->steps[step].roomy && sp_laws_failed_in(&l->laws, l->laws.segment_of[step]))
+    return l->own[step];
   return said == 0 ? s->steps[step].size : said < l->room ? sp_aligned(said) : l->room;
 }
 
@@ -229,7 +233,7 @@ static uint64_t work(const sp_layout *l, uint32_t segment) {
 /* foresee adds what a segment takes to the forecast, if the run has requested its key. Until laws
  * hold, places are found for the sizes recorded, which a smaller run never has. */
 static void foresee(sp_layout *l, uint32_t segment, uint64_t need) {
-  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold(&l->laws)) && need > l->forecast)
+  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold_in(&l->laws, segment)) && need > l->forecast)
     l->forecast = need;
 }
 
@@ -258,7 +262,7 @@ static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
     sp_step *step = &s->steps[l->places[i].step];
     place_at(l, step, step->offset);
   }
-  l->stale[segment] = sp_laws_hold(&l->laws) ? 0 : UNTIL_LAWS_HOLD;
+  l->stale[segment] = sp_laws_hold_in(&l->laws, segment) ? 0 : UNTIL_LAWS_HOLD;
 }
 
 /* add_up turns changes at steps into what is live there. */
@@ -482,8 +486,10 @@ static void keep_anew(sp_layout *l) {
 
 /* note_own notes the plan's own places. */
 static void note_own(sp_layout *l, const sp_sequence *s) {
-  for (uint64_t i = 0; i < s->count; i++)
+  for (uint64_t i = 0; i < s->count; i++) {
     l->anew[i] = (spot){s->steps[i].offset, s->steps[i].size};
+    l->own[i] = s->steps[i].size;
+  }
 }
 
 void sp_layout_restore(sp_sequence *s, const sp_plan_device *plan) {
@@ -538,10 +544,11 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
     l->room = l->base + plan->arena_bytes * ROOM;
     l->credit = INT64_MAX; /* what is done here is bounded by the plan */
     l->anew = calloc(s->count + 1, sizeof *l->anew);
+    l->own = calloc(s->count + 1, sizeof *l->own);
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
     l->stale = calloc(l->laws.segment_count + 1, 1);
-    ok = l->anew != NULL && l->places != NULL && l->places_of != NULL && l->stale != NULL;
+    ok = l->anew != NULL && l->own != NULL && l->places != NULL && l->places_of != NULL && l->stale != NULL;
     if (ok)
       note_own(l, s);
     ok = ok && put_all(l, s, plan);
@@ -572,6 +579,7 @@ void sp_layout_drop(sp_layout *l) {
   free(l->fixed);
   free(l->kept);
   free(l->anew);
+  free(l->own);
   sp_laws_drop(&l->laws);
   free(l->places);
   free(l->places_of);
@@ -611,7 +619,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     swap(l, s);
     keep_anew(l);
   }
-  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold(&l->laws));
+  int stale = l->stale[segment] == STALE || (l->stale[segment] == UNTIL_LAWS_HOLD && sp_laws_hold_in(&l->laws, segment));
   if (l->anew == NULL && stale && l->credit >= (int64_t)work(l, segment))
     settle(l, s, segment);
 }

@@ -671,19 +671,21 @@ func (m *matchModel) raise(n uint64) {
 	if m.part() > 0 && m.missed < 256 {
 		from = m.first[1]
 	}
-	m.raiseRuns(max(from, m.at), n)
-	m.raiseRuns(from, n)
+	at = max(from, m.at)
+	m.raiseRuns(at-1, from-1, -1, n)
+	m.raiseRuns(at, len(m.steps), 1, n)
+	m.raiseRuns(from, len(m.steps), 1, n)
 }
 
-// raiseRuns raises the first four places from a step on at which the last four requests
-// were recorded in a row, with constant sizes.
-func (m *matchModel) raiseRuns(from int, n uint64) {
+// raiseRuns raises the first four places from a step on, up to another one, at which the last four
+// requests were recorded in a row, with constant sizes. by says in which direction.
+func (m *matchModel) raiseRuns(from, to, by int, n uint64) {
 	if len(m.recent) < 4 {
 		return
 	}
 	last := m.recent[len(m.recent)-4:]
 	found := 0
-	for at := from; at < len(m.steps) && found < 4; at++ {
+	for at := from; at != to && found < 4; at += by {
 		if at-3 < m.first[m.steps[at].part] {
 			continue
 		}

@@ -50,8 +50,36 @@ static void check(uint64_t encoded) {
   sp_laws_drop(&l);
 }
 
+/* kinds: segments whose keys are not kin are judged each by itself. In the first the run never requests what the laws say,
+ * in the second it always does. */
+static void kinds(void) {
+  sp_step steps[2 * (2 * LAYERS + LEFT)];
+  uint64_t second = micro_batch(steps, 0, 0, 0), count = 2 * second;
+  for (uint64_t i = second; i < count; i++) {
+    uint64_t bytes = (8 + i % 2 * 8) * KIB;
+    steps[i] = (sp_step){.least = 500 * bytes, .most = 1400 * bytes, .size = 1400 * bytes, .end = i + 2 < count ? i + 2 : count, .beyond = i, .placed = 1};
+  }
+  sp_part parts[] = {{.first = 0, .end = 0, .follower = 1}, {.first = 0, .end = count, .follower = 1}};
+  sp_sequence s = {.steps = steps, .count = count, .parts = parts, .part_count = 2, .stream_count = 1, .periodic = 1};
+  sp_laws l;
+  DEMAND(sp_laws_make(&l, &s));
+  uint32_t one = l.segment_of[0], other = l.segment_of[count - 1];
+  DEMAND(one != other && l.segments[other].key == second);
+  DEMAND(!sp_laws_failed_in(&l, one) && !sp_laws_hold_in(&l, one));
+  for (uint64_t pass = 1; pass <= 12; pass++)
+    for (uint64_t i = 0; i < count; i++) {
+      uint64_t said = sp_laws_size(&l, i, pass);
+      sp_laws_note(&l, i, i == 0 || i == second ? 600 * steps[i].most / 1400 : i < second ? said * (2 + pass % 3) / 4 : said, pass);
+    }
+  DEMAND(sp_laws_failed_in(&l, one) && !sp_laws_hold_in(&l, one));
+  DEMAND(sp_laws_hold_in(&l, other) && !sp_laws_failed_in(&l, other));
+  DEMAND(sp_laws_reach(&l, steps, 1) == steps[1].most && sp_laws_reach(&l, steps, second + 1) < steps[second + 1].most);
+  sp_laws_drop(&l);
+}
+
 int main(void) {
   check(0);
   check(ENCODED);
+  kinds();
   return 0;
 }
