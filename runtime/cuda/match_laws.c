@@ -8,10 +8,11 @@
 
 /* A part is cut where at most 1/LITTLE of the most bytes that vary and are live in it cross, if
  * 1/MUCH of them are live before and behind the cut: the inputs of a batch live longer than what
- * is computed from it. If it is only 1/SOME on one side, at most 1/LITTLE of that may cross: what a generation keeps is
- * little beside what is trained behind it, and follows another length. With 1/8, 1/32 and 1/128 for that the plans of 30 recordings
- * serve the same. A segment has at least 1/SHORT of the part's steps, or of the bytes that they request: micro-batches do,
- * layers do not. What is trained behind a long generation has few steps. What crosses a cut gets a place of its own, so cuts that are not needed cost. */
+ * is computed from it. If only 1/SOME is live on one side, or less but that side has most of the part's steps, at most 1/LITTLE of
+ * that may cross: what a generation keeps is little beside what is trained behind it, and follows another length. With
+ * 8, 32 and 128 for SOME the plans of 30 recordings serve the same. A segment has at least 1/SHORT of the part's steps, or of the
+ * bytes that they request: micro-batches do, layers do not, and what is trained behind a long generation has few steps.
+ * What crosses a cut gets a place of its own, so cuts that are not needed cost. */
 enum { LITTLE = 16, MUCH = 2, SOME = 4, SHORT = 32 };
 
 /* Steps. A row of fewer than ALIKE_LEAST that is alike does not count, since any two layers have one. A row is
@@ -100,7 +101,7 @@ typedef struct {
   uint64_t *behind; /* scratch: the most that is live from a step on */
   uint64_t *sum;    /* bytes that the steps before each one request, modulo 2^64 */
   uint64_t peak;
-  uint64_t steps;
+  uint64_t steps;              /* of the part */
   uint64_t least, least_bytes; /* steps of a segment, and bytes that they request */
   sp_kin *kin;
 } cutting;
@@ -317,9 +318,9 @@ static int make_tallies(sp_laws *l) {
   for (uint64_t g = 0; g < l->segment_count; g++) {
     sp_segment *of = &l->segments[g];
     uint64_t first = 0;
-    while (l->segments[first].key == SP_NOWHERE ? first < g : first < g && l->segments[first].kind != of->kind)
+    while (first < g && (of->key == SP_NOWHERE || l->segments[first].key == SP_NOWHERE || l->segments[first].kind != of->kind))
       first++;
-    of->tally = of->key == SP_NOWHERE ? g : first;
+    of->tally = first;
   }
   return l->tallies != NULL;
 }
