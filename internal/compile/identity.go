@@ -51,15 +51,39 @@ func Identity(t *trace.Trace, opt Options) [32]byte {
 			h.Write(events[:])
 		}
 		fmt.Fprintf(h, "\ninferred %t invented %t annotations %d\n", d.InitialInferred, d.AddressesInvented, len(d.Annotations))
-		for _, a := range d.Annotations {
-			fmt.Fprintf(h, "%q %t %d\n", a.Name, a.End, a.At)
+		for i := range d.Annotations {
+			if a := &d.Annotations[i]; !a.OfExchange() {
+				fmt.Fprintf(h, "%q %t %d\n", a.Name, a.End, a.At)
+			}
 		}
+		hashExchanges(h, d)
 		hashInitial(h, d)
 		if stacks.Python {
 			hashParts(h, stacks, d)
 		}
 	}
 	return [32]byte(h.Sum(nil))
+}
+
+// hashExchanges hashes what a plan depends on of the exchanges: streams by when they were first used, as their handles
+// are others in each process.
+func hashExchanges(h hash.Hash, d *trace.Device) {
+	streams := map[uint64]int{}
+	for i := range d.Events {
+		if s := d.Events[i].Stream; d.Events[i].Action == trace.ActionAlloc {
+			if _, ok := streams[s]; !ok {
+				streams[s] = len(streams)
+			}
+		}
+	}
+	for _, e := range d.Exchanges() {
+		fmt.Fprintf(h, "exchange %d\n", e.Begins)
+		for _, w := range e.Awaits {
+			if s, ok := streams[w.Stream]; ok {
+				fmt.Fprintf(h, "awaited %d %d\n", s, w.At)
+			}
+		}
+	}
 }
 
 // hashParts hashes what tells iterations from layers.

@@ -90,7 +90,12 @@ func TestIdentityDiffers(t *testing.T) {
 	for name, change := range map[string]func(t *trace.Trace, o *Options){
 		"size":        func(t *trace.Trace, _ *Options) { t.Devices[0].Events[20].Size += 512 },
 		"annotations": func(t *trace.Trace, _ *Options) { t.Devices[0].Annotations = nil },
-		"settings":    func(t *trace.Trace, _ *Options) { t.Settings.ExpandableSegments = !t.Settings.ExpandableSegments },
+		"exchanges": func(t *trace.Trace, _ *Options) {
+			d := &t.Devices[0]
+			e := trace.Exchange{Begins: 10, Awaits: []trace.Await{{Stream: d.Events[0].Stream, At: 20}}}
+			d.Annotations = append(d.Annotations, e.Annotations(1)...)
+		},
+		"settings": func(t *trace.Trace, _ *Options) { t.Settings.ExpandableSegments = !t.Settings.ExpandableSegments },
 		"live before": func(t *trace.Trace, _ *Options) {
 			t.Devices[0].Initial = []trace.Segment{{Address: 1 << 30, Size: 512, Blocks: []trace.Block{{Address: 1 << 30, Size: 512, Requested: 512, State: trace.BlockAllocated}}}}
 		},

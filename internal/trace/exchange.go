@@ -33,7 +33,7 @@ type Await struct {
 // is over.
 func (d *Device) Exchanges() []Exchange {
 	var all []Exchange
-	numbers := map[string]int{}
+	numbers, awaited := map[string]int{}, map[string]bool{}
 	for _, a := range d.Annotations {
 		if number, ok := strings.CutPrefix(a.Name, exchangePrefix); ok && !a.End {
 			numbers[number] = len(all)
@@ -47,7 +47,8 @@ func (d *Device) Exchanges() []Exchange {
 		number, handle, _ := strings.Cut(rest, "@")
 		i, known := numbers[number]
 		stream, err := strconv.ParseUint(handle, 10, 64)
-		if known && err == nil && !slices.ContainsFunc(all[i].Awaits, func(w Await) bool { return w.Stream == stream }) {
+		if known && err == nil && !awaited[rest] { // a stream may wait again, which changes nothing
+			awaited[rest] = true
 			all[i].Awaits = append(all[i].Awaits, Await{Stream: stream, At: a.At})
 		}
 	}
