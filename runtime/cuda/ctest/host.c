@@ -451,6 +451,38 @@ static void idle_memory_moves(void) {
   stplan_close(d);
 }
 
+/* The simulated device is done with an event once the exchanges that it is behind are over, or once the host has
+ * looked at nothing else for long. */
+static void the_device_has_exchanges(void) {
+  sp_prim prim = open_host(UINT64_C(256) * MIB);
+  void *before, *behind, *both;
+  DEMAND(prim.event_create(prim.self, &before) == 0 && prim.event_create(prim.self, &behind) == 0 && prim.event_create(prim.self, &both) == 0);
+  DEMAND(prim.event_record(prim.self, before, 0) == 0);
+  uint64_t first = sp_host_exchange_begins(&prim);
+  DEMAND(prim.event_record_whole(prim.self, behind) == 0);
+  uint64_t second = sp_host_exchange_begins(&prim);
+  DEMAND(prim.event_record_whole(prim.self, both) == 0);
+  DEMAND(prim.event_done(prim.self, before) && !prim.event_done(prim.self, behind) && !prim.event_done(prim.self, both));
+  sp_host_exchange_over(&prim, second);
+  DEMAND(!prim.event_done(prim.self, behind) && !prim.event_done(prim.self, both)); /* the first is under way */
+  sp_host_exchange_over(&prim, first);
+  sp_host_exchange_over(&prim, first); /* which it is already */
+  DEMAND(prim.event_done(prim.self, behind) && prim.event_done(prim.self, both));
+  sp_host_exchange_begins(&prim);
+  DEMAND(prim.event_record_whole(prim.self, behind) == 0);
+  sp_host_exchange_begins(&prim);
+  DEMAND(prim.event_record_whole(prim.self, both) == 0);
+  int looks = 1;
+  while (looks < 1000 && !prim.event_done(prim.self, behind))
+    looks++;
+  DEMAND(looks > 2 && looks < 100);
+  DEMAND(!prim.event_done(prim.self, both)); /* the other exchange is under way */
+  prim.event_destroy(prim.self, before);
+  prim.event_destroy(prim.self, behind);
+  prim.event_destroy(prim.self, both);
+  sp_host_drop(&prim);
+}
+
 int main(void) {
   conformance_device host = {.open = open_host, .stream = {0, 7, 9}};
   for (int kind = 0; kind < 4; kind++) {
@@ -466,6 +498,7 @@ int main(void) {
   }
   partial = 1;
   known_only = 0;
+  the_device_has_exchanges();
   nobody_waits_for_what_moves();
   nobody_waits_for_an_exchange(ALL);
   nobody_waits_for_an_exchange(THAT_IT_BEGINS);
