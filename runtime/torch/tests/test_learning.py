@@ -305,7 +305,7 @@ os._exit(0)
     assert (report["backend"], report["state"]) == (way, "serving")
     data = (job.reports / "train-rank3.1.history").read_bytes()
     magic, version, devices, length, _, rank, _ = struct.unpack_from("<8sIIQQiI", data)
-    assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 1, 1, len(data), 3)
+    assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 2, 1, len(data), 3)
     ordinal, streams, size, records, allocations, flags = struct.unpack_from("<IIQQQQ", data, 40)
     # 700 B, then four times 100 B, 1 MiB and its free, and a mark.
     assert (ordinal, streams, records, allocations, flags) == (0, 1, 1 + 4 * 4, 1 + 4 * 2, 0)

@@ -466,7 +466,7 @@ static void registered_memory_stays() {
   std::vector<DataPtr> blocks;
   stplan_counters before, after;
   const auto scatter = [&] {
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 10; i++)
       blocks.push_back(installed->allocate((6 + i) * kMiB));
     for (size_t i = 0; i < blocks.size(); i += 2)
       blocks[i].clear();
