@@ -68,18 +68,16 @@ func Identity(t *trace.Trace, opt Options) [32]byte {
 // hashExchanges hashes what a plan depends on of the exchanges: streams by when they were first used, as their handles
 // are others in each process.
 func hashExchanges(h hash.Hash, d *trace.Device) {
-	streams := map[uint64]int{}
+	var streams streamTable
 	for i := range d.Events {
-		if s := d.Events[i].Stream; d.Events[i].Action == trace.ActionAlloc {
-			if _, ok := streams[s]; !ok {
-				streams[s] = len(streams)
-			}
+		if d.Events[i].Action == trace.ActionAlloc {
+			streams.of(d.Events[i].Stream)
 		}
 	}
 	for _, e := range d.Exchanges() {
 		fmt.Fprintf(h, "exchange %d\n", e.Begins)
 		for _, w := range e.Awaits {
-			if s, ok := streams[w.Stream]; ok {
+			if s, ok := streams.index[w.Stream]; ok {
 				fmt.Fprintf(h, "awaited %d %d\n", s, w.At)
 			}
 		}

@@ -13,9 +13,10 @@
 //     event was not recorded, and the completed end is the requested end. If only
 //     this buffer lacks it, the free was still pending when the recording ended, and
 //     the completed end is the number of events.
-//   - If the recording tells of exchanges, the completed end is no later than the time at
-//     which the buffer's stream can wait for its free (trace.Passes). A free that no exchange is
-//     in the way of needs no completion, since streams wait on the device.
+//   - If the recording tells of exchanges, the completed end of a buffer whose free was delayed is
+//     the time from which its stream can wait for that free (trace.Passes), be it earlier or later than
+//     the recorded one. A free that no exchange is in the way of needs no completion, since streams
+//     wait on the device.
 //   - A buffer that is never freed ends at the number of events and is Resident.
 //   - A block that was live before recording began starts at 0 and is Initial. An end
 //     of 0 becomes 1, so that no live range is empty. If its free was already pending,
@@ -24,7 +25,7 @@
 //     is a buffer too: it lives for the one event at which it failed, beside everything
 //     that was live then. docs/peak.md says why.
 //
-// An address has at most one buffer at a time, until the buffer's completed end.
+// An address has at most one buffer at a time, until the buffer's recorded completed end.
 package lifespan
 
 import (

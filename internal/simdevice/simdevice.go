@@ -113,6 +113,8 @@ func (d *Device) BeginExchange() uint64 { return d.device.BeginExchange() }
 // AwaitExchange tells that the program has made a stream wait for an exchange, which is then over.
 func (d *Device) AwaitExchange(number, stream uint64) { d.device.AwaitExchange(number, stream) }
 
+var _ replay.Exchanging = (*Device)(nil)
+
 // kinds are the kinds of operations in replay's terms.
 var kinds = map[cuda.OperationKind]replay.Kind{
 	cuda.Record: replay.Record, cuda.RecordWhole: replay.RecordWhole, cuda.Wait: replay.Wait, cuda.Done: replay.Done, cuda.Settled: replay.Settled,

@@ -46,8 +46,8 @@ func (b *buffer) name() string {
 //   - Its completed end is its free_completed. If the recording has no such event at all,
 //     it is the requested end. If the recording has some, but not for this buffer, it is
 //     the number of events.
-//   - If the recording tells of exchanges, the completed end is no later than the time at which
-//     the stream can wait for the free.
+//   - If the recording tells of exchanges, the completed end of a buffer whose free was delayed is
+//     the time from which its stream can wait for that free.
 //   - What is never freed ends at the number of events.
 //
 // The rules are those of lifespan.Build, written a second time on purpose.
@@ -56,14 +56,14 @@ type walk struct {
 	completes bool // the recording has free_completed
 	buffers   []buffer
 	held      map[uint64]int // by address: the buffer that still has it
-	exchanges []trace.Exchange
+	exchanges bool           // the recording tells of exchanges
 	passes    trace.Passes
 }
 
 func newWalk(d *trace.Device) *walk {
 	exchanges := d.Exchanges()
 	return &walk{
-		d: d, held: map[uint64]int{}, exchanges: exchanges, passes: trace.NewPasses(exchanges),
+		d: d, held: map[uint64]int{}, exchanges: len(exchanges) > 0, passes: trace.NewPasses(exchanges),
 		completes: slices.ContainsFunc(d.Events, func(e trace.Event) bool { return e.Action == trace.ActionFreeCompleted }),
 	}
 }
@@ -170,7 +170,7 @@ func (w *walk) end() {
 		if b.requestedEnd == unseen {
 			b.requestedEnd = b.completedEnd
 		}
-		if len(w.exchanges) > 0 && b.completedEnd > b.requestedEnd+1 {
+		if w.exchanges && b.completedEnd > b.requestedEnd+1 {
 			b.completedEnd = int64(w.passes.From(trace.Time(b.requestedEnd), b.stream))
 		}
 	}

@@ -116,8 +116,8 @@ static int on_whole(const stplan_device *d, const request *q, const sp_range *ga
   return some && small && sp_device_moves(d) && gap->zone == SP_ZONE_OPEN;
 }
 
-/* start is the address of a request in a free range. If memory moves, a block that is so many whole granules large lies on
- * these, if the range has room: all of its memory can move when it is free. Otherwise it shares a granule with
+/* start is the address of a request in a free range. A block that is to lie on whole granules (on_whole) begins at one, if
+ * the range has room: all of its memory can move when it is free. Otherwise it shares a granule with
  * a neighbour at either end, and a small job keeps one to three per cent in such ends. */
 static uint64_t start(const stplan_device *d, const request *q, const sp_range *gap) {
   uint64_t unit = sp_arena_unit(&d->arena, gap), whole = sp_round_up(gap->addr, unit);

@@ -249,7 +249,6 @@ def run(*scripts: str, **environment: str) -> List[str]:
 GLOO = """
 import sys, torch, torch.distributed as dist
 from stplan import _exchanges
-from stplan._exchange_marks import ExchangeMarks
 before = [dist.isend, dist.irecv, dist.send, dist.recv, dist.batch_isend_irecv]
 told = []
 class Follows:
@@ -293,7 +292,6 @@ FAKE = """
 import torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from stplan import _exchanges
-from stplan._exchange_marks import ExchangeMarks
 told = []
 class Follows:
     def exchange_begins(self, device):
