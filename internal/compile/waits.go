@@ -21,12 +21,15 @@ func (c *compiler) order(d *draft, l *line, pl packing.Placement) (packing.Place
 		return pl, nil
 	}
 	d.waits = periodicWaits(d)
-	if c.NoCrossStream {
-		return pl, nil
+	if !c.NoCrossStream {
+		var err error
+		if pl, err = c.leastPeriodicWaits(d, l, pl); err != nil {
+			return pl, err
+		}
 	}
-	pl, err := c.leastPeriodicWaits(d, l, pl)
+	d.sortBands()
 	pl.Makespan = d.top()
-	return pl, err
+	return pl, nil
 }
 
 // leastPeriodicWaits moves slots to where fewer reuses need a wait. If memory then

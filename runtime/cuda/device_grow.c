@@ -79,13 +79,17 @@ typedef struct {
   int open;
 } window;
 
+/* cut_granule says whether an absent range begins within a granule, the rest of which has memory: a plan's last
+ * granule has it only as far as its places go, and detours go on behind it. There is none to be had from its beginning on. */
+static int cut_granule(const stplan_device *d, const sp_range *r) { return r->absent && r->addr % sp_arena_unit(&d->arena, r) != 0; }
+
 /* along is the window of `need` bytes from the start of a range upwards, or
  * from its end downwards. 0 if something is in between. */
 static int along(const stplan_device *d, const sp_range *r, int up, sp_zone zone, uint64_t need, window *w) {
   uint64_t left = need;
   *w = (window){.addr = up ? r->addr : r->addr + r->size - need};
   for (;;) {
-    if (r->taken || r->zone != zone || (r->absent && sp_carry_blocks(d, r->addr, r->addr + r->size)))
+    if (r->taken || r->zone != zone || cut_granule(d, r) || (r->absent && sp_carry_blocks(d, r->addr, r->addr + r->size)))
       return 0;
     if (r->absent)
       w->missing += sp_least(r->size, sp_round_up(sp_least(left, r->size), sp_arena_unit(&d->arena, r)));

@@ -113,6 +113,16 @@ sp_device_plan *sp_device_plan_make(const sp_plan_device *plan, int moves) {
   return p;
 }
 
+/* occupied is sp_occupied of the plan that is served. */
+static uint64_t occupied(void *self, uint64_t top) {
+  const stplan_device *d = self;
+  const sp_device_plan *p = d->plan;
+  const sp_range *r = p->base == 0 ? NULL : sp_arena_holding(&d->arena, p->base + top - 1);
+  while (r != NULL && r->addr >= p->base && !(r->taken && r->step == SP_NO_STEP))
+    r = r->prev;
+  return r == NULL || r->addr < p->base ? 0 : r->addr + r->size - p->base;
+}
+
 void sp_device_plan_drop(sp_device_plan *p) {
   if (p != NULL)
     sp_matcher_free(p->matcher);
@@ -127,6 +137,7 @@ int sp_device_plan_open(stplan_device *d, const sp_plan_device *plan) {
   d->plan = sp_device_plan_make(plan, sp_device_moves(d));
   if (d->plan == NULL)
     return 0;
+  sp_matcher_hear(d->plan->matcher, occupied, d);
   d->plan->number = ++d->plans;
   set_state(d, STPLAN_PROLOGUE);
   sp_device_plan_follows(d, d->plan);
@@ -479,6 +490,7 @@ sp_device_plan *sp_device_plan_replace(stplan_device *d, sp_device_plan *p) {
     forget_steps(d);
   }
   d->plan = p;
+  sp_matcher_hear(p->matcher, occupied, d);
   set_state(d, STPLAN_BODY);
   return before;
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -146,11 +147,25 @@ func (j lengths) plan(once, least, longest uint64) planfile.Device {
 
 func TestLayout(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "plan.bin")
-	if err := os.WriteFile(path, encode(t, lengths{layers: 6}.plan(10, 8, 12)), 0o644); err != nil {
-		t.Fatal(err)
+	program := compile(t, memorySanitizers, "layout.c")
+	above := lengths{layers: 10}.plan(10, 8, 12)
+	stays := &above.Slots[1]
+	stays.Offset, stays.Size, stays.Requested, stays.Least = (above.ArenaBytes+2*mib)/(2*mib)*(2*mib), mib, mib, mib
+	above.ArenaBytes = stays.Offset + stays.Size
+	above.Certificate.Gap = above.ArenaBytes
+	for name, c := range map[string]struct {
+		plan   planfile.Device
+		bottom int // bytes of what stays, below what is placed anew
+	}{
+		"weights.bin":            {lengths{layers: 6}.plan(10, 8, 12), 72 * mib},
+		"a weight above all.bin": {above, 64 * mib},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, encode(t, c.plan), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, program, path, strconv.Itoa(c.bottom))
 	}
-	execute(t, compile(t, memorySanitizers, "layout.c"), path)
 }
 
 func TestLaws(t *testing.T) {

@@ -106,6 +106,8 @@ void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
   m->layout = NULL;
 }
 
+void sp_matcher_hear(sp_matcher *m, sp_occupied *occupied, void *self) { sp_layout_hear(m->layout, occupied, self); }
+
 uint64_t sp_matcher_bottom(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_bottom(m->layout); }
 
 uint64_t sp_matcher_top(const sp_matcher *m) { return m->layout == NULL ? 0 : sp_layout_top(m->layout); }

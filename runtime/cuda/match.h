@@ -73,6 +73,9 @@ uint64_t sp_matcher_bottom(const sp_matcher *m);
 uint64_t sp_matcher_room(const sp_matcher *m);
 uint64_t sp_matcher_top(const sp_matcher *m);
 
+/* sp_matcher_hear tells whom to ask where other blocks lie (match_layout.h). */
+void sp_matcher_hear(sp_matcher *m, sp_occupied *occupied, void *self);
+
 /* sp_matcher_settled says whether the run has been in step for as long as it takes to be sure of
  * that since it last was not. */
 int sp_matcher_settled(const sp_matcher *m);

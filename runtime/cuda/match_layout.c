@@ -11,8 +11,8 @@
  * nothing. */
 enum { ROOM = 2 };
 
-/* Bytes. The places that are found anew begin at a multiple of it behind the plan's own, so that
- * they share no granule with what stays. */
+/* Bytes. The places that are found anew begin at a multiple of it behind what stays, so that they share no granule
+ * with that. */
 #define APART (UINT64_C(2) << 20)
 
 /* 1/N of the plan's bytes: if the places take more than this above them with the recorded sizes,
@@ -25,6 +25,12 @@ enum { WORSE = 4 };
  * first steps of a finetuning on texts that fill their batches are of the kind: only the logits of the tokens
  * that are not masked vary, 1.3 % of the plan. Of jobs whose lengths vary it is 26 % and more. */
 enum { FEW = 16 };
+
+/* Of the places that stay or cross the seam, the highest may lie among those that are found anew: so many pieces of
+ * whole granules, with 1/N of the bytes from where places begin then to the plan's end, if three quarters of these are below
+ * the lowest. Each place that is found anew is compared with all of them, and lies above those that it meets, which
+ * leaves bytes below it idle. With a third of them below it a finetuning moved twice as much. */
+enum { ISLANDS = 64, ISLAND_SHARE = 64 };
 
 /* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
  * than any pass before, are found again by first fit. */
@@ -62,7 +68,12 @@ struct sp_layout {
   sp_laws laws;
   spot *anew;    /* of each step, while the run keeps to what was recorded; NULL from then on */
   uint64_t *own; /* bytes of the plan's own places, of each step */
-  uint64_t base; /* first offset of what is found anew: behind the plan's own places */
+  uint64_t base; /* first offset of what is found anew: behind most of the plan's own places that stay or cross the seam */
+  sp_island *islands; /* the others of these, in whole granules */
+  uint32_t island_count;
+  uint64_t island_bytes;
+  sp_occupied *occupied; /* NULL until it is heard */
+  void *occupied_by;
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
   int stays;      /* so little varies that the plan's own places are not left */
@@ -118,9 +129,11 @@ static void place_at(const sp_layout *l, sp_step *step, uint64_t offset) {
     step->offset = step->size = 0;
 }
 
+static uint64_t clear_at(const sp_layout *l, uint64_t offset, uint64_t size) { return sp_clear_at(l->islands, l->island_count, offset, size); }
+
 /* put_fixed gives a step the lowest place above what lies there while it lives. */
 static void put_fixed(const sp_layout *l, sp_skyline *sky, sp_step *step, uint64_t at) {
-  place_at(l, step, sp_skyline_top(sky, at, step->end));
+  place_at(l, step, clear_at(l, sp_skyline_top(sky, at, step->end), step->size));
   if (step->size > 0)
     sp_skyline_set(sky, at, step->end, step->offset + step->size, SP_SKYLINE_FIXED);
 }
@@ -174,6 +187,7 @@ static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
       if (under->offset + under->size > at)
         at = under->offset + under->size;
     }
+    at = clear_at(l, at, step->size);
     step->offset = at < l->room ? at : l->room; /* so that sums stay far below 2^64 */
     if (at + step->size > top)
       top = at + step->size;
@@ -214,7 +228,7 @@ static uint64_t fit_first(sp_layout *l, sp_sequence *s, uint32_t segment, uint64
   sp_block *blocks = &l->blocks[first];
   for (uint32_t i = 0; i < count; i++)
     blocks[i].size = s->steps[l->places[first + i].step].size;
-  uint64_t looks = FIT_LOOKS, fitted = sp_stack_fit(&l->stacks[segment], blocks, count, &looks);
+  uint64_t looks = FIT_LOOKS, fitted = sp_stack_fit(&l->stacks[segment], blocks, count, l->islands, l->island_count, &looks);
   spend(l, (FIT_LOOKS - looks) / LOOKS_FOR);
   if (fitted >= top)
     return top;
@@ -254,7 +268,7 @@ static void foresee_all(sp_layout *l, const sp_sequence *s) {
 static void settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   uint64_t need, top = stack_up(l, s, segment), least = load(l, s, segment, &need);
   spend(l, work(l, segment));
-  if (top > l->highest && top - l->base > least + need / LOOSE)
+  if (top > l->highest && top - l->base > least + l->island_bytes + need / LOOSE)
     top = fit_first(l, s, segment, top);
   l->highest = sp_least(top > l->highest ? top : l->highest, l->room);
   foresee(l, segment, need);
@@ -372,7 +386,7 @@ static int choose_orders(const sp_layout *l, const sp_skyline *fixed, const sp_s
     ok = sp_skyline_copy(&sky, fixed);
     uint32_t n = ok ? list_stretching(l, s, tried, plan_offset, items) : 0;
     for (uint32_t i = 0; i < n; i++) {
-      uint64_t from = items[i].step, to = s->steps[from].end, end = sp_skyline_top(&sky, from, to) + s->steps[from].size;
+      uint64_t from = items[i].step, to = s->steps[from].end, size = s->steps[from].size, end = clear_at(l, sp_skyline_top(&sky, from, to), size) + size;
       sp_skyline_set(&sky, from, to, end, SP_SKYLINE_FIXED);
       if (end > top[items[i].segment])
         top[items[i].segment] = end;
@@ -462,10 +476,63 @@ static int worse(const sp_layout *l, const sp_sequence *s) {
     for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
       if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
         top = s->steps[i].offset + s->steps[i].size;
-    if (top - l->base + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE)
+    if (top - l->base - l->island_bytes + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE)
       return 1;
   }
   return 0;
+}
+
+/* keeps says whether a slot stays or crosses the seam. `step` is what it is in the sequence, if it is there. */
+static int keeps(const sp_slot *slot, const sp_step *step) {
+  return (slot->flags & (SP_SLOT_ENTERING | SP_SLOT_LEAVING)) != 0 || (step->placed && step->stays);
+}
+
+static int island_order(const void *a, const void *b) {
+  const sp_island *x = a, *y = b;
+  return (x->low > y->low) - (x->low < y->low);
+}
+
+/* list_kept lists where slots lie that stay or cross the seam, in whole granules, apart from one another. */
+static uint32_t list_kept(const sp_sequence *s, const sp_plan_device *plan, sp_island *kept) {
+  uint32_t n = 0, merged = 0;
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if (keeps(&slot, &s->steps[at]) && slot.size > 0)
+      kept[n++] = (sp_island){sp_round_down(slot.offset, APART), sp_round_up(slot.offset + slot.size, APART)};
+    at += !(slot.flags & SP_SLOT_ENTERING);
+  }
+  qsort(kept, n, sizeof *kept, island_order);
+  for (uint32_t i = 0; i < n; i++)
+    if (merged > 0 && kept[i].low <= kept[merged - 1].high)
+      kept[merged - 1].high = kept[i].high > kept[merged - 1].high ? kept[i].high : kept[merged - 1].high;
+    else
+      kept[merged++] = kept[i];
+  return merged;
+}
+
+/* find_base finds where places that are found anew begin, and what lies above that and stays: the highest islands, as many as
+ * there may be. 0 without host memory. */
+static int find_base(sp_layout *l, const sp_sequence *s, const sp_plan_device *plan) {
+  sp_island *kept = malloc((plan->slot_count + 1) * sizeof *kept);
+  if (kept == NULL)
+    return 0;
+  uint32_t n = list_kept(s, plan, kept), first = n;
+  uint64_t bytes = 0;
+  for (uint32_t i = n; i > 0 && n - i < ISLANDS;) {
+    i--;
+    bytes += kept[i].high - kept[i].low;
+    uint64_t from = i > 0 ? kept[i - 1].high : 0, all = plan->arena_bytes - sp_least(from, plan->arena_bytes);
+    if (bytes <= all / ISLAND_SHARE && kept[i].low - from >= all / 4 * 3) {
+      first = i;
+      l->island_bytes = bytes;
+    }
+  }
+  l->base = first > 0 ? kept[first - 1].high : 0;
+  l->islands = kept;
+  l->island_count = n - first;
+  memmove(kept, kept + first, l->island_count * sizeof *kept);
+  return 1;
 }
 
 /* swap exchanges the steps' places and those kept aside. */
@@ -476,6 +543,32 @@ static void swap(sp_layout *l, sp_sequence *s) {
     s->steps[i].size = l->anew[i].size;
     l->anew[i] = was;
   }
+}
+
+/* raise_all moves up all places that are found anew, while they are kept aside, to where there are no islands. */
+static void raise_all(sp_layout *l, const sp_sequence *s, uint64_t by) {
+  l->island_count = 0;
+  l->island_bytes = 0;
+  for (uint64_t i = 0; i < s->count; i++)
+    if (s->steps[i].placed && s->steps[i].end != SP_NOWHERE && l->anew[i].size > 0)
+      l->anew[i].offset += by;
+  for (uint32_t i = 0; i < l->count; i++) {
+    l->places[i].floor += by;
+    l->blocks[i].floor += by;
+  }
+  l->base += by;
+  l->highest += by;
+}
+
+/* clear_of_others has what is found anew begin above all blocks that lie elsewhere than at their own places.
+ * They may stay for good, like the state of an optimizer that the plan has no places for, and would be in the way
+ * of places in every pass. Few runs have such: what is off plan is served by the pool, but if it has no room. */
+static void clear_of_others(sp_layout *l, const sp_sequence *s) {
+  uint64_t above = l->occupied == NULL ? 0 : sp_round_up(l->occupied(l->occupied_by, l->arena_bytes), APART);
+  if (above > l->base && l->island_count > 0 && above < l->islands[l->island_count - 1].high)
+    above = l->islands[l->island_count - 1].high;
+  if (above > l->base)
+    raise_all(l, s, above - l->base);
 }
 
 /* keep_anew has the places found anew served for good. */
@@ -540,15 +633,14 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
   int ok = sp_laws_make(&l->laws, s);
   if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
     l->arena_bytes = plan->arena_bytes;
-    l->base = sp_round_up(plan->arena_bytes, APART);
-    l->room = l->base + plan->arena_bytes * ROOM;
+    l->room = sp_round_up(plan->arena_bytes * (ROOM + 1), APART);
     l->credit = INT64_MAX; /* what is done here is bounded by the plan */
     l->anew = calloc(s->count + 1, sizeof *l->anew);
     l->own = calloc(s->count + 1, sizeof *l->own);
     l->places = calloc(s->count + 1, sizeof *l->places);
     l->places_of = calloc(l->laws.segment_count + 1, sizeof *l->places_of);
     l->stale = calloc(l->laws.segment_count + 1, 1);
-    ok = l->anew != NULL && l->own != NULL && l->places != NULL && l->places_of != NULL && l->stale != NULL;
+    ok = find_base(l, s, plan) && l->anew != NULL && l->own != NULL && l->places != NULL && l->places_of != NULL && l->stale != NULL;
     if (ok)
       note_own(l, s);
     ok = ok && put_all(l, s, plan);
@@ -568,6 +660,13 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
   return ok;
 }
 
+void sp_layout_hear(sp_layout *l, sp_occupied *occupied, void *self) {
+  if (l == NULL)
+    return;
+  l->occupied = occupied;
+  l->occupied_by = self;
+}
+
 void sp_layout_drop(sp_layout *l) {
   if (l == NULL)
     return;
@@ -578,6 +677,7 @@ void sp_layout_drop(sp_layout *l) {
   free(l->change);
   free(l->fixed);
   free(l->kept);
+  free(l->islands);
   free(l->anew);
   free(l->own);
   sp_laws_drop(&l->laws);
@@ -616,6 +716,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
   else if (step >= s->parts[0].end && requested >= s->steps[step].most / 4 * 3)
     l->smaller = 0;
   if (l->anew != NULL && !l->stays && !recorded(s, step, requested)) {
+    clear_of_others(l, s);
     swap(l, s);
     keep_anew(l);
   }

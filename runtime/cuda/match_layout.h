@@ -49,6 +49,9 @@ uint64_t sp_layout_forecast(const sp_layout *l);
  * has had three quarters of its largest recorded size since. */
 int sp_layout_smaller(const sp_layout *l);
 
+/* sp_layout_hear tells whom to ask where other blocks lie. Without, there are none. */
+void sp_layout_hear(sp_layout *l, sp_occupied *occupied, void *self);
+
 /* sp_layout_bottom and sp_layout_top are where places that do not stay begin and end, the highest
  * that there have been, and sp_layout_room the bytes of addresses that they may lie in. */
 uint64_t sp_layout_bottom(const sp_layout *l);

@@ -96,4 +96,8 @@ uint64_t sp_gram_hash(const uint64_t requested[SP_GRAM]);
  * step `from` or after it; if there is none, the index of the next larger hash. */
 uint64_t sp_sequence_grams(const sp_sequence *s, uint64_t hash, uint64_t from);
 
+/* sp_occupied says where blocks lie elsewhere than at their steps' places: the end of the highest of them below
+ * `top`, as an offset in the plan, 0 if there is none. */
+typedef uint64_t sp_occupied(void *self, uint64_t top);
+
 #endif

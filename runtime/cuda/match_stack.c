@@ -79,7 +79,14 @@ static void insert(sp_stack *s, const sp_block *blocks, uint32_t block, uint32_t
   first[low] = block;
 }
 
-uint64_t sp_stack_fit(sp_stack *s, sp_block *blocks, uint32_t count, uint64_t *looks) {
+uint64_t sp_clear_at(const sp_island *islands, uint32_t count, uint64_t offset, uint64_t size) {
+  for (const sp_island *i = islands; i < islands + count && i->low < offset + size; i++)
+    if (i->high > offset)
+      offset = i->high;
+  return offset;
+}
+
+uint64_t sp_stack_fit(sp_stack *s, sp_block *blocks, uint32_t count, const sp_island *islands, uint32_t island_count, uint64_t *looks) {
   uint64_t top = 0;
   memset(s->used, 0, s->buckets * sizeof *s->used);
   for (uint32_t i = 0; i < count; i++) {
@@ -91,6 +98,7 @@ uint64_t sp_stack_fit(sp_stack *s, sp_block *blocks, uint32_t count, uint64_t *l
       before = of->offset;
       for (uint32_t b = first; b <= last; b++)
         of->offset = push(s, blocks, of, b, of->offset, looks);
+      of->offset = sp_clear_at(islands, island_count, of->offset, of->size);
     } while (of->offset != before);
     if (*looks == 0)
       return UINT64_MAX;

@@ -2,7 +2,8 @@
  * searched from end to end. The places of a plan may not overlap where their steps live at the
  * same time, whatever sizes its keys are asked for, and lie in its room whatever is asked for.
  *
- *   layout PLAN: a periodic plan whose large sizes vary */
+ *   layout PLAN BOTTOM: a periodic plan whose large sizes vary, and where what is placed anew begins, in bytes */
+#include <stdlib.h>
 #include <string.h>
 
 #include "../match_layout.h"
@@ -11,7 +12,7 @@
 
 #include "conformance.h"
 
-enum { STEPS = 300, SETS = 2000, BLOCKS = 200, ROUNDS = 40 };
+enum { STEPS = 300, SETS = 2000, BLOCKS = 200, ROUNDS = 40, GRANULE = 2 << 20 };
 
 static uint64_t seed = 1;
 
@@ -66,13 +67,16 @@ static void skyline(void) {
 
 static int together(const sp_block *a, const sp_block *b) { return a->from < b->to && b->from < a->to; }
 
-/* lowest is the lowest offset for block i among the ones before it. */
-static uint64_t lowest(const sp_block *blocks, int i) {
+/* lowest is the lowest offset for block i among the ones before it, and the islands. */
+static uint64_t lowest(const sp_block *blocks, int i, const sp_island *islands, uint32_t count) {
   uint64_t at = blocks[i].floor;
-  for (int k = 0; k < i; k++)
-    if (together(&blocks[i], &blocks[k]) && blocks[k].offset < at + blocks[i].size && at < blocks[k].offset + blocks[k].size) {
+  for (int k = -(int)count; k < i; k++)
+    if (k < 0 && islands[-1 - k].low < at + blocks[i].size && at < islands[-1 - k].high) {
+      at = islands[-1 - k].high;
+      k = -(int)count - 1;
+    } else if (k >= 0 && together(&blocks[i], &blocks[k]) && blocks[k].offset < at + blocks[i].size && at < blocks[k].offset + blocks[k].size) {
       at = blocks[k].offset + blocks[k].size;
-      k = -1;
+      k = -(int)count - 1;
     }
   return at;
 }
@@ -88,9 +92,13 @@ static void first_fit(void) {
     DEMAND(sp_stack_make(&stack, blocks, BLOCKS, 50, 50 + STEPS));
     for (int again = 0; again < 2; again++) {
       uint64_t looks = UINT64_MAX;
-      uint64_t top = sp_stack_fit(&stack, blocks, BLOCKS, &looks), most = 0;
+      sp_island islands[3];
+      uint32_t count = (uint32_t)draw(4);
+      for (uint32_t i = 0; i < count; i++)
+        islands[i] = (sp_island){200 * i + draw(100), 200 * i + 100 + draw(100)};
+      uint64_t top = sp_stack_fit(&stack, blocks, BLOCKS, islands, count, &looks), most = 0;
       for (int i = 0; i < BLOCKS; i++) {
-        DEMAND(blocks[i].offset == lowest(blocks, i));
+        DEMAND(blocks[i].offset == lowest(blocks, i, islands, count));
         most = blocks[i].offset + blocks[i].size > most ? blocks[i].offset + blocks[i].size : most;
       }
       DEMAND(top == most);
@@ -183,9 +191,12 @@ static void keys_alone(const sp_plan_device *of) {
   sp_sequence_drop(&s);
 }
 
+/* others is an sp_occupied: blocks lie at the end of the plan, but for some bytes. */
+static uint64_t others(void *self, uint64_t top) { return top - *(const uint64_t *)self; }
+
 /* recorded asks for what was recorded, which leaves the plan's places, and then for a larger key,
- * which leaves those only of what stays. */
-static void recorded(const sp_plan_device *of) {
+ * which leaves those only of what stays. The others begin at `bottom`, and above other blocks if there are any. */
+static void recorded(const sp_plan_device *of, uint64_t bottom, uint64_t *free) {
   sp_sequence s;
   sp_layout *l;
   uint64_t key = SP_NOWHERE;
@@ -196,8 +207,13 @@ static void recorded(const sp_plan_device *of) {
       key = i;
   }
   DEMAND(key != SP_NOWHERE && own(&s, of) && sp_layout_bottom(l) == 0 && sp_layout_top(l) == of->arena_bytes);
+  if (free != NULL)
+    sp_layout_hear(l, others, free);
   sp_layout_note(l, &s, key, s.steps[key].most + 1, 2);
-  DEMAND(sp_layout_bottom(l) >= of->arena_bytes);
+  DEMAND(free != NULL || sp_layout_bottom(l) == bottom);
+  DEMAND(free == NULL || (sp_layout_bottom(l) >= of->arena_bytes - *free && sp_layout_bottom(l) < of->arena_bytes + GRANULE));
+  DEMAND(sp_layout_top(l) <= sp_layout_room(l));
+  all_apart(&s);
   sp_sequence before;
   DEMAND(sp_sequence_make(&before, of));
   for (uint64_t i = 0; i < s.count; i++)
@@ -210,7 +226,7 @@ static void recorded(const sp_plan_device *of) {
   sp_sequence_drop(&s);
 }
 
-static void layout(const char *path) {
+static void layout(const char *path, uint64_t bottom) {
   stplan_plan *plan;
   char error[256];
   DEMAND(stplan_plan_open(path, &plan, error, sizeof error) == STPLAN_OK);
@@ -241,16 +257,18 @@ static void layout(const char *path) {
   DEMAND(own(&s, of));
   sp_layout_drop(l);
   sp_sequence_drop(&s);
-  recorded(of);
+  uint64_t free = 1 << 20;
+  recorded(of, bottom, NULL);
+  recorded(of, bottom, &free);
   hostile(of);
   keys_alone(of);
   stplan_plan_close(plan);
 }
 
 int main(int count, char **arguments) {
-  DEMAND(count == 2);
+  DEMAND(count == 3);
   skyline();
   first_fit();
-  layout(arguments[1]);
+  layout(arguments[1], strtoull(arguments[2], NULL, 10));
   return 0;
 }
