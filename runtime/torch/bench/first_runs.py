@@ -7,7 +7,7 @@ Markdown.
 Each job runs five times, one after the other, alone on the device: natively, natively again,
 with expandable segments, under `stplan run` with an empty cache of plans, which learns its plan
 and puts it in place while it runs, and under `stplan run` once more, which finds that plan.
-first_runs.json has the time of every step and stplan's counters after each.
+first_runs.json has the time of every step and stplan's counters after each; first_runs_plot.py draws them.
 
 A job is NAME for one of jobs.py, or NAME=COMMAND for any command that ends with a line
 `figures {...}` as steps.py prints it. Needs torch, transformers and one CUDA device. The exit
@@ -102,10 +102,10 @@ def measure(configuration: str, command: List[str], stplan: str, cache: str) -> 
     return json.loads(found[-1]), ""
 
 
-def in_place(figures: Mapping[str, Any]) -> str:
-    """The steps, from 1, in which plans were put in place."""
-    counts = [counters["installs"] for counters in figures["stplan_steps"]]
-    return ", ".join(str(i + 1) for i, n in enumerate(counts) if n > (counts[i - 1] if i > 0 else 0))
+def installed(figures: Mapping[str, Any]) -> List[int]:
+    """The steps, from 0, in which plans were put in place."""
+    counts = [counters["installs"] for counters in figures["stplan_steps"] or ()]
+    return [i for i, n in enumerate(counts) if n > (counts[i - 1] if i > 0 else 0)]
 
 
 def shares(figures: Mapping[str, Any], native: Mapping[str, Any]) -> List[str]:
@@ -137,7 +137,7 @@ def row(job: str, configuration: str, figures: Mapping[str, Any], native: Mappin
             *shares(figures, native),
             f"{served['moved_bytes'] / GIB:.2f}" if served else "",
             on_plan(served) if served else "",
-            in_place(figures) if served else "",
+            ", ".join(str(i + 1) for i in installed(figures)) if served else "",
             grown(figures),
             f"{equal(figures['losses'], native['losses'])} of {len(native['losses'])}",
         ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import List, Tuple
 
@@ -12,6 +14,7 @@ import benches
 from benches import cells
 
 import first_runs
+import first_runs_plot
 
 # A step takes a second natively, two in the first run until the plan is in place in step 6.
 JOB = """
@@ -70,3 +73,24 @@ def test_five_runs_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, problem: str) -> None:
     code, lines = run(tmp_path, monkeypatch, behaviour)
     assert code == 1 and lines[-1] == problem
+
+
+def test_step_times_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(seconds: List[float], installs: List[int]) -> object:
+        return {"seconds": seconds, "stplan_steps": [{"installs": n} for n in installs]}
+
+    one, other, empty = tmp_path / "one.json", tmp_path / "other.json", tmp_path / "empty.json"
+    one.write_text(json.dumps({"a < b": {"native": figures([4, 1, 2], []), "first run": figures([4, 2, 1], [0, 1, 1])}, "none": {}}))
+    other.write_text(json.dumps({"c": {"native": figures([1], [])}}))
+    monkeypatch.setattr(sys, "argv", ["first_runs_plot.py", str(one), str(other)])
+    assert first_runs_plot.main() == 0
+    drawn = xml.fromstring(capsys.readouterr().out)
+    lines = [[tuple(map(float, point.split(","))) for point in line.get("points", "").split()] for line in drawn.findall(".//{*}polyline")]
+    assert [len(line) for line in lines] == [3, 3, 1] and len(drawn.findall(".//{*}circle")) == 1
+    first, second, third = lines[0]
+    assert first[0] < second[0] < third[0] and first[1] < third[1] < second[1]  # the longer, the higher
+    assert first[1] + second[1] == pytest.approx(2 * third[1])  # 2 s is in the middle of 1 and 4
+    assert {"a < b", "c"} <= {text.text for text in drawn.findall(".//{*}text")}
+    empty.write_text("[]")
+    monkeypatch.setattr(sys, "argv", ["first_runs_plot.py", str(empty)])
+    assert first_runs_plot.main() == 1 and str(empty) in capsys.readouterr().err
