@@ -126,3 +126,46 @@ func (b *band) describe(d *draft, phase []int32) {
 	}
 	b.phases = len(seen)
 }
+
+// keptTop is the end of the highest slot that is kept.
+func (d *draft) keptTop() packing.Bytes {
+	var top packing.Bytes
+	for i := range d.slots {
+		if s := &d.slots[i]; s.size > 0 && s.is(keptSlots) {
+			top = max(top, s.offset+s.size)
+		}
+	}
+	return top
+}
+
+// sortedKeptTop is where keptTop is once the bands are sorted.
+func (d *draft) sortedKeptTop() packing.Bytes {
+	sorted := d.clone()
+	sorted.sortBands()
+	return sorted.keptTop()
+}
+
+// keptBytes is the bytes of the slots that are kept, each cell counted once.
+func (d *draft) keptBytes() packing.Bytes {
+	var sum packing.Bytes
+	for i := range d.slots {
+		if s := &d.slots[i]; s.is(planfile.SlotResident) {
+			sum += s.size
+		}
+	}
+	for _, size := range d.cells {
+		sum += size
+	}
+	return sum
+}
+
+// leastVaries is how large a slot is, in bytes, whose place follows the sizes of a run (SP_KEY_LEAST of
+// runtime/cuda/match_laws.h).
+const leastVaries = 256 << 10
+
+// varies says whether the passes ask for different sizes of a slot that may lie elsewhere in each.
+func (d *draft) varies() bool {
+	return slices.ContainsFunc(d.slots, func(s slot) bool {
+		return s.requested > s.least && s.requested > leastVaries && !s.is(keptSlots)
+	})
+}

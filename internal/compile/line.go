@@ -2,7 +2,9 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"sort"
 
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
@@ -120,6 +122,46 @@ func (l *line) streams() []int32 {
 		streams[i] = u.Stream
 	}
 	return streams
+}
+
+// kept lists the buffers of slots that have one of these flags, in the order of their starts.
+func (l *line) kept(d *draft, flags planfile.SlotFlags) []int32 {
+	var list []int32
+	for i := range d.slots {
+		if s := &d.slots[i]; s.buffer != noBuffer && s.is(flags) {
+			list = append(list, s.buffer)
+		}
+	}
+	slices.SortFunc(list, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(l.problem.Buffers[a].Start, l.problem.Buffers[b].Start), cmp.Compare(a, b))
+	})
+	return slices.Compact(list)
+}
+
+// mostBelow divides the buffers into two classes for packing.Apart: 0 for as many of a list, from its first one on,
+// as can be kept apart from all others in so many bytes, and 1 for the others. The later a buffer starts, the more
+// is gone by then whose bytes it may have. nil if there is none.
+func (l *line) mostBelow(list []int32, most packing.Bytes) ([]int32, error) {
+	classes := make([]int32, len(l.uses))
+	var fault error
+	divide := func(n int) []int32 {
+		for i := range classes {
+			classes[i] = 1
+		}
+		for _, b := range list[:n] {
+			classes[b] = 0
+		}
+		return classes
+	}
+	n := sort.Search(len(list), func(n int) bool {
+		least, err := packing.ApartLoad(&l.problem, divide(n+1))
+		fault = errors.Join(fault, err)
+		return err != nil || least > most
+	})
+	if fault != nil || n == 0 {
+		return nil, fault
+	}
+	return divide(n), nil
 }
 
 // settle gives every slot the offset of its buffer.

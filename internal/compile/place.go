@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stplan/stplan/internal/packing"
+	"github.com/stplan/stplan/internal/planfile"
 )
 
 // place gives every slot an offset and lists the waits that are left. It returns
@@ -15,6 +16,9 @@ func (c *compiler) place(d *draft) (packing.Placement, error) {
 		return pl, err
 	}
 	d.settle(pl)
+	if pl, err = c.orKeptBelow(d, l, pl); err != nil {
+		return pl, err
+	}
 	return c.order(d, l, pl)
 }
 
@@ -56,6 +60,46 @@ func (c *compiler) orApart(label string, l *line, pl packing.Placement) (packing
 	}
 	apart.MaxLoad, apart.LowerBound, apart.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
 	return apart, nil
+}
+
+// keptShare is 1/N of the arena: with less than this between what is kept it is not packed by itself. A run that
+// goes beyond the recorded sizes does not use what lies there, and it moves.
+const keptShare = 64
+
+// orKeptBelow packs what stays and what crosses the seam by itself, and the rest above it, if large sizes vary and
+// bands alone leave some of the rest below (draft.sortBands). It returns pl, to which the draft is settled, or the other
+// placement, with the draft settled to it, if that takes no more.
+func (c *compiler) orKeptBelow(d *draft, l *line, pl packing.Placement) (packing.Placement, error) {
+	if c.periodic == nil || c.NoCrossStream || c.limited || !d.varies() {
+		return pl, nil
+	}
+	top := d.sortedKeptTop()
+	if top <= d.keptBytes()+pl.Makespan/keptShare {
+		return pl, nil
+	}
+	for _, below := range [][]int32{l.kept(d, keptSlots), l.kept(d, planfile.SlotResident)} {
+		classes, err := l.mostBelow(below, pl.Makespan)
+		if err != nil || classes == nil {
+			return pl, err
+		}
+		other, err := packing.Apart(&l.problem, classes, func(part *packing.Problem, _ []int32) (packing.Placement, error) {
+			return c.packPart(fmt.Sprintf("packing what varies, device %d", c.device.Ordinal), part)
+		})
+		if err != nil {
+			return pl, err
+		}
+		if other.Makespan > pl.Makespan {
+			continue
+		}
+		try := d.clone()
+		try.settle(other)
+		if try.sortedKeptTop() < top {
+			other.MaxLoad, other.LowerBound, other.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
+			d.settle(other)
+			return other, nil
+		}
+	}
+	return pl, nil
 }
 
 // packApart packs each stream by itself, and does to the placement of each what

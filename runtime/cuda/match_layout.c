@@ -95,9 +95,10 @@ struct sp_layout {
   uint8_t *stale;         /* of each segment */
 };
 
-/* A varying step whose place is found once gets this many times the size recorded: room costs
- * addresses only. */
-enum { ROOMY = 2 };
+/* A varying step whose place is found once gets so many halves of the plan's size. Room costs addresses, and of large blocks
+ * memory too: in a run that has just left the plan's own places, what lies above them has to move for lack of any. With 4 halves for
+ * large ones finetunings moved twice as much, with 5 quarters one of a quarter as much, and others more. */
+enum { SMALL_HALVES = 4, LARGE_HALVES = 3 };
 
 /* item is a step with what it is sorted by. */
 typedef struct {
@@ -291,9 +292,8 @@ static void note_fixed(sp_layout *l, const sp_sequence *s) {
     const sp_step *step = &s->steps[i];
     if (!step->placed || step->end == SP_NOWHERE || stretches(&l->laws, step, i))
       continue;
-    uint64_t size = step->varies ? step->size / ROOMY : step->size;
-    l->fixed[i] += size; /* modulo 2^64, until it is added up */
-    l->fixed[step->end] -= size;
+    l->fixed[i] += l->own[i]; /* modulo 2^64, until it is added up */
+    l->fixed[step->end] -= l->own[i];
   }
   add_up(l->fixed, s->count);
 }
@@ -453,7 +453,7 @@ static int put_all(sp_layout *l, sp_sequence *s, const sp_plan_device *plan) {
   for (uint32_t i = 0; i < n; i++) {
     sp_step *step = &s->steps[items[i].step];
     if (step->varies)
-      step->size *= ROOMY;
+      step->size = sp_aligned(step->size / 2 * (step->most <= SP_KEY_LEAST ? SMALL_HALVES : LARGE_HALVES));
     put_fixed(l, &sky, step, items[i].step);
   }
   uint8_t *orders = calloc(l->laws.segment_count + 1, 1);
