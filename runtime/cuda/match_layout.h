@@ -10,14 +10,15 @@
  *      |----------------------------------|
  *      |  crosses segments, or is small   |  <- found once
  *      |==================================|
- *      |  the plan's own places           |  <- of what stays or crosses the seam, and of
- *      0 ---------------------------------'     everything until the run is another one
+ *      |  stays, or crosses the seam      |  <- the plan's own places
+ *      0 ---------------------------------'
  *
- * The plan's own places are the best ones for what was recorded. They are served until a key is
+ * The plan's own places are the best ones for what was recorded. They are all served until a key is
  * asked for that is larger than recorded, or, in the prologue, another one. From then on only
- * what stays and what crosses the seam has them, and all else lies behind them, where it finds
- * addresses and no memory yet. So a pass takes as much of these as it needs, whatever its sizes.
- * A plan that was made for larger sizes than were recorded has room: there they are found anew
+ * what stays and what crosses the seam has them, and all else lies above those, where its own places were
+ * and their memory is. A little of what stays may lie higher, in islands, and if blocks lie there that are at no
+ * place of their own, what is found anew begins above them. So a pass takes as much of the addresses as it needs, whatever its sizes.
+ * A plan that was made for larger sizes than were recorded has room: its places are found anew
  * from the first request on. The places of a plan of whose bytes little varies stay as they are. */
 #ifndef STPLAN_MATCH_LAYOUT_H
 #define STPLAN_MATCH_LAYOUT_H
