@@ -18,9 +18,13 @@ enum { NEAR_LEAST = 32 };
  * So it pays if the run has moved as much since the plan came: it then moves at most twice what
  * it would have to, whatever comes. It also pays if the run reserves far more than it allocates. Beside blocks
  * that stay where they are a plan comes to as much as 1 % itself, and one of few iterations ends at the first
- * evaluation, so for less the pool goes on: from 1 % on a diffusion job came to reserve 2.9 % in place of 1.2. */
+ * evaluation, so for less the pool goes on: from 1 % on a diffusion job came to reserve 2.9 % in place of 1.2. It does not pay while
+ * a plan of more iterations is being made, which is done if the run goes beyond this one: on a GPU a finetuning got its plan of four steps
+ * two steps after an evaluation that this does not know, and lost it in the next one. */
 static int pays(const stplan_device *d, const sp_device_plan *next) {
   const stplan_counters *c = &d->counters;
+  if (sp_learn_awaits(&d->learn, next->made))
+    return 0;
   return c->moved_bytes - next->moved_before >= c->reserved_bytes - c->allocated_bytes ||
          sp_debt_far(c, 0, 0, 0);
 }
@@ -129,12 +133,15 @@ stplan_status stplan_install(stplan_device *d, const stplan_plan *plan, int ordi
   sp_device_lock(d);
   sp_learn_changed(&d->learn);
   if (p == NULL) {
+    if (d->next != NULL)
+      d->next->made = d->learn.made; /* there is no other to wait for */
     sp_device_unlock(d);
     return status;
   }
   sp_matcher_enter(p->matcher);
   sp_device_plan *before = d->next;
   p->number = ++d->plans;
+  p->made = d->learn.made;
   p->least_now = UINT64_MAX;
   p->moved_before = d->counters.moved_bytes;
   d->next = p;

@@ -267,6 +267,51 @@ func TestPlansThatCannotBeginInARun(t *testing.T) {
 	}
 }
 
+// TestAWiderPlanIsAwaited: while a plan of more iterations is being made, the one of fewer is not put in place, but
+// if none has come after as many iterations again, or the one that came does not pay.
+func TestAWiderPlanIsAwaited(t *testing.T) {
+	after := func(comes func(j *job)) (installed int) {
+		j := beginJob(t, 3)
+		for range 4 {
+			j.iterate(iteration)
+			j.device.LearnDue(4)
+		}
+		j.device.LearnMade()
+		j.install(planOf(3, iteration))
+		j.device.LearnMade() // at once, of the same 4 iterations
+		for i := 1; i <= 20; i++ {
+			if i == 2 {
+				comes(j)
+			}
+			j.iterate(iteration)
+			if j.device.Counters().Installs > 0 {
+				return i
+			}
+			j.device.LearnDue(4)
+		}
+		return 0
+	}
+	declined := planOf(3, iteration)
+	declined.Advice = planfile.AdvicePool
+	refused := func(j *job) {
+		if err := j.device.Install(encode(t, declined), 0); !errors.Is(err, ErrNotInRun) {
+			t.Errorf("%v, expected %v", err, ErrNotInRun)
+		}
+	}
+	for what, c := range map[string]struct {
+		comes func(j *job)
+		want  int
+	}{
+		"nothing":               {func(*job) {}, 5},
+		"a wider one":           {func(j *job) { j.install(planOf(3, iteration)) }, 3},
+		"one that does not pay": {refused, 2},
+	} {
+		if got := after(c.comes); got != c.want {
+			t.Errorf("%s comes in iteration 2: a plan is in place in iteration %d, expected %d", what, got, c.want)
+		}
+	}
+}
+
 // due runs iterations until a plan is due, at most n, and says after how many.
 func (j *job) due(n int, sizes []uint64) int {
 	for i := 1; i <= n; i++ {

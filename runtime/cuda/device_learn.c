@@ -46,6 +46,8 @@ int sp_learn_due(const sp_learn *l, const stplan_counters *now, unsigned first, 
   return l->iterations >= l->changed_at + SP_LEARN_WINDOW && l->iterations >= MORE * l->learned_at && narrow(l, now);
 }
 
+int sp_learn_awaits(const sp_learn *l, int made) { return made < l->made && l->iterations - l->learned_at < l->learned_at; }
+
 int sp_learn_made(sp_learn *l) {
   l->learned_at = l->iterations;
   sp_learn_changed(l);

@@ -41,6 +41,10 @@ void sp_learn_iteration(sp_learn *l, const stplan_counters *now);
  * `ending` says that the run ends, so that the plan is for the next one. */
 int sp_learn_due(const sp_learn *l, const stplan_counters *now, unsigned first, int ending);
 
+/* sp_learn_awaits says whether a plan is being made of more iterations than the one that came when `made` were. It
+ * is awaited for as many iterations as it is made of. */
+int sp_learn_awaits(const sp_learn *l, int made);
+
 /* sp_learn_made is told that one is being made. It says whether another one may be. */
 int sp_learn_made(sp_learn *l);
 

@@ -8,6 +8,7 @@
 struct sp_device_plan {
   const sp_plan_device *plan;
   uint64_t number;            /* of the device's plans, from 1 */
+  int made;                   /* plans that had been made in this run when it came */
   sp_matcher *matcher;
   stplan_state state;         /* as at the last request */
   int proven;                 /* an earlier run has followed it (stplan_prove), or this one had for a pass when it came */
