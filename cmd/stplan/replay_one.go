@@ -130,6 +130,9 @@ func (a *app) replayOne(t *trace.Trace, d, played *trace.Device, ends []trace.Ti
 	if err != nil {
 		return nil, nil, unserved(fmt.Errorf("%s: device %d: %w", out.Trace, d.Ordinal, err))
 	}
+	if n := device.Misplaced(); n > 0 {
+		return nil, nil, &bug{fmt.Errorf("%s: device %d: memory was asked for within a granule %d times", out.Trace, d.Ordinal, n)}
+	}
 	account(out, program, result, device.Counters())
 	return result, program, nil
 }

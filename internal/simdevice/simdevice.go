@@ -81,6 +81,9 @@ func (d *Device) WriteHistory(path string, ordinal int) error {
 // iterations on. The error is cuda.ErrNotInRun if the plan cannot begin in a run.
 func (d *Device) Install(plan []byte, ordinal int) error { return d.device.Install(plan, ordinal) }
 
+// Misplaced is how often the runtime asked for memory at an address within a granule: a defect.
+func (d *Device) Misplaced() uint64 { return d.device.Misplaced() }
+
 // Counters are what the runtime has counted.
 func (d *Device) Counters() cuda.Counters { return d.device.Counters() }
 

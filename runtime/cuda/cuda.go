@@ -205,6 +205,10 @@ func (d *Device) Survey() Memory {
 // Occupy has another process have this much of the device's memory, or what there is.
 func (d *Device) Occupy(bytes uint64) { C.sp_host_occupy(&d.prim, C.uint64_t(bytes)) }
 
+// Misplaced is how often memory was asked for at an address within a granule, which no device
+// gives: a defect of the runtime, which then does without.
+func (d *Device) Misplaced() uint64 { return uint64(C.sp_host_misplaced(&d.prim)) }
+
 // Pin keeps the physical memory of a live block's bytes where it is.
 func (d *Device) Pin(address, size uint64) error {
 	return statusError(C.stplan_pin(d.device, C.uint64_t(address), C.uint64_t(size)))

@@ -322,3 +322,27 @@ func TestOffPlanWhatIsNeededLatest(t *testing.T) {
 		t.Errorf("served at offset %d of the plan, where 300 MiB from %d are needed next", at-Base, next)
 	}
 }
+
+// TestMemoryBehindAPlansLastGranule: the plan ends within a granule, and addresses for detours go on behind it. The pool
+// that goes on there once the plan is given up takes no memory from the midst of a granule on, which no device gives.
+func TestMemoryBehindAPlansLastGranule(t *testing.T) {
+	r := beginDetoured(t)
+	r.freed()
+	stays, _ := r.pass()
+	mustFree(t, r.d, stays)
+	for i := uint64(0); r.d.Counters().State == Body; i++ {
+		if i == 100000 {
+			t.Fatal("the plan is still served")
+		}
+		mustFree(t, r.d, mustMalloc(t, r.d, 50*mib+512*(i%1000)))
+	}
+	if plan, _ := inTheWay(); plan.ArenaBytes%(2*mib) == 0 {
+		t.Fatal("the plan ends with a granule, so this is no test")
+	}
+	for _, size := range []uint64{900 * mib, 1150 * mib, 1240 * mib, 1260 * mib} {
+		mustFree(t, r.d, mustMalloc(t, r.d, size))
+		if c := r.d.Counters(); c.PeakReserved > c.PeakAllocated+c.PeakAllocated/50 {
+			t.Errorf("%d MiB: %d B reserved for %d B", size/mib, c.PeakReserved, c.PeakAllocated)
+		}
+	}
+}

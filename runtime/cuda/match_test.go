@@ -19,7 +19,12 @@ func open(t *testing.T, plan planfile.Device, opt Options) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.Close)
+	t.Cleanup(func() {
+		if n := d.Misplaced(); n > 0 {
+			t.Errorf("memory was asked for within a granule %d times", n)
+		}
+		d.Close()
+	})
 	return d
 }
 

@@ -47,5 +47,8 @@ func (*Device) Prove(uint64) {}
 // Operations returns into as it is.
 func (*Device) Operations(into []Operation) []Operation { return into }
 
+// Misplaced returns 0.
+func (*Device) Misplaced() uint64 { return 0 }
+
 // Counters returns zeros.
 func (*Device) Counters() Counters { return Counters{} }

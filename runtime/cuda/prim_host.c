@@ -38,6 +38,7 @@ typedef struct {
   size_t ways, way_room;    /* how many, and as many as there is host memory for */
   const host_event *looked; /* the event that was looked at last, if nothing has been asked of the device since */
   int looks;                /* how often, one time after another */
+  uint64_t misplaced;
   sp_host_entry *log; /* entries [taken, logged) of room */
   size_t taken, logged, room;
 } host;
@@ -98,6 +99,7 @@ static uint64_t place(host *h, uint64_t at, uint64_t bytes, uint64_t room, uint6
     r = room_at(h, at);
   else if (bytes <= room && room <= most && unit <= most)
     r = begin(h, sp_round_up(room, unit), unit);
+  h->misplaced += r != NULL && at % r->unit != 0;
   if (r == NULL || (at != 0 && !whole(h, r, at, bytes)))
     return 0;
   r->mapped += bytes;
@@ -292,6 +294,14 @@ void sp_host_lag(const sp_prim *prim, uint64_t recordings) {
   pthread_mutex_lock(&h->lock);
   h->lag = recordings;
   pthread_mutex_unlock(&h->lock);
+}
+
+uint64_t sp_host_misplaced(const sp_prim *prim) {
+  host *h = prim->self;
+  pthread_mutex_lock(&h->lock);
+  uint64_t n = h->misplaced;
+  pthread_mutex_unlock(&h->lock);
+  return n;
 }
 
 size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most) {

@@ -47,6 +47,9 @@ typedef struct {
   uint64_t from, to, bytes; /* of SP_HOST_CARRIED */
 } sp_host_entry;
 
+/* sp_host_misplaced is how often memory was asked for at an address within a granule, which no device gives. */
+uint64_t sp_host_misplaced(const sp_prim *prim);
+
 /* sp_host_take moves up to `most` entries out of the log, oldest first, and
  * returns their number. */
 size_t sp_host_take(const sp_prim *prim, sp_host_entry *entries, size_t most);
