@@ -476,7 +476,7 @@ static int worse(const sp_layout *l, const sp_sequence *s) {
     for (uint64_t i = s->parts[p].first; i < s->parts[p].end; i++)
       if (s->steps[i].placed && s->steps[i].offset + s->steps[i].size > top)
         top = s->steps[i].offset + s->steps[i].size;
-    if (top - l->base - l->island_bytes + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE)
+    if (top - l->base + l->kept[s->count] > l->arena_bytes + l->arena_bytes / WORSE + l->island_bytes)
       return 1;
   }
   return 0;
@@ -550,14 +550,17 @@ static void raise_all(sp_layout *l, const sp_sequence *s, uint64_t by) {
   l->island_count = 0;
   l->island_bytes = 0;
   for (uint64_t i = 0; i < s->count; i++)
-    if (s->steps[i].placed && s->steps[i].end != SP_NOWHERE && l->anew[i].size > 0)
+    if (s->steps[i].placed && s->steps[i].end != SP_NOWHERE && l->anew[i].size > 0) {
       l->anew[i].offset += by;
+      if (l->anew[i].offset > l->room || l->anew[i].size > l->room - l->anew[i].offset)
+        l->anew[i] = (spot){0, 0};
+    }
   for (uint32_t i = 0; i < l->count; i++) {
     l->places[i].floor += by;
     l->blocks[i].floor += by;
   }
   l->base += by;
-  l->highest += by;
+  l->highest = sp_least(l->highest + by, l->room);
 }
 
 /* clear_of_others has what is found anew begin above all blocks that lie elsewhere than at their own places.

@@ -212,7 +212,7 @@ static void recorded(const sp_plan_device *of, uint64_t bottom, uint64_t *free) 
   sp_layout_note(l, &s, key, s.steps[key].most + 1, 2);
   DEMAND(free != NULL || sp_layout_bottom(l) == bottom);
   DEMAND(free == NULL || (sp_layout_bottom(l) >= of->arena_bytes - *free && sp_layout_bottom(l) < of->arena_bytes + GRANULE));
-  DEMAND(sp_layout_top(l) <= sp_layout_room(l));
+  DEMAND(sp_layout_top(l) <= sp_layout_room(l) && within(&s, l));
   all_apart(&s);
   sp_sequence before;
   DEMAND(sp_sequence_make(&before, of));
