@@ -482,9 +482,10 @@ static int worse(const sp_layout *l, const sp_sequence *s) {
   return 0;
 }
 
-/* keeps says whether a slot stays or crosses the seam. `step` is what it is in the sequence, if it is there. */
+/* keeps says whether a slot stays or crosses the seam, so that its place is not found anew. `step` is what it is in
+ * the sequence, if it is there. */
 static int keeps(const sp_slot *slot, const sp_step *step) {
-  return (slot->flags & (SP_SLOT_ENTERING | SP_SLOT_LEAVING)) != 0 || (step->placed && step->stays);
+  return (slot->flags & (SP_SLOT_ENTERING | SP_SLOT_LEAVING)) != 0 || (step->placed && step->end == SP_NOWHERE);
 }
 
 static int island_order(const void *a, const void *b) {
