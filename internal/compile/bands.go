@@ -128,15 +128,7 @@ func (b *band) describe(d *draft, phase []int32) {
 }
 
 // keptTop is the end of the highest slot that is kept.
-func (d *draft) keptTop() packing.Bytes {
-	var top packing.Bytes
-	for i := range d.slots {
-		if s := &d.slots[i]; s.size > 0 && s.is(keptSlots) {
-			top = max(top, s.offset+s.size)
-		}
-	}
-	return top
-}
+func (d *draft) keptTop() packing.Bytes { return topOf(d.slots, keptSlots) }
 
 // sortedKeptTop is where keptTop is once the bands are sorted.
 func (d *draft) sortedKeptTop() packing.Bytes {

@@ -85,10 +85,15 @@ func (d *draft) clone() *draft {
 }
 
 // top is the largest offset + size of a slot.
-func (d *draft) top() packing.Bytes {
+func (d *draft) top() packing.Bytes { return topOf(d.slots, 0) }
+
+// topOf is likewise, of the slots that have one of these flags; 0 is all of them.
+func topOf(slots []slot, f planfile.SlotFlags) packing.Bytes {
 	var top packing.Bytes
-	for i := range d.slots {
-		top = max(top, d.slots[i].offset+d.slots[i].size)
+	for i := range slots {
+		if s := &slots[i]; f == 0 || s.is(f) {
+			top = max(top, s.offset+s.size)
+		}
 	}
 	return top
 }

@@ -138,9 +138,9 @@ func (l *line) kept(d *draft, flags planfile.SlotFlags) []int32 {
 	return slices.Compact(list)
 }
 
-// mostBelow divides the buffers into two classes for packing.Apart: 0 for as many of a list, from its first one on,
-// as can be kept apart from all others in so many bytes, and 1 for the others. The later a buffer starts, the more
-// is gone by then whose bytes it may have. nil if there is none.
+// mostBelow divides the buffers into two classes for packing.Apart. Class 0 is the longest beginning of the list
+// that can be kept apart from all other buffers within `most` bytes, and class 1 the others. Buffers that start late are left
+// out first, since they may take over bytes of what has ended by then. nil if class 0 would be empty.
 func (l *line) mostBelow(list []int32, most packing.Bytes) ([]int32, error) {
 	classes := make([]int32, len(l.uses))
 	var fault error

@@ -116,18 +116,9 @@ func (c *compiler) writePhases(dev *planfile.Device, d *draft) {
 // makespan is the largest offset + size of what is live in phase x: of its slots,
 // of residents, and in an interlude of the cells, which lie filled in it.
 func (d *draft) makespan(x int) packing.Bytes {
-	var top packing.Bytes
-	include := func(phase int, f planfile.SlotFlags) {
-		for i := range d.of(phase) {
-			if s := &d.of(phase)[i]; f == 0 || s.is(f) {
-				top = max(top, s.offset+s.size)
-			}
-		}
-	}
-	include(x, 0)
-	include(0, planfile.SlotResident)
+	top := max(topOf(d.of(x), 0), topOf(d.of(0), planfile.SlotResident))
 	if d.phases[x].kind == planfile.PhaseInterlude {
-		include(1, planfile.SlotLeaving)
+		top = max(top, topOf(d.of(1), planfile.SlotLeaving))
 	}
 	return top
 }

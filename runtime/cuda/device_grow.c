@@ -79,8 +79,8 @@ typedef struct {
   int open;
 } window;
 
-/* cut_granule says whether an absent range begins within a granule, the rest of which has memory: a plan's last
- * granule has it only as far as its places go, and detours go on behind it. There is none to be had from its beginning on. */
+/* cut_granule says whether an absent range begins within a granule, whose first part has memory: a plan's last
+ * granule has memory only as far as its places go, and detours go on behind it. The device gives none that begins there. */
 static int cut_granule(const stplan_device *d, const sp_range *r) { return r->absent && r->addr % sp_arena_unit(&d->arena, r) != 0; }
 
 /* along is the window of `need` bytes from the start of a range upwards, or

@@ -26,10 +26,10 @@ enum { WORSE = 4 };
  * that are not masked vary, 1.3 % of the plan. Of jobs whose lengths vary it is 26 % and more. */
 enum { FEW = 16 };
 
-/* Of the places that stay or cross the seam, the highest may lie among those that are found anew: so many pieces of
- * whole granules, with 1/N of the bytes from where places begin then to the plan's end, if three quarters of these are below
- * the lowest. Each place that is found anew is compared with all of them, and lies above those that it meets, which
- * leaves bytes below it idle. With a third of them below it a finetuning moved twice as much. */
+/* The highest of the places that stay or cross the seam may be islands among those that are found anew: at most ISLANDS
+ * pieces of whole granules. Of the bytes from the base to the plan's end they take 1/ISLAND_SHARE at most, and three quarters
+ * lie below the lowest island. A place that meets an island lies above it, and the bytes below stay idle: with a third
+ * below the lowest island a finetuning moved twice as much. Each place is compared with all islands, so their number bounds the time. */
 enum { ISLANDS = 64, ISLAND_SHARE = 64 };
 
 /* 1/N of the bytes that are live at a time: places found anew that take more above them, and more
@@ -95,9 +95,10 @@ struct sp_layout {
   uint8_t *stale;         /* of each segment */
 };
 
-/* A varying step whose place is found once gets so many halves of the plan's size. Room costs addresses, and of large blocks
- * memory too: in a run that has just left the plan's own places, what lies above them has to move for lack of any. With 4 halves for
- * large ones finetunings moved twice as much, with 5 quarters one of a quarter as much, and others more. */
+/* A varying step whose place is found once gets room for larger sizes: this many halves of the plan's size. Room costs
+ * addresses, and in a run that has just left the plan's own places it costs memory too, as places above it reach beyond the
+ * memory that is there. With 4 halves for large steps finetunings moved up to 2.3 times as much. With 5 quarters one moved a third of what it
+ * moves with 3 halves, and another twice as much. */
 enum { SMALL_HALVES = 4, LARGE_HALVES = 3 };
 
 /* item is a step with what it is sorted by. */
