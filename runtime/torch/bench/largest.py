@@ -3,17 +3,19 @@ memory, under PyTorch's allocators and under stplan, and how fast each is, as Ma
 
     python runtime/torch/bench/largest.py bin/stplan --job grpo --out docs/results
     python runtime/torch/bench/largest.py bin/stplan --job sft --reference 4 --grain 1
+    python runtime/torch/bench/largest.py bin/stplan --job grpo --reference 4 --filled-by expandable --rounds 3
     python runtime/torch/bench/largest.py bin/stplan --job sft --reference 4 --grain 1 --earlier largest-sft.json
 
-The jobs are those of trainers.py. First the job runs natively with the reference batch, alone.
-Then a ballast process takes the device's memory, except what that run had used: so the card is
-one that the native allocator fills with the reference batch. Each allocator then looks for its
-largest batch: from the best one so far it goes up in steps that double, or down, and bisects
-what is between. Settings that are recommended against fragmentation are tried above what the
-same allocator reached without them. Every trial is a new process, and trains --steps steps.
+The jobs are those of trainers.py. First the job runs alone with the reference batch, natively or
+with --filled-by expandable under expandable segments. Then a ballast process takes the device's
+memory, except what that run had used: so the card is one that this allocator fills with the
+reference batch. Each allocator then looks for its largest batch: from the best one so far it
+goes up in steps that double, or down, and bisects what is between. Settings that are recommended
+against fragmentation are tried above what the same allocator reached without them. Every trial
+is a new process, and trains --steps steps.
 
-At the end the best of each kind runs once more, when nothing else runs, and is timed. Then the
-ballast ends, and the job runs natively with the first batch that trained under no allocator: what
+At the end the best of each kind runs --rounds times more, in turn, when nothing else runs, and is
+timed. Then the ballast ends, and the job runs natively with the first batch that trained under no allocator: what
 it allocates at its peak says whether any allocator could have trained it. What does not begin
 within --time-limit seconds is left out, and said. largest-JOB.json has each trial; with --earlier
 its search goes on, beside a ballast that leaves as much.
@@ -79,10 +81,10 @@ ALONE, SEARCH, TIMED, NEEDED = "alone", "search", "timed", "needed"
 
 OURS = (POOL, FIRST, SECOND)
 
-# The caches of found plans: while it is searched, and for timed runs.
+# The caches of found plans: while it is searched, and for timed runs, of which each round has its own.
 SEARCHED, FRESH = "search", "fresh"
 
-# Seconds that are kept for the timed runs at the end: eight of about 14 s.
+# Seconds that are kept for a round of timed runs at the end: eight of about 14 s.
 FOR_TIMING = 115
 
 # How long a first run waits for its plan when it has ended. The plans of these jobs take a few
@@ -111,10 +113,10 @@ Written by `runtime/torch/bench/largest.py`:
 
     {command}
 
-The ballast leaves what the native allocator used alone with batch {reference}: {left} GiB of the
+The ballast leaves what the {allocator} allocator used alone with batch {reference}: {left} GiB of the
 card's {card} GiB, CUDA's context included. A trial trains {steps} steps. *batch* is the sequences of a
-micro-batch, in steps of {grain}. *sequences/s* is of a run at the largest batch with nothing else on
-the machine, without its first step.
+micro-batch, in steps of {grain}. *sequences/s* is of {rounds} at the largest batch with nothing
+else on the machine, without the first step.
 """
 
 
@@ -261,23 +263,25 @@ def so_far(trials: List[Dict[str, Any]], found: Dict[str, Tuple[int, int]]) -> N
             found[name] = low, min((batch for batch, trained in tried if not trained and batch > low), default=0)
 
 
-def timed(bench: Bench, found: Dict[str, Tuple[int, int]], figures: Dict[str, Dict[str, Any]]) -> None:
-    """Fills figures: those of a run of each variant that got beyond its base, at its largest batch,
-    with nothing else on the machine. The first run gets an empty cache, and leaves its plan
-    there for the second."""
-    bench.drop()
-    chosen = [(named(name), batch) for name, (batch, _) in found.items() if batch]
-    for variant, _ in chosen:
-        bench.prepare(variant, 1, FRESH)
-    bench.settle()
-    for variant, batch in chosen:
-        if variant.name == SECOND and batch != found.get(FIRST, (0, 0))[0]:
-            bench.go(named(FIRST), batch, FRESH, phase=TIMED)  # leaves the plan, even if it does not train
-        run = bench.go(variant, batch, FRESH, phase=TIMED)
-        if run is None:
-            bench.problems.append(f"{variant.name}: batch {batch} has trained in the search, and does not when it is timed")
-        else:
-            figures[variant.name] = run
+def timed(bench: Bench, found: Dict[str, Tuple[int, int]], rounds: int, figures: Dict[str, List[Dict[str, Any]]]) -> None:
+    """Fills figures: those of runs of each variant that got beyond its base, at its largest batch,
+    with nothing else on the machine. In each round the first run gets an empty cache, and
+    leaves its plan there for the second."""
+    for number in range(rounds):
+        cache = f"{FRESH}{number}"
+        bench.drop()
+        chosen = [(named(name), batch) for name, (batch, _) in found.items() if batch]
+        for variant, _ in chosen:
+            bench.prepare(variant, 1, cache)
+        bench.settle()
+        for variant, batch in chosen:
+            if variant.name == SECOND and batch != found.get(FIRST, (0, 0))[0]:
+                bench.go(named(FIRST), batch, cache, phase=TIMED)  # leaves the plan, even if it does not train
+            run = bench.go(variant, batch, cache, phase=TIMED)
+            if run is None:
+                bench.problems.append(f"{variant.name}: batch {batch} has trained in the search, and does not when it is timed")
+            else:
+                figures.setdefault(variant.name, []).append(run)
 
 
 def needed(bench: Bench, found: Dict[str, Tuple[int, int]]) -> List[str]:
@@ -296,15 +300,16 @@ def needed(bench: Bench, found: Dict[str, Tuple[int, int]]) -> List[str]:
     return [f"Batch {batch} allocates {gib(allocated)} GiB at its peak, of {gib(usable)} GiB that are left for tensors: {verdict}."]
 
 
-def speed(figures: Dict[str, Any], sequences: int) -> float:
-    """Sequences per second of a run with this number of them in a step, without its first step."""
-    seconds = figures["seconds"][1:]
+def speed(runs: List[Dict[str, Any]], sequences: int) -> float:
+    """Sequences per second of runs with this number of them in a step, without their first steps."""
+    seconds = [second for run in runs for second in run["seconds"][1:]]
     return sequences * len(seconds) / sum(seconds)
 
 
-def rows(found: Dict[str, Tuple[int, int]], tried: Set[str], figures: Dict[str, Dict[str, Any]], accumulated: int) -> List[str]:
-    """The table's rows, of the variants that were tried."""
-    speeds = {name: speed(run, accumulated * found[name][0]) for name, run in figures.items()}
+def rows(found: Dict[str, Tuple[int, int]], tried: Set[str], figures: Dict[str, List[Dict[str, Any]]], accumulated: int) -> List[str]:
+    """The table's rows, of the variants that were tried. Of several timed runs a row has the speed of
+    all, and the rest of the last."""
+    speeds = {name: speed(runs, accumulated * found[name][0]) for name, runs in figures.items()}
     best = max((value for name, value in speeds.items() if name not in OURS), default=0.0)
     result = []
     for variant in VARIANTS:
@@ -314,10 +319,11 @@ def rows(found: Dict[str, Tuple[int, int]], tried: Set[str], figures: Dict[str, 
                 what = f"not above {found[variant.base][0]}" if variant.base else ""
                 result.append(line([name, what, *[""] * 8]))
             continue
-        (low, high), run = found[name], figures.get(name)
-        if run is None:
+        (low, high), runs = found[name], figures.get(name)
+        if not runs:
             result.append(line([name, low, high or "", *[""] * 7]))
             continue
+        run = runs[-1]
         served = run["stplan"] or {}
         result.append(line([
             name, low, high or "", f"{speeds[name]:.1f}", f"{100 * speeds[name] / best:.1f} %" if best else "",
@@ -327,10 +333,10 @@ def rows(found: Dict[str, Tuple[int, int]], tried: Set[str], figures: Dict[str, 
     return result
 
 
-def gains(found: Dict[str, Tuple[int, int]], figures: Dict[str, Dict[str, Any]], accumulated: int) -> List[str]:
+def gains(found: Dict[str, Tuple[int, int]], figures: Dict[str, List[Dict[str, Any]]], accumulated: int) -> List[str]:
     """What stplan's best has over the best of the others."""
     batches = {name: batch for name, (batch, _) in found.items()}
-    speeds = {name: speed(run, accumulated * batches[name]) for name, run in figures.items()}
+    speeds = {name: speed(runs, accumulated * batches[name]) for name, runs in figures.items()}
     result = []
     for what, values in (("Largest batch", batches), ("Throughput", speeds)):
         ours = [value for name, value in values.items() if name in OURS]
@@ -340,12 +346,12 @@ def gains(found: Dict[str, Tuple[int, int]], figures: Dict[str, Dict[str, Any]],
     return result
 
 
-def small_card(bench: Bench, ballast: Ballast, reference: int) -> None:
-    """Makes the ballast leave what a native run with the reference batch uses."""
+def small_card(bench: Bench, ballast: Ballast, allocator: str, reference: int) -> None:
+    """Makes the ballast leave what a run under one of torch's allocators with the reference batch uses."""
     card = ballast.free
-    alone = bench.go(named(NATIVE), reference, phase=ALONE)
+    alone = bench.go(named(allocator), reference, phase=ALONE)
     if alone is None:
-        raise RuntimeError(f"native: batch {reference} does not train without a ballast: {bench.problems}")
+        raise RuntimeError(f"{allocator}: batch {reference} does not train without a ballast: {bench.problems}")
     used = card - alone["free_bytes"] + SLACK
     left = ballast.ask(card - used)
     outside = used - alone["peak_reserved_bytes"]  # the context and kernels, not torch's memory
@@ -367,9 +373,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("stplan", help="the stplan binary")
     parser.add_argument("--out", help="folder for largest-JOB.md and largest-JOB.json")
     parser.add_argument("--job", choices=sorted(ACCUMULATED), default="grpo", help="a job of trainers.py")
-    parser.add_argument("--reference", type=int, default=8, help="the batch that the native allocator fills the card with")
+    parser.add_argument("--reference", type=int, default=8, help="the batch that fills the card")
+    parser.add_argument("--filled-by", choices=(NATIVE, EXPANDABLE), default=NATIVE, help="the allocator that fills it")
     parser.add_argument("--grain", type=int, default=4, help="batches are multiples of it; grpo: completions of a prompt as well")
     parser.add_argument("--steps", type=int, default=12, help="optimizer steps of a trial")
+    parser.add_argument("--rounds", type=int, default=1, help="timed runs of each")
     parser.add_argument("--layers", type=int, default=0, help="layers of the model, the job's own if not given")
     parser.add_argument("--completion", type=int, default=0, help="grpo: tokens of a completion at most")
     parser.add_argument("--earlier", help="largest-JOB.json of a search that is to go on, with the same options")
@@ -379,26 +387,31 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
-    begin = monotonic()
+    begin, for_timing = monotonic(), FOR_TIMING * options.rounds
     out = Output(options.out, f"largest-{options.job}")
     job = [options.job, "--steps", str(options.steps), "--layers", str(options.layers)]
     if options.job == "grpo":
         job += ["--generations", str(options.grain), "--completion", str(options.completion)]
     found: Dict[str, Tuple[int, int]] = {}
-    figures: Dict[str, Dict[str, Any]] = {}
+    figures: Dict[str, List[Dict[str, Any]]] = {}
     limit: List[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(os.path.abspath(options.stplan), job, Path(folder), begin + options.time_limit - FOR_TIMING, out.keep)
+        bench = Bench(os.path.abspath(options.stplan), job, Path(folder), begin + options.time_limit - for_timing, out.keep)
         ballast = Ballast()
         try:
             card = ballast.free
             if options.earlier:
                 same_card(bench, ballast, json.loads(Path(options.earlier).read_text()))
             else:
-                bench.prepare(named(NATIVE), 3)
-                small_card(bench, ballast, options.reference)
+                bench.prepare(named(options.filled_by), 1)
+                bench.prepare(named(NATIVE), 2)
+                small_card(bench, ballast, options.filled_by, options.reference)
             command = shlex.join(["python", "runtime/torch/bench/largest.py", *sys.argv[1:]])
-            about = dict(job=options.job, command=command, reference=options.reference, steps=options.steps, grain=options.grain)
+            rounds = "a run" if options.rounds == 1 else f"{options.rounds} runs"
+            about = dict(
+                job=options.job, command=command, allocator=options.filled_by, reference=options.reference, steps=options.steps,
+                grain=options.grain, rounds=rounds,
+            )
             out.lines([*INTRODUCTION.format(left=gib(bench.left), card=gib(card), **about).splitlines(), ""])
             try:
                 search(bench, options.reference, options.grain, found)
@@ -406,9 +419,9 @@ def main() -> int:
                 missing = ", ".join(variant.name for variant in VARIANTS if variant.name not in found and not variant.base)
                 bench.problems.append(f"time was short: not searched to the end: {missing}")
                 so_far(bench.trials, found)
-            bench.deadline += FOR_TIMING
+            bench.deadline += for_timing
             try:
-                timed(bench, found, figures)
+                timed(bench, found, options.rounds, figures)
             except OutOfTime:
                 bench.problems.append("time was short: not every largest batch was timed")
             ballast.end()

@@ -121,6 +121,19 @@ def test_the_largest_batch_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "Throughput under stplan against the best of the others: +66.7 %." in lines
 
 
+def test_a_card_that_expandable_segments_fill_timed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With expandable segments the fake job trains with 12; natively it does not.
+    code, lines = run(tmp_path, monkeypatch, "--reference", "12", "--filled-by", "expandable", "--rounds", "2")
+    rows = {cells(text)[0]: cells(text)[1:] for text in lines if text.startswith("| ")}
+    assert code == 0 and any("what the expandable allocator used alone with batch 12" in text for text in lines)
+    assert rows["native"][:2] == ["8", "12"] and rows["expandable"][:4] == ["12", "16", "6.0", "100.0 %"]
+    trials = json.loads((tmp_path / "out" / "largest-grpo.json").read_text())["trials"]
+    assert [t["variant"] for t in trials if t["phase"] == largest.ALONE] == ["expandable"]
+    runs = [(t["variant"], t["batch"]) for t in trials if t["phase"] == largest.TIMED]
+    # Each round has what leaves the second run's plan, before it.
+    assert runs == 2 * runs[: len(runs) // 2] and runs.count((largest.FIRST, 20)) == runs.count((largest.SECOND, 20)) == 2
+
+
 def test_a_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off, then with --earlier: the same table as in one call, and nothing is tried twice."""
     whole, wanted = run(tmp_path / "whole", monkeypatch)
