@@ -17,12 +17,16 @@ import (
 func (a *app) fitCommand() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
-		Use:   "fit TRACE... --device-memory SIZE",
+		Use:   "fit TRACE... [--device-memory SIZE]",
 		Short: "Say whether a job fits into a GPU's memory, and at which sizes",
 		Long: `fit tries a recorded job on a GPU of the given size: under PyTorch's native
 allocator, under expandable segments, from stplan's pool alone, and by a plan.
 Each gets a verdict, with what it takes and what is spare, or the event at which
 it runs out of memory. The plan is compiled for this, and not kept.
+
+Without --device-memory fit looks for the least memory in which the recording
+runs, under each: "at least" in the output. It is memory for tensors, in steps
+of 2 MiB; what the process takes beside them comes on top.
 
 An allocator may fit although it would take more on a larger GPU: before it runs
 out of memory it gives cached memory back ("gives back" in the output), which
@@ -67,7 +71,8 @@ it is served, and freed at once. What the program would have done then is not in
 the recording.
 
 The exit code is 1 if the job fits under none.`,
-		Example: `  stplan fit run.pickle.gz --device-memory 80GiB
+		Example: `  stplan fit run.pickle.gz                            # how much it needs
+  stplan fit run.pickle.gz --device-memory 80GiB
   stplan fit traces/ --device-memory 80GiB            # the ranks of a job
   stplan fit run.pickle.gz --device-memory 24GiB --top 5
   stplan fit run.pickle.gz --device-memory 24GiB --allocators gmlake,stalloc
@@ -111,12 +116,16 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if err := demandSizes(f.sizes, f.at, len(paths), ranks); err != nil {
 		return err
 	}
-	budget, err := f.memory.budget(ranks && len(paths) > 1)
+	budget, err := f.memory.parse(ranks && len(paths) > 1)
 	if err != nil {
 		return err
 	}
-	if budget == nil {
-		return &hinted{errors.New("fit needs the size of the GPU's memory"), "--device-memory 80GiB"}
+	least := f.memory.device == ""
+	if !least && budget.Usable() == 0 {
+		return tooSmall(*budget)
+	}
+	if least && !ranks && (len(paths) > 1 || f.at != nil) {
+		return &hinted{errors.New("fit needs the size of the GPU's memory to say which sizes of a job fit"), "--device-memory 80GiB"}
 	}
 	if !ranks {
 		if err := a.demandInputs(paths...); err != nil {
@@ -126,7 +135,14 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if !simdevice.Built {
 		a.note("this stplan was built without its C runtime and cannot say what the pool and a plan take")
 	}
-	result := report.Fitted{Memory: deviceMemory(*budget), Ranks: ranks, Jobs: []report.FittedJob{}}
+	result := report.Fitted{Ranks: ranks, Jobs: []report.FittedJob{}}
+	if least {
+		beside := besideTensors(*budget)
+		result.Beside = &beside
+	} else {
+		memory := deviceMemory(*budget)
+		result.Memory = &memory
+	}
 	var all [][]*fit.Job
 	var largest *fit.Job
 	s := several{app: a}
@@ -168,8 +184,11 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	switch {
 	case len(result.Jobs) == 0:
 		return s.printAnswer(&result, f.json, "recordings")
+	case ranks && least:
+		result.Whole = report.NewWholeLeast(result.Jobs)
 	case ranks:
 		result.Whole = report.NewWhole(result.Jobs)
+	case least:
 	default:
 		if result.Laws, err = a.sizeLaws(ctx, all, f, *budget); err != nil {
 			return err
@@ -186,7 +205,7 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if err := s.answer("recordings"); err != nil {
 		return err
 	}
-	if len(result.FitsUnder()) == 0 {
+	if !least && len(result.FitsUnder()) == 0 {
 		return &negative{fmt.Sprintf("does not fit into %s under any allocator", report.Bytes(int64(budget.Device)))}
 	}
 	return nil

@@ -58,7 +58,8 @@ func (a *app) fitTrace(ctx context.Context, t *trace.Trace, f fitFlags, oneDevic
 	return jobs, rows, nil
 }
 
-// fitJob tries one device of a recording.
+// fitJob tries one device of a recording, or, if the budget has no device's memory, looks for
+// how little would do.
 func (a *app) fitJob(ctx context.Context, job *fit.Job, all []fit.Allocator, b fit.Budget) (*report.FittedJob, error) {
 	d := job.Device
 	row := &report.FittedJob{Trace: job.Trace.Name, Device: d.Ordinal, PeakAllocated: int64(job.Allocated()), Failure: compile.FailureOf(d)}
@@ -66,7 +67,11 @@ func (a *app) fitJob(ctx context.Context, job *fit.Job, all []fit.Allocator, b f
 	if row.SelfCheck, err = a.selfCheckJob(d, job.Recorded); err != nil {
 		return nil, err
 	}
-	row.Allocators, err = a.tryAll(ctx, all, job, b)
+	if b.Device == 0 {
+		row.Least, err = a.leastAll(ctx, all, job, b)
+	} else {
+		row.Allocators, err = a.tryAll(ctx, all, job, b)
+	}
 	return row, err
 }
 

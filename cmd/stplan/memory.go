@@ -35,6 +35,24 @@ func (f *memoryFlags) budget(ranks bool) (*fit.Budget, error) {
 		}
 		return nil, nil
 	}
+	b, err := f.parse(ranks)
+	if err != nil {
+		return nil, err
+	}
+	if b.Usable() == 0 {
+		return nil, tooSmall(*b)
+	}
+	return b, nil
+}
+
+func tooSmall(b fit.Budget) error {
+	return fmt.Errorf("--device-memory: expected more than the %s that the process takes beside its tensors, found %s",
+		report.Bytes(int64(b.Context+b.NCCL)), report.Bytes(int64(b.Device)))
+}
+
+// parse is what the flags give, and the defaults of those that are not given. The device's
+// memory has none.
+func (f *memoryFlags) parse(ranks bool) (*fit.Budget, error) {
 	b := &fit.Budget{Context: fit.ContextBytes}
 	if ranks {
 		b.NCCL = fit.NCCLBytes
@@ -58,15 +76,41 @@ func (f *memoryFlags) budget(ranks bool) (*fit.Budget, error) {
 		}
 		*v.into = n
 	}
-	if b.Usable() == 0 {
-		return nil, fmt.Errorf("--device-memory: expected more than the %s that the process takes beside its tensors, found %s",
-			report.Bytes(int64(b.Context+b.NCCL)), report.Bytes(int64(b.Device)))
-	}
 	return b, nil
 }
 
+func besideTensors(b fit.Budget) report.Beside {
+	return report.Beside{Context: int64(b.Context), NCCL: int64(b.NCCL)}
+}
+
 func deviceMemory(b fit.Budget) report.DeviceMemory {
-	return report.DeviceMemory{Device: int64(b.Device), Context: int64(b.Context), NCCL: int64(b.NCCL), Usable: int64(b.Usable())}
+	return report.DeviceMemory{Device: int64(b.Device), Beside: besideTensors(b), Usable: int64(b.Usable())}
+}
+
+// leastAll looks for the least memory in which a job gets by, on each allocator.
+func (a *app) leastAll(ctx context.Context, all []fit.Allocator, job *fit.Job, b fit.Budget) ([]report.LeastRow, error) {
+	var rows []report.LeastRow
+	for _, al := range all {
+		bar := a.waiting("looking for the least memory under "+al.Title, 0)
+		found, err := fit.FindLeast(ctx, al, job, b)
+		bar.done()
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, leastRow(al, found))
+	}
+	return rows, nil
+}
+
+func leastRow(al fit.Allocator, found fit.Least) report.LeastRow {
+	row := report.LeastRow{
+		Key: al.Key, Title: al.Title, PeakReserved: int64(found.Reserved), Least: int64(found.Bytes), Retries: found.Retries,
+		ServedBy: found.Instead, Unfit: found.Unfit,
+	}
+	if al.Error > 0 && row.Unfit == "" {
+		row.Title = report.Estimated(row.Title, al.Error)
+	}
+	return row
 }
 
 // tryAll tries a job on allocators.

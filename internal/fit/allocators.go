@@ -97,10 +97,19 @@ func Simulated(a baseline.Allocator) Allocator {
 // Planner makes the plan of a job.
 type Planner func(ctx context.Context, j *Job) (*planfile.Plan, error)
 
-// Compiled is the planner that compiles a plan for the job alone, as `stplan compile` does.
+// Compiled is the planner that compiles a plan for the job alone, as `stplan compile` does. It
+// keeps the last one, for a job that is tried with several amounts of memory.
 func Compiled(opt compile.Options) Planner {
+	var last *Job
+	var kept *planfile.Plan
 	return func(ctx context.Context, j *Job) (*planfile.Plan, error) {
+		if j == last {
+			return kept, nil
+		}
 		p, _, err := compile.Compile(ctx, j.Trace, opt)
+		if err == nil {
+			last, kept = j, p
+		}
 		return p, err
 	}
 }

@@ -13,7 +13,10 @@ import (
 
 // Fitted is what fit says. Sizes are bytes.
 type Fitted struct {
-	Memory DeviceMemory `json:"memory"`
+	// Memory is nil if no amount was given: then it is looked for how little would do.
+	Memory *DeviceMemory `json:"memory"`
+	// Beside is what the process takes beside its tensors if no amount was given.
+	Beside *Beside `json:"beside_tensors,omitempty"`
 	// Ranks says that the recordings are the ranks of one job, which fits if all do.
 	// Otherwise each is a job by itself.
 	Ranks bool         `json:"ranks"`
@@ -44,21 +47,31 @@ func (p Painter) write(out *bufio.Writer, under []string, of int) {
 	fmt.Fprintln(out, p(len(under) > 0, strings.TrimSuffix(lines.String(), "\n")))
 }
 
-// DeviceMemory is what a process can have of a device.
-type DeviceMemory struct {
-	Device  int64 `json:"device_bytes"`
+// Beside is what a process takes of a device beside the memory of its tensors.
+type Beside struct {
 	Context int64 `json:"context_bytes"`
 	NCCL    int64 `json:"nccl_bytes"`
-	Usable  int64 `json:"usable_bytes"` // Device less the other two
+}
+
+// line says it in words.
+func (b Beside) line() string {
+	text := Bytes(b.Context) + " for the CUDA context"
+	if b.NCCL > 0 {
+		text += fmt.Sprintf(" and %s for NCCL", Bytes(b.NCCL))
+	}
+	return text
+}
+
+// DeviceMemory is what a process can have of a device.
+type DeviceMemory struct {
+	Device int64 `json:"device_bytes"`
+	Beside
+	Usable int64 `json:"usable_bytes"` // Device less what is beside tensors
 }
 
 // Line says it in words.
 func (m DeviceMemory) Line() string {
-	less := fmt.Sprintf("less %s for the CUDA context", Bytes(m.Context))
-	if m.NCCL > 0 {
-		less += fmt.Sprintf(" and %s for NCCL", Bytes(m.NCCL))
-	}
-	return fmt.Sprintf("%s of device memory, %s: %s usable", Bytes(m.Device), less, Bytes(m.Usable))
+	return fmt.Sprintf("%s of device memory, less %s: %s usable", Bytes(m.Device), m.line(), Bytes(m.Usable))
 }
 
 // FittedJob is one device of a recording.
@@ -68,8 +81,10 @@ type FittedJob struct {
 	PeakAllocated int64    `json:"peak_allocated_bytes"`
 	Failure       *Failure `json:"out_of_memory"`
 	// SelfCheck says how far to believe the simulated rows.
-	SelfCheck  SelfCheck   `json:"self_check"`
-	Allocators []FittedRow `json:"allocators"`
+	SelfCheck SelfCheck `json:"self_check"`
+	// Allocators are tried if an amount of memory was given. Otherwise Least are.
+	Allocators []FittedRow `json:"allocators,omitempty"`
+	Least      []LeastRow  `json:"least,omitempty"`
 }
 
 // FittedRow is one allocator's answer.
@@ -106,7 +121,12 @@ func (r *FittedRow) Surely() bool { return r.Fits && !r.WithinError }
 func (r *FittedRow) Estimated(share float64, usable int64) {
 	low, high := Bar(r.PeakReserved, share)
 	r.Low, r.High, r.WithinError = &low, &high, low <= usable && usable < high
-	r.Title = fmt.Sprintf("%s ±%g %%", r.Title, math.Ceil(1000*share-1e-9)/10)
+	r.Title = Estimated(r.Title, share)
+}
+
+// Estimated is the title of an allocator whose figures may be off by a share.
+func Estimated(title string, share float64) string {
+	return fmt.Sprintf("%s ±%g %%", title, math.Ceil(1000*share-1e-9)/10)
 }
 
 // Bar is the error bar of a number of bytes that may be off by a share.
@@ -129,6 +149,9 @@ type FittedRank struct {
 	// limit.
 	Binds        string `json:"binds"`
 	PeakReserved int64  `json:"peak_reserved_bytes"`
+	// Least is the most that a rank needs at least, if that was looked for: then that rank
+	// binds.
+	Least *int64 `json:"least_bytes,omitempty"`
 	// Not is the number of recordings that do not fit.
 	Not int `json:"recordings_that_do_not_fit"`
 }
@@ -184,7 +207,7 @@ func NewWhole(jobs []FittedJob) []FittedRank {
 // Write prints the verdicts as text, no line wider than 80 columns.
 func (f *Fitted) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	_ = writeWrapped(out, "", f.Memory.Line()) // out keeps its errors
+	_ = writeWrapped(out, "", f.head()) // out keeps its errors
 	if f.Ranks && len(f.Jobs) > 1 {
 		f.writeRanks(out)
 	} else {
@@ -195,6 +218,9 @@ func (f *Fitted) Write(w io.Writer) error {
 	if f.Ranks && len(f.Jobs) > 0 {
 		f.writeWhole(out)
 	}
+	if f.Memory == nil && len(f.Jobs) > 0 {
+		_ = writeWrapped(out, "", leastMeans)
+	}
 	writeFailed(out, f.Failed)
 	for i := range f.Laws {
 		f.Laws[i].write(out, f.Paint)
@@ -203,6 +229,14 @@ func (f *Fitted) Write(w io.Writer) error {
 		f.Holders.write(out)
 	}
 	return out.Flush()
+}
+
+// head says what memory there is, or what a GPU has to have beside the least that is found.
+func (f *Fitted) head() string {
+	if f.Memory != nil {
+		return f.Memory.Line()
+	}
+	return "memory for tensors; a GPU needs " + f.Beside.line() + " as well"
 }
 
 func (j *FittedJob) write(out *bufio.Writer, paint Painter) {
@@ -215,7 +249,11 @@ func (j *FittedJob) write(out *bufio.Writer, paint Painter) {
 	}
 	fmt.Fprintln(out)
 	_ = writeWrapped(out, "", head)
-	writeFitted(out, j.Allocators, paint)
+	if j.Least != nil {
+		writeLeast(out, j.Least)
+	} else {
+		writeFitted(out, j.Allocators, paint)
+	}
 	if j.Failure != nil && j.Failure.Fatal {
 		_ = writeWrapped(out, "", "with the request that failed; what the program would have asked for after it is not in the recording")
 	}
@@ -230,14 +268,22 @@ func writeFitted(out *bufio.Writer, rows []FittedRow, paint Painter) {
 	writeLines(out, leftAligned(lines))
 	paint.write(out, fitsUnder(rows), len(rows))
 	for _, r := range rows {
-		if r.Unfit != "" {
-			_ = writeWrapped(out, "", r.Title+": "+r.Unfit)
-		}
+		writeUnfit(out, r.Title, r.Unfit)
 	}
 }
 
+// writeUnfit says why an allocator cannot serve a job at all, if it cannot.
+func writeUnfit(out *bufio.Writer, title, unfit string) {
+	if unfit != "" {
+		_ = writeWrapped(out, "", title+": "+unfit)
+	}
+}
+
+// rowLabel is an allocator's title, as a row of a table.
+func rowLabel(title string) string { return "  " + strings.Join(strings.Fields(title), " ") }
+
 func (r *FittedRow) line() tableLine {
-	l := tableLine{label: "  " + strings.Join(strings.Fields(r.Title), " ")}
+	l := tableLine{label: rowLabel(r.Title)}
 	how := ""
 	if r.ServedBy != "" {
 		how = ", by the " + r.ServedBy
@@ -298,6 +344,9 @@ func (f *Fitted) writeRanks(out *bufio.Writer) {
 	for _, r := range jobs[0].Allocators {
 		cells = append(cells, r.Title)
 	}
+	for _, r := range jobs[0].Least {
+		cells = append(cells, r.Title)
+	}
 	t.Head(cells...)
 	short := false
 	for i := range jobs {
@@ -311,6 +360,9 @@ func (f *Fitted) writeRanks(out *bufio.Writer) {
 				short = true
 			}
 		}
+		for _, r := range j.Least {
+			cells = append(cells, Bytes(r.Least))
+		}
 		t.Row(cells...)
 	}
 	fmt.Fprintln(out)
@@ -322,6 +374,10 @@ func (f *Fitted) writeRanks(out *bufio.Writer) {
 
 func (f *Fitted) writeWhole(out *bufio.Writer) {
 	fmt.Fprintf(out, "\nthe job, %s ranks:\n", Count(len(f.Jobs)))
+	if f.Memory == nil {
+		f.writeWholeLeast(out)
+		return
+	}
 	lines := []tableLine{{figures: []string{"takes", ""}}}
 	for _, r := range f.Whole {
 		text := "fits"
@@ -331,6 +387,12 @@ func (f *Fitted) writeWhole(out *bufio.Writer) {
 		lines = append(lines, tableLine{label: "  " + r.Title, figures: []string{Bytes(r.PeakReserved), text}})
 	}
 	writeLines(out, leftAligned(lines))
+	f.writeBinds(out)
+	f.Paint.write(out, f.FitsUnder(), len(f.Whole))
+}
+
+// writeBinds says which ranks need the most, under which allocators.
+func (f *Fitted) writeBinds(out *bufio.Writer) {
 	binds := map[string][]string{}
 	var order []string
 	for _, r := range f.Whole {
@@ -342,5 +404,4 @@ func (f *Fitted) writeWhole(out *bufio.Writer) {
 	for _, name := range order {
 		_ = writeWrapped(out, "binds: ", fmt.Sprintf("%s (%s)", name, strings.Join(binds[name], ", ")))
 	}
-	f.Paint.write(out, f.FitsUnder(), len(f.Whole))
 }
