@@ -50,6 +50,7 @@ type learner struct {
 	fresh  []string               // names of processes with plans that nobody was told of
 	plans  map[string]string      // by the name of the process
 	failed map[string]string      // likewise: why there is none
+	ranOut map[string]*ranOut     // likewise: those that ran out of memory, and nobody was told of
 	before map[string][]planFacts // of plans that were replaced, by path
 	told   bool                   // that a plan of an earlier run is served
 }
@@ -58,7 +59,7 @@ func (a *app) newLearner(cache *planCache, f runFlags) *learner {
 	return &learner{
 		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn,
 		ended: make(chan struct{}), seen: map[string]bool{}, done: map[string]bool{}, of: map[[32]byte]string{},
-		plans: map[string]string{}, failed: map[string]string{}, before: map[string][]planFacts{},
+		plans: map[string]string{}, failed: map[string]string{}, ranOut: map[string]*ranOut{}, before: map[string][]planFacts{},
 	}
 }
 
@@ -103,6 +104,7 @@ func (l *learner) watch(ctx context.Context) {
 			}
 		}
 		l.tellLearned()
+		l.tellRanOut()
 	}
 }
 
@@ -143,8 +145,10 @@ func (l *learner) learn(ctx context.Context, file string) {
 	numbered := strings.TrimSuffix(file, ".history")
 	of := strings.TrimSuffix(numbered, filepath.Ext(numbered))
 	name := filepath.Base(of)
-	plan, err := l.planOf(ctx, file, of+".json")
+	plan, made, err := l.planOf(ctx, file, of+".json")
 	switch {
+	case err == nil && !made:
+		plan = "" // it has that already
 	case err == nil:
 		l.ready(name, plan)
 	case ctx.Err() == nil:
@@ -178,32 +182,40 @@ func answer(file, plan string, failed error) {
 	}
 }
 
-func (l *learner) planOf(ctx context.Context, history, reported string) (plan string, err error) {
+// planOf makes the plan of a history, unless the one in the cache is of more.
+func (l *learner) planOf(ctx context.Context, history, reported string) (plan string, made bool, err error) {
 	r, err := readRunReport(reported)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if r.Cached == nil {
-		return "", errors.New("its report names no plan")
+		return "", false, errors.New("its report names no plan")
 	}
 	if plan, err = l.cache.path(*r.Cached); err != nil {
-		return "", err
+		return "", false, err
 	}
 	program, err := programOf(history)
 	if err != nil {
-		return "", err
+		return "", false, err
+	}
+	if l.knowsMore(plan, history) {
+		return plan, false, nil
 	}
 	if facts := l.facts(plan); facts != nil {
 		l.before[plan] = facts
 	}
 	if equal, ok := l.of[program]; ok && equal != plan {
-		return plan, l.app.copyPlan(equal, plan)
+		return plan, true, l.app.copyPlan(equal, plan)
 	}
-	if err := compileBeside(ctx, history, plan); err != nil {
-		return "", err
+	summary, err := compileBeside(ctx, history, plan)
+	if err != nil {
+		return "", false, err
+	}
+	if out := ranOutOf(summary); out != nil {
+		l.ranOut[r.Name] = out
 	}
 	l.of[program] = plan
-	return plan, l.cache.prune()
+	return plan, true, l.cache.prune()
 }
 
 func programOf(history string) (sum [32]byte, err error) {
@@ -216,30 +228,30 @@ func programOf(history string) (sum [32]byte, err error) {
 }
 
 // compileBeside runs "stplan compile" in a process of its own, at the lowest priority,
-// which writes the plan whole or not at all. Without a deadline of its own: the job pays
-// with nothing but processor time that it does not use.
-func compileBeside(ctx context.Context, history, plan string) error {
+// which writes the plan whole or not at all, and returns what it says as JSON. Without a
+// deadline of its own: the job pays with nothing but processor time that it does not use.
+func compileBeside(ctx context.Context, history, plan string) (summary []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "compile", "--quiet", history, "-o", plan)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	cmd := exec.CommandContext(ctx, self, "compile", "--quiet", "--json", history, "-o", plan)
+	var said, out bytes.Buffer
+	cmd.Stderr, cmd.Stdout = &said, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(stopSignal) }
 	cmd.WaitDelay = 5 * time.Second
 	apart(cmd)
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	yieldProcessor(cmd.Process.Pid)
 	if err := cmd.Wait(); err != nil {
 		if text, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(said.String()), "stplan: "), "\n"); text != "" {
-			return errors.New(text)
+			return nil, errors.New(text)
 		}
-		return fmt.Errorf("compile: %w", err)
+		return nil, fmt.Errorf("compile: %w", err)
 	}
-	return nil
+	return out.Bytes(), nil
 }
 
 // unfinished says whether a history was left that is no plan.

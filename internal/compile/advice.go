@@ -37,7 +37,7 @@ func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && 
 // has to pay as well, and neither may reserve more than the pool; if there are too few for that, the
 // plan has to reserve clearly less. Nothing is said
 // if the options forbid waits, since the pool makes what they forbid; nor without
-// a Server. served is what serving the recording with the plan took, nil if that is not known yet.
+// a Server. Of a recording that ends in an out-of-memory only the memory counts. served is what serving the recording with the plan took, nil if that is not known yet.
 func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Judged, error) {
 	if !c.judges() {
 		return nil, nil
@@ -59,6 +59,9 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 	slack, decided := pool.Reserved/paysWithin, differ(dev)
 	if decided {
 		slack = 0 // what the next iterations add is not known
+	}
+	if c.timeline.Failed() != nil {
+		slack, decided = 0, false // the run goes no further without less memory
 	}
 	if decided && pays(planned, pool, slack) {
 		other, err := c.withoutLast()

@@ -105,6 +105,9 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	if err != nil {
 		return nil, none, err
 	}
+	if dev, best, served, err = c.orEnough(dev, best, served); err != nil {
+		return nil, none, err
+	}
 	row := c.summary(dev, best)
 	if row.Judged, err = c.advise(dev, served); err != nil {
 		return nil, none, err

@@ -16,17 +16,22 @@ func FailureOf(d *trace.Device) *report.Failure {
 		return nil
 	}
 	e := &d.Events[at]
-	return &report.Failure{Event: int64(at), Requested: int64(e.Size), Stream: e.Stream,
-		DriverFree: int64(min(e.Addr, 1<<62)), Fatal: failures.Fatal, Count: len(failures.At)}
+	f := &report.Failure{Event: int64(at), Requested: int64(e.Size), Stream: e.Stream, Fatal: failures.Fatal, Count: len(failures.At)}
+	if known := int64(min(e.Addr, 1<<62)); d.AddressesInvented {
+		f.Had = known
+	} else {
+		f.DriverFree = known
+	}
+	return f
 }
 
 // WouldFit says what allocators take for a recording that ends in an out-of-memory, with
 // the request that failed. recorded is what the recording ran under, and served what a
-// run reserves under the plan. It is nil for any other recording.
+// run reserves under the plan. It is nil for any other recording, and for a history.
 func WouldFit(d *trace.Device, recorded baseline.Config, served int64) (*report.WouldFit, error) {
 	failure := FailureOf(d)
-	if failure == nil || !failure.Fatal {
-		return nil, nil
+	if failure == nil || !failure.Fatal || d.AddressesInvented {
+		return nil, nil // what the process could get is not known without addresses
 	}
 	program, err := baseline.ReadProgram(d, recorded)
 	if err != nil {

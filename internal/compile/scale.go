@@ -194,25 +194,28 @@ func (s *scaling) prologue(sizes [][]float64, laws []*law, q *quantities) {
 	if len(q.slots) == 0 {
 		return
 	}
-	var base *lifespan.Pass
-	var slots []int
-	from := 0
-	s.c.eachPass(func(p *lifespan.Pass, first int) {
-		if of := slotsOf(p); p.Body == 0 && (base == nil || len(of) > len(slots)) {
-			base, slots, from = p, of, first
-		}
-	})
+	from, slots := s.c.longest(0)
 	it := &s.c.iterations
 	for k := 0; k < it.Count && it.Starts[k] < s.c.periodic.Cut; k++ {
 		begin := s.c.bufferAt(it.Starts[k])
 		end := s.c.bufferAt(min(it.Starts[k+1], s.c.periodic.Cut))
-		s.iteration(s.part(from, from+len(slots)), s.part(begin, end), begin, func(at int32) int { return slots[at] }, laws, q)
+		s.iteration(s.c.part(from, from+len(slots)), s.c.part(begin, end), begin, func(at int32) int { return slots[at] }, laws, q)
 	}
 }
 
+// longest is the first buffer of the pass of a body that has the most allocations, and their slots.
+func (c *compiler) longest(body int) (from int, slots []int) {
+	c.eachPass(func(p *lifespan.Pass, first int) {
+		if of := slotsOf(p); p.Body == body && len(of) > len(slots) {
+			from, slots = first, of
+		}
+	})
+	return from, slots
+}
+
 // part is a stretch of the recording.
-func (s *scaling) part(begin, end int) *lifespan.Timeline {
-	return &lifespan.Timeline{Events: s.c.timeline.Events, Buffers: s.c.timeline.Buffers[begin:end]}
+func (c *compiler) part(begin, end int) *lifespan.Timeline {
+	return &lifespan.Timeline{Events: c.timeline.Events, Buffers: c.timeline.Buffers[begin:end]}
 }
 
 // iteration scales the buffers of an iteration of the prologue whose size is what the law of

@@ -13,6 +13,9 @@ type Failure struct {
 	Requested  int64  `json:"requested_bytes"` // rounded
 	Stream     uint64 `json:"stream"`
 	DriverFree int64  `json:"driver_free_bytes"`
+	// Had is what the process had reserved at most, of a history. That does not tell what
+	// the driver had free.
+	Had int64 `json:"had_bytes,omitempty"`
 	// Fatal says that nothing was allocated after it: the recording ends in it.
 	Fatal bool `json:"ends_recording"`
 	// Count is the number of requests that ran out of memory, this one included.
@@ -22,7 +25,11 @@ type Failure struct {
 // Line says it in words. subject is what has the recording.
 func (f *Failure) Line(subject string) string {
 	subject = Printable(subject)
-	asked := fmt.Sprintf("at event %s: %s asked for, %s free on the device", Count(f.Event), Bytes(f.Requested), Bytes(f.DriverFree))
+	there := Bytes(f.DriverFree) + " free on the device"
+	if f.Had > 0 {
+		there = Bytes(f.Had) + " reserved at most"
+	}
+	asked := fmt.Sprintf("at event %s: %s asked for, %s", Count(f.Event), Bytes(f.Requested), there)
 	switch {
 	case f.Fatal && f.Count > 1:
 		return fmt.Sprintf("%s ends in an out-of-memory %s (%s more before, survived)", subject, asked, Count(f.Count-1))

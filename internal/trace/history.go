@@ -14,10 +14,12 @@ import (
 const historyMagic = "\x89STPHIS\n"
 
 // HistoryVersion is the newest version of the form that this program reads: it reads those before
-// too. historyWithExchanges is the first one that has exchanges.
+// too. historyWithExchanges is the first one that has exchanges, and historyWithFailures the
+// first that has requests which got no memory.
 const (
-	HistoryVersion       = 2
+	HistoryVersion       = 3
 	historyWithExchanges = 2
+	historyWithFailures  = 3
 )
 
 // maxHistory is the largest history that is read, in bytes: 64 devices, each with what

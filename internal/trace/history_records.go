@@ -22,8 +22,12 @@ const (
 	historyKindBits = 3
 )
 
-// maxMark is the largest mark: 0 is stplan_mark, N is a step of optimizer N.
-const maxMark = 255
+// maxMark is the largest mark: 0 is stplan_mark, N is a step of optimizer N. failedMark stands for
+// a request that got no memory.
+const (
+	maxMark    = 255
+	failedMark = 256
+)
 
 // markAnnotation names marks of stplan_mark in a trace.
 const markAnnotation = "stplan.mark"
@@ -41,10 +45,10 @@ type historyBlock struct {
 	freed  bool
 }
 
-// historyAct is an allocation, or a free.
+// historyAct is an allocation, a free, or a request that got no memory.
 type historyAct struct {
-	block int
-	free  bool
+	block  int // index into blocks, or into failures
+	action Action
 }
 
 // historyDevice turns the records of a device into events: first into acts, with annotations and
@@ -55,6 +59,7 @@ type historyDevice struct {
 	at        int    // byte of the records that is read next
 	stream    uint32 // of the last allocation
 	blocks    []historyBlock
+	failures  []historyBlock // what was reserved stands for the address
 	acts      []historyAct
 	marks     []Annotation
 	exchanges []Exchange
@@ -114,6 +119,9 @@ func (d *historyDevice) record() error {
 	case historyUse:
 		return d.use(from, v)
 	case historyMark:
+		if v == failedMark && d.reader.version >= historyWithFailures {
+			return d.failure(from)
+		}
 		return d.mark(from, v)
 	case historyExchange:
 		if d.reader.version >= historyWithExchanges {
@@ -148,23 +156,18 @@ func (d *historyDevice) alloc(from int, kind, size uint64) error {
 	if int(d.stream) >= len(d.part.streams) {
 		return d.fail(from, "stream %d is not one of %d", d.stream, len(d.part.streams))
 	}
-	d.acts = append(d.acts, historyAct{block: len(d.blocks)})
+	d.acts = append(d.acts, historyAct{len(d.blocks), ActionAlloc})
 	d.blocks = append(d.blocks, historyBlock{size: Bytes(size), stream: d.stream})
 	return nil
 }
 
 // onStream reads the index of a stream, which must not be `but`.
 func (d *historyDevice) onStream(from int, but uint32) (uint32, error) {
-	v, err := d.number()
-	switch {
-	case err != nil:
-		return 0, err
-	case v >= uint64(len(d.part.streams)):
-		return 0, d.fail(from, "stream %d is not one of %d", v, len(d.part.streams))
-	case v == uint64(but):
-		return 0, d.fail(from, "stream %d is named where it goes without saying", v)
+	v, err := d.anyStream(from)
+	if err == nil && v == but {
+		err = d.fail(from, "stream %d is named where it goes without saying", v)
 	}
-	return uint32(v), nil
+	return v, err
 }
 
 // block finds the live block that was allocated `back` allocations before the last one.
@@ -185,7 +188,7 @@ func (d *historyDevice) free(from int, back uint64) error {
 		return err
 	}
 	d.blocks[i].freed = true
-	d.acts = append(d.acts, historyAct{i, true})
+	d.acts = append(d.acts, historyAct{i, ActionFreeRequested})
 	return nil
 }
 
@@ -214,6 +217,40 @@ func (d *historyDevice) mark(from int, mark uint64) error {
 	return nil
 }
 
+// failure is a request that got no memory.
+func (d *historyDevice) failure(from int) error {
+	size, err := d.number()
+	if err != nil {
+		return err
+	}
+	if size < 1 || size > uint64(maxSize) {
+		return d.fail(from, "a request of %d B, expected 1 to %d B", size, maxSize)
+	}
+	stream, err := d.anyStream(from)
+	if err != nil {
+		return err
+	}
+	reserved, err := d.number()
+	if err != nil {
+		return err
+	}
+	if reserved > uint64(maxSize/Granularity) {
+		return d.fail(from, "%d units of %d B reserved, expected at most %d B", reserved, Granularity, maxSize)
+	}
+	d.acts = append(d.acts, historyAct{len(d.failures), ActionOOM})
+	d.failures = append(d.failures, historyBlock{addr: reserved * uint64(Granularity), size: Bytes(size), stream: stream})
+	return nil
+}
+
+// anyStream reads the index of a stream.
+func (d *historyDevice) anyStream(from int) (uint32, error) {
+	v, err := d.number()
+	if err == nil && v >= uint64(len(d.part.streams)) {
+		err = d.fail(from, "stream %d is not one of %d", v, len(d.part.streams))
+	}
+	return uint32(v), err
+}
+
 // exchange is an exchange that begins, or one of those before, that a stream waits for.
 func (d *historyDevice) exchange(from int, back uint64) error {
 	now := Time(len(d.acts))
@@ -224,10 +261,7 @@ func (d *historyDevice) exchange(from int, back uint64) error {
 	if back > uint64(len(d.exchanges)) {
 		return d.fail(from, "%d exchanges back of %d there is none", back-1, len(d.exchanges))
 	}
-	v, err := d.number()
-	if err == nil && v >= uint64(len(d.part.streams)) {
-		err = d.fail(from, "stream %d is not one of %d", v, len(d.part.streams))
-	}
+	v, err := d.anyStream(from)
 	if err != nil {
 		return err
 	}
@@ -254,8 +288,12 @@ func (d *historyDevice) events() (out *Device, ok bool) {
 			complete(&d.blocks[k])
 		}
 		begins = append(begins, Time(len(out.Events)))
+		if a.action == ActionOOM {
+			out.Events = append(out.Events, d.event(ActionOOM, &d.failures[a.block]))
+			continue
+		}
 		b := &d.blocks[a.block]
-		if !a.free {
+		if a.action == ActionAlloc {
 			if b.addr, ok = places.take(b.size); !ok {
 				return nil, false
 			}

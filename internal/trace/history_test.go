@@ -15,7 +15,7 @@ import (
 
 // historyFile makes a history by docs/history.md: it shares nothing with the reader.
 type historyFile struct {
-	version uint32 // 0 is 2
+	version uint32 // 0 is 3
 	rank    int32
 	devices []historyDeviceFile
 }
@@ -43,7 +43,7 @@ func (f *historyFile) encode() []byte {
 	le := binary.LittleEndian
 	version := f.version
 	if version == 0 {
-		version = 2
+		version = 3
 	}
 	out := le.AppendUint32([]byte("\x89STPHIS\n"), version)
 	out = le.AppendUint32(out, uint32(len(f.devices)))
@@ -159,17 +159,65 @@ func exchangesInVersion1() []byte {
 	return f.encode()
 }
 
-// TestVersion1: histories of before are read, with the same result.
-func TestVersion1(t *testing.T) {
-	old := smallHistory()
-	old.version = 1
-	before, err := readHistory(old.encode())
+// failureInVersion2 is a history that has what came with version 3.
+func failureInVersion2() []byte {
+	f := smallHistory()
+	f.version = 2
+	f.devices[0].record(6, 256, 1, 0, 0)
+	return f.encode()
+}
+
+// TestFormerVersions: histories of before are read, with the same result.
+func TestFormerVersions(t *testing.T) {
+	for version := range uint32(2) {
+		old := smallHistory()
+		old.version = version + 1
+		before, err := readHistory(old.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := readHistory(smallHistory().encode())
+		if err != nil || !reflect.DeepEqual(before, now) {
+			t.Errorf("version %d, %v: found %v, expected %v", old.version, err, before, now)
+		}
+	}
+}
+
+// TestAHistoryWithFailures: requests that got no memory are events as in a snapshot, and the
+// last one ends the recording unless something is allocated after it.
+func TestAHistoryWithFailures(t *testing.T) {
+	d := historyDeviceFile{streams: []uint64{0, 0x7f00}}
+	d.record(1, 1)                // block 0
+	d.record(6, 256, 5000, 1, 1)  // no memory
+	d.record(0, 100)              // block 1, on the stream of block 0
+	d.record(6, 256, 70000, 0, 3) // no memory, and again
+	d.record(6, 256, 70000, 0, 4)
+	d.record(4, 0) // block 1 is freed
+	read, err := readHistory((&historyFile{devices: []historyDeviceFile{d}}).encode())
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := readHistory(smallHistory().encode())
-	if err != nil || !reflect.DeepEqual(before, now) {
-		t.Errorf("%v: found %v, expected %v", err, before, now)
+	type plain struct {
+		Action Action
+		Size   Bytes
+		Stream uint64
+		Had    uint64
+	}
+	var found []plain
+	for _, e := range read.Devices[0].Events {
+		p := plain{e.Action, e.Size, e.Stream, 0}
+		if e.Action == ActionOOM {
+			p.Had = e.Addr
+		}
+		found = append(found, p)
+	}
+	want := []plain{{ActionAlloc, 512, 0, 0}, {ActionOOM, 5000, 0x7f00, 512}, {ActionAlloc, 100, 0, 0}, {ActionOOM, 70000, 0, 1536},
+		{ActionOOM, 70000, 0, 2048}, {ActionFreeRequested, 100, 0, 0}, {ActionFreeCompleted, 100, 0, 0}}
+	if !reflect.DeepEqual(found, want) {
+		t.Errorf("events %v, expected %v", found, want)
+	}
+	if f := read.Devices[0].Failures(); !f.Fatal || f.FatalAt() != 4 || len(f.At) != 3 {
+		t.Errorf("failures %+v", f)
 	}
 }
 
@@ -322,8 +370,8 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 	}{
 		{"magic", []byte("\x89STPLAN\n"), `byte 0: starts with "\x89STPLAN\n", expected "\x89STPHIS\n": this is no history`},
 		{"header cut off", small[:39], "byte 39: the file ends in its header, which has 40 B"},
-		{"version", poke(8, 3), "byte 8: version 3, expected 1 to 2"},
-		{"no version", poke(8, 0), "byte 8: version 0, expected 1 to 2"},
+		{"version", poke(8, 4), "byte 8: version 4, expected 1 to 3"},
+		{"no version", poke(8, 0), "byte 8: version 0, expected 1 to 3"},
 		{"cut off", small[:len(small)-1], "byte 16: the file has 119 B, its header says 120"},
 		{"longer", append(bytes.Clone(small), 0), "byte 16: the file has 121 B, its header says 120"},
 		{"checksum", append(bytes.Clone(small[:119]), 1), "byte 24: checksum "},
@@ -355,7 +403,13 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 		{"a free of nothing", records(func(d *historyDeviceFile) { d.record(4, 1) }), "1 allocations back of 1 there is none"},
 		{"a double free", records(func(d *historyDeviceFile) { d.record(4, 0); d.record(4, 0) }), "allocation 0 has been freed before"},
 		{"a use of what is freed", records(func(d *historyDeviceFile) { d.record(4, 0); d.record(5, 0, 1) }), "allocation 0 has been freed before"},
-		{"mark", records(func(d *historyDeviceFile) { d.record(6, 256) }), "mark 256, expected at most 255"},
+		{"mark", records(func(d *historyDeviceFile) { d.record(6, 257) }), "mark 257, expected at most 255"},
+		{"a failure in version 2", failureInVersion2(), "mark 256, expected at most 255"},
+		{"a failure of nothing", records(func(d *historyDeviceFile) { d.record(6, 256, 0, 0, 0) }), "a request of 0 B, expected 1 to 281474976710656 B"},
+		{"a failure of too much", records(func(d *historyDeviceFile) { d.record(6, 256, 1<<48+1, 0, 0) }), "a request of 281474976710657 B, expected"},
+		{"a failure on no stream", records(func(d *historyDeviceFile) { d.record(6, 256, 1, 2, 0) }), "stream 2 is not one of 2"},
+		{"a failure with too much", records(func(d *historyDeviceFile) { d.record(6, 256, 1, 0, 1<<39+1) }), "549755813889 units of 512 B reserved, expected at most"},
+		{"a failure cut off", records(func(d *historyDeviceFile) { d.record(6, 256, 1) }), "the records end within a number"},
 		{"an exchange in version 1", exchangesInVersion1(), "a record of the unknown kind 7"},
 		{"a wait for no exchange", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 2, 0) }), "1 exchanges back of 1 there is none"},
 		{"a wait of no stream", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 1, 2) }), "stream 2 is not one of 2"},
@@ -443,6 +497,8 @@ func randomHistory(r *rand.Rand, requests int) *historyFile {
 			exchanges++
 		case k < 10 && exchanges > 0:
 			d.record(7, r.Uint64N(exchanges)+1, r.Uint64N(3))
+		case k < 10:
+			d.record(6, 256, r.Uint64N(1<<20)+1, r.Uint64N(3), r.Uint64N(1<<20))
 		default:
 			d.record(6, r.Uint64N(3))
 		}

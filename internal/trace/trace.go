@@ -67,7 +67,8 @@ const None int32 = -1
 // Event is one entry of a device's list. Its Time is its index there.
 type Event struct {
 	// Addr is the device address. For ActionOOM it is the number of free bytes
-	// that the driver reported.
+	// that the driver reported, or, if addresses are invented, of those that the
+	// process had reserved at most.
 	Addr uint64
 	// Size in bytes: for alloc and free as requested, not rounded; for segments as
 	// mapped; for oom rounded; for snapshot all active bytes.

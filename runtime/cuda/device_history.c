@@ -68,7 +68,9 @@ int stplan_learn_due(stplan_device *d, unsigned first, int ending) {
   sp_device_lock(d);
   if (!ending)
     sp_learn_iteration(&d->learn, &d->counters);
-  int due = d->history != NULL && !d->history->full && sp_learn_due(&d->learn, &d->counters, first, ending);
+  /* A run that ran out of memory ends with what its plan, or the lack of one, did not foresee. */
+  const sp_history *h = d->history;
+  int due = h != NULL && !h->full && ((ending && h->failed) || sp_learn_due(&d->learn, &d->counters, first, ending));
   sp_device_unlock(d);
   return due;
 }

@@ -307,6 +307,8 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
     r = find(d, &q);
     if (r == NULL)
       *status = STPLAN_NO_MEMORY;
+    if (r == NULL && d->history != NULL)
+      sp_history_failed(d->history, size, (uint32_t)q.stream, d->counters.peak_reserved_bytes);
   }
   uint64_t addr = 0;
   if (r == NULL) {

@@ -8,6 +8,9 @@
 /* The lowest three bits of a record's first number say what it is. */
 enum { BYTES, UNITS, BYTES_ON, UNITS_ON, FREED, USED, MARKED, EXCHANGED, KIND_BITS = 3 };
 
+/* The mark of a request that got no memory. Marks below it are those of stplan_mark and of steps. */
+enum { FAILED = 256 };
+
 void sp_history_close(sp_history *h) {
   sp_history_chunk *c = h->first;
   while (c != NULL) {
@@ -93,8 +96,18 @@ uint32_t sp_history_alloc(sp_history *h, uint64_t bytes, uint32_t stream) {
   if (elsewhere)
     at = put(at, stream);
   h->stream = stream;
+  h->failed = 0;
   end(h, at);
   return (uint32_t)++h->allocations;
+}
+
+void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t reserved) {
+  uint8_t *at = begin(h);
+  if (at == NULL)
+    return;
+  h->failed = 1;
+  at = put(at, FAILED << KIND_BITS | MARKED);
+  end(h, put(put(put(at, bytes), stream), reserved >> SP_ALIGNMENT_BITS));
 }
 
 /* back is how many allocations there were after that of this number. */

@@ -9,7 +9,7 @@
 /* Bytes of records in a chunk. About 20,000 records: a training step fills a few. */
 enum { SP_HISTORY_CHUNK = 64 << 10 };
 
-/* Bytes. The longest record has 9, and this many have to be left before a request
+/* Bytes. The longest record has 16, and this many have to be left before a request
  * begins, so that 256 threads that are between two of their locks have room. */
 enum { SP_HISTORY_RECORD = 16, SP_HISTORY_RESERVE = 256 * SP_HISTORY_RECORD };
 
@@ -27,6 +27,7 @@ typedef struct {
   uint64_t records, allocations;
   uint64_t exchanges; /* that have begun since the history did */
   uint32_t stream; /* of the last allocation */
+  int failed;      /* a request has run out of memory since the last allocation */
   int full;        /* nothing is added any more */
 } sp_history;
 
@@ -43,6 +44,10 @@ void sp_history_add(sp_history *h, sp_history_chunk *chunk);
 /* sp_history_alloc notes an allocation of `bytes`, as requested, and returns its number,
  * from 1; 0 if the history is full. Streams are indices. */
 uint32_t sp_history_alloc(sp_history *h, uint64_t bytes, uint32_t stream);
+
+/* sp_history_failed notes that a request for `bytes` got no memory, and `reserved`, the most that there has
+ * been. */
+void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t reserved);
 
 /* sp_history_free notes that the allocation with this number was freed, and sp_history_use
  * that another stream uses it. A number of 0 is none. */

@@ -14,7 +14,7 @@
 
 /* Offsets and lengths in bytes, of the header and of a device's record. */
 enum { HEADER = 40, CHECKSUM_AT = 24, RECORD = 40, PADDING = 8 };
-enum { VERSION = 2, STOPPED = 1 };
+enum { VERSION = 3, STOPPED = 1 };
 
 static const uint8_t magic[8] = {0x89, 'S', 'T', 'P', 'H', 'I', 'S', '\n'};
 

@@ -94,9 +94,37 @@ static void exchanges(void) {
   stplan_exchange_awaited(d, 0, 0);
   static const unsigned char records[] = {1 << 3 | 1, 7, 1 << 3 | 7, 0, 7, 2 << 3 | 7, 0};
   size_t n = written(d, file, sizeof file);
-  DEMAND(n == HEADER + RECORD + 8 + 8 && file[8] == 2);
+  DEMAND(n == HEADER + RECORD + 8 + 8 && file[8] == 3);
   DEMAND(number(file + HEADER + 8) == sizeof records && number(file + HEADER + 16) == 5 && number(file + HEADER + 24) == 1);
   DEMAND(memcmp(file + HEADER + RECORD + 8, records, sizeof records) == 0);
+  stplan_close(d);
+}
+
+/* failures: requests that got no memory are noted, and a run that ends with one has its plan made,
+ * although none would be due. */
+static void failures(void) {
+  stplan_device *d = open_device();
+  DEMAND(stplan_history_begin(d, 1 << 20) == STPLAN_OK);
+  stplan_set_limit(d, 8 << 20);
+  uint64_t a = stplan_malloc(d, 1 << 20, 0, NULL, NULL);
+  for (int i = 0; i < 4; i++)
+    DEMAND(stplan_learn_due(d, 4, 0) == (i == 3));
+  stplan_learn_made(d);
+  DEMAND(!stplan_learn_due(d, 4, 1));
+  stplan_status status;
+  DEMAND(stplan_malloc(d, (9 << 20) + 1, 7, NULL, &status) == 0 && status == STPLAN_NO_MEMORY);
+  DEMAND(stplan_learn_due(d, 4, 1));
+  DEMAND(stplan_malloc(d, (size_t)-1, 0, NULL, &status) == 0); /* is no size of a program */
+  stplan_free(d, a, 0);
+  DEMAND(stplan_learn_due(d, 4, 1)); /* as it goes down */
+  stplan_malloc(d, 512, 0, NULL, NULL);
+  DEMAND(!stplan_learn_due(d, 4, 1)); /* it has gone on */
+  /* 2,048 units; the failure, 9,437,185 B, on the second stream, with 2 MiB reserved; the free; one unit. */
+  static const unsigned char records[] = {0x81, 0x80, 0x01, 0x86, 0x10, 0x81, 0x80, 0xc0, 0x04, 0x01, 0x80, 0x20, 0x04, 0x09};
+  size_t n = written(d, file, sizeof file);
+  DEMAND(n == HEADER + RECORD + 16 + 16 && number(file + HEADER + 8) == sizeof records);
+  DEMAND(number(file + HEADER + 16) == 4 && number(file + HEADER + 24) == 2);
+  DEMAND(memcmp(file + HEADER + RECORD + 16, records, sizeof records) == 0);
   stplan_close(d);
 }
 
@@ -146,6 +174,7 @@ int main(void) {
   off();
   full();
   exchanges();
+  failures();
   threads();
   return 0;
 }
