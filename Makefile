@@ -6,7 +6,7 @@ FUZZTIME ?= 20s
 STRESS ?= 1000000
 PYTHON ?= python3
 
-.PHONY: build test python wheel sdist wheel-test release-snapshot release race large stress foreign proven report-test store-test \
+.PHONY: build test python wheel sdist wheel-test release-snapshot release race large stress foreign proven ranout report-test store-test \
   fleet-test lint bench fuzz golden clean
 
 build:
@@ -71,6 +71,11 @@ stress:
 # pairs (docs/results/foreign.md). Needs the larger recordings, and some ten minutes.
 foreign:
 	STPLAN_TRACES=$(CURDIR)/../shared/traces:$(CURDIR)/../shared/traces-third-party:$(CURDIR)/examples/evaluation go test -v -run TestForeignPlans -timeout 2h ./internal/compile/ -count=1
+
+# Every recording runs with little more memory than it allocates, again and again until it goes to its end
+# (docs/results/ranout.md). Some two minutes.
+ranout:
+	STPLAN_TRACES=$(CURDIR)/../shared/traces:$(CURDIR)/../shared/traces-third-party go test -v -run TestRunsThatRanOut -timeout 2h ./internal/compile/ -count=1
 
 # The same recordings served by plans as an earlier run has followed them, beside plans that none has
 # (docs/results/proven.md). Some ten minutes.

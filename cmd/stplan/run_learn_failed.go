@@ -12,18 +12,18 @@ import (
 // ranOut is what is known of a process that ran out of memory, once a plan has been made of what it
 // had asked for by then. Sizes are bytes.
 type ranOut struct {
-	had     int64 // the most that it had reserved
+	had     int64 // what it could have in all
 	planned int64 // what the same requests take by the plan, and the one that failed
 }
 
 // ranOutOf is the device of a plan whose history ends in an out-of-memory, by what compile says;
 // nil if none does.
 func ranOutOf(summary []byte) *ranOut {
-	var c report.Compiled
-	if json.Unmarshal(summary, &c) != nil {
+	var all report.CompiledAll
+	if json.Unmarshal(summary, &all) != nil || len(all.Plans) != 1 {
 		return nil
 	}
-	for _, d := range c.Devices {
+	for _, d := range all.Plans[0].Devices {
 		if d.Failure != nil && d.Failure.Fatal && d.Judged != nil {
 			return &ranOut{d.Failure.Had, min(d.Judged.Planned, d.Judged.Pool)}
 		}
@@ -33,7 +33,7 @@ func ranOutOf(summary []byte) *ranOut {
 
 // line is what to do next.
 func (r *ranOut) line(name string) string {
-	text := fmt.Sprintf("%s ran out of memory with %s reserved; what it had asked for takes %s by the plan that was made of it: ",
+	text := fmt.Sprintf("%s ran out of memory: it could have %s. By the plan that was made of it, what it asked for takes %s: ",
 		name, report.Bytes(r.had), report.Bytes(r.planned))
 	if r.planned <= r.had {
 		return text + "run it again"

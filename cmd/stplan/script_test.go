@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 // its files. Beside testscript's own commands it knows those of scriptCommands.
 func TestScripts(t *testing.T) {
 	history := exampleHistory(t)
+	failed, _ := failedHistory(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -48,6 +49,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("VECTORS", root+"/../../internal/planfile/testdata/vectors")
 			env.Setenv("PYTHON", python())
 			env.Setenv("EXAMPLE_HISTORY", history)
+			env.Setenv("FAILED_HISTORY", failed)
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			env.Setenv("FAKE_TORCH", filepath.Join(root, "../../runtime/torch/tests/fake"))
 			env.Setenv("FAKE_SERVING", filepath.Join(root, "../../runtime/torch/tests/serving"))

@@ -56,7 +56,7 @@ func (c *compiler) orEnough(dev *planfile.Device, best packing.Placement, served
 	return dev, best, served, nil
 }
 
-// had is the most bytes that the process is known to have been able to have, 0 if that is not known.
+// had is the bytes that the process could have in all, 0 if that is not known.
 func (c *compiler) had() int64 {
 	failure := FailureOf(c.device)
 	if failure.Had > 0 {

@@ -5,7 +5,9 @@ package compile
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stplan/stplan/internal/lifespan"
@@ -94,5 +96,66 @@ func TestARunThatRanOutOfMemoryRunsTheNextTime(t *testing.T) {
 	}
 	if failed < seeds/10 || again < failed*9/10 || without > again/2 {
 		t.Errorf("of %d runs %d ran out of memory; %d of them run by the plan of that, %d if it does not know of the failure", seeds, failed, again, without)
+	}
+}
+
+// mostRuns is how many runs one is given to go to its end. Each that does not leaves a plan for the next one.
+const mostRuns = 6
+
+// runsWithin is how far each run gets, in per cent of the events, until one goes to its end: the first one without a
+// plan, each later one by the plan of the one before.
+func runsWithin(t *testing.T, rec *trace.Trace, limit int64) (ended []string, fits bool) {
+	var p *planfile.Plan
+	for len(ended) < mostRuns {
+		at := runWithin(t, rec, p, limit)
+		if at < 0 {
+			return append(ended, "to its end"), true
+		}
+		ended = append(ended, fmt.Sprintf("%d %%", 100*at/len(rec.Devices[0].Events)))
+		p = compiledServed(t, endingAt(rec, at, limit))
+	}
+	return ended, false
+}
+
+// TestRunsThatRanOut runs every recording with little more memory than it allocates, again and again until it goes to its
+// end. STPLAN_TRACES names the folders with the recordings; without it they are those of examples. What
+// other seeds, other ranks and other allocators record is left out.
+func TestRunsThatRanOut(t *testing.T) {
+	again, first := 0, 0
+	var seen []string
+	for _, path := range recordings(t) {
+		name := strings.TrimSuffix(filepath.Base(path), ".pickle.gz")
+		job := sameJob.ReplaceAllString(name, "")
+		if slices.Contains(seen, job) {
+			continue
+		}
+		seen = append(seen, job)
+		rec, err := trace.ReadFile(path, trace.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl, err := lifespan.Build(&rec.Devices[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spare := range []float64{0.003, 0.006} {
+			const granule = 2 << 20
+			limit := int64(float64(tl.PeakAllocated.Bytes)*(1+spare)+granule-1) / granule * granule
+			ended, fits := runsWithin(t, rec, limit)
+			t.Logf("| %s | %.1f %% | %s |", name, 100*spare, strings.Join(ended, ", "))
+			if len(ended) == 1 {
+				first++
+			} else if fits {
+				again++
+			}
+			// With less to spare, jobs of 2 GiB have a granule or two for the ends of their blocks.
+			if !fits && spare > 0.005 {
+				t.Errorf("%s: %.1f %% to spare: the last of %d runs ended at %s", name, 100*spare, mostRuns, ended[len(ended)-1])
+			}
+		}
+	}
+	t.Logf("%d run at once, %d by the plan of a run that ran out of memory", first, again)
+	if again == 0 {
+		t.Error("no run ran out of memory and went on the next time")
 	}
 }

@@ -13,7 +13,7 @@ type Failure struct {
 	Requested  int64  `json:"requested_bytes"` // rounded
 	Stream     uint64 `json:"stream"`
 	DriverFree int64  `json:"driver_free_bytes"`
-	// Had is what the process had reserved at most, of a history. That does not tell what
+	// Had is what the process could have in all, of a history. That does not tell what
 	// the driver had free.
 	Had int64 `json:"had_bytes,omitempty"`
 	// Fatal says that nothing was allocated after it: the recording ends in it.
@@ -27,7 +27,7 @@ func (f *Failure) Line(subject string) string {
 	subject = Printable(subject)
 	there := Bytes(f.DriverFree) + " free on the device"
 	if f.Had > 0 {
-		there = Bytes(f.Had) + " reserved at most"
+		there = Bytes(f.Had) + " to have in all"
 	}
 	asked := fmt.Sprintf("at event %s: %s asked for, %s", Count(f.Event), Bytes(f.Requested), there)
 	switch {

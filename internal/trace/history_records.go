@@ -59,7 +59,7 @@ type historyDevice struct {
 	at        int    // byte of the records that is read next
 	stream    uint32 // of the last allocation
 	blocks    []historyBlock
-	failures  []historyBlock // what was reserved stands for the address
+	failures  []historyBlock // what the process could have stands for the address
 	acts      []historyAct
 	marks     []Annotation
 	exchanges []Exchange
@@ -230,15 +230,15 @@ func (d *historyDevice) failure(from int) error {
 	if err != nil {
 		return err
 	}
-	reserved, err := d.number()
+	had, err := d.number()
 	if err != nil {
 		return err
 	}
-	if reserved > uint64(maxSize/Granularity) {
-		return d.fail(from, "%d units of %d B reserved, expected at most %d B", reserved, Granularity, maxSize)
+	if had > uint64(maxSize/Granularity) {
+		return d.fail(from, "%d units of %d B to have, expected at most %d B", had, Granularity, maxSize)
 	}
 	d.acts = append(d.acts, historyAct{len(d.failures), ActionOOM})
-	d.failures = append(d.failures, historyBlock{addr: reserved * uint64(Granularity), size: Bytes(size), stream: stream})
+	d.failures = append(d.failures, historyBlock{addr: had * uint64(Granularity), size: Bytes(size), stream: stream})
 	return nil
 }
 

@@ -408,7 +408,7 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 		{"a failure of nothing", records(func(d *historyDeviceFile) { d.record(6, 256, 0, 0, 0) }), "a request of 0 B, expected 1 to 281474976710656 B"},
 		{"a failure of too much", records(func(d *historyDeviceFile) { d.record(6, 256, 1<<48+1, 0, 0) }), "a request of 281474976710657 B, expected"},
 		{"a failure on no stream", records(func(d *historyDeviceFile) { d.record(6, 256, 1, 2, 0) }), "stream 2 is not one of 2"},
-		{"a failure with too much", records(func(d *historyDeviceFile) { d.record(6, 256, 1, 0, 1<<39+1) }), "549755813889 units of 512 B reserved, expected at most"},
+		{"a failure with too much", records(func(d *historyDeviceFile) { d.record(6, 256, 1, 0, 1<<39+1) }), "549755813889 units of 512 B to have, expected at most"},
 		{"a failure cut off", records(func(d *historyDeviceFile) { d.record(6, 256, 1) }), "the records end within a number"},
 		{"an exchange in version 1", exchangesInVersion1(), "a record of the unknown kind 7"},
 		{"a wait for no exchange", records(func(d *historyDeviceFile) { d.record(7, 0); d.record(7, 2, 0) }), "1 exchanges back of 1 there is none"},

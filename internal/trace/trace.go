@@ -68,7 +68,7 @@ const None int32 = -1
 type Event struct {
 	// Addr is the device address. For ActionOOM it is the number of free bytes
 	// that the driver reported, or, if addresses are invented, of those that the
-	// process had reserved at most.
+	// process could have in all.
 	Addr uint64
 	// Size in bytes: for alloc and free as requested, not rounded; for segments as
 	// mapped; for oom rounded; for snapshot all active bytes.

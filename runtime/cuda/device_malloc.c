@@ -285,6 +285,24 @@ static void ask(stplan_device *d, request *q, size_t size, stplan_stream stream)
     sp_device_begin(d, &q->place);
 }
 
+/* note_failed notes in the history a request that got no memory, with what the process could have: what it has
+ * kept, although all that is idle has been given back, and what the device and the limit have left. Locked; lets go
+ * of the lock. */
+static void note_failed(stplan_device *d, const request *q, uint64_t size) {
+  uint64_t left = 0;
+  if (d->history == NULL)
+    return;
+  sp_device_unlock(d);
+  if (d->prim.room(d->prim.self, &left) != 0)
+    left = 0;
+  sp_device_lock(d);
+  uint64_t reserved = d->counters.reserved_bytes;
+  if (d->limit != 0)
+    left = sp_least(left, d->limit > reserved ? d->limit - reserved : 0);
+  if (d->history != NULL)
+    sp_history_failed(d->history, size, (uint32_t)q->stream, reserved + left);
+}
+
 uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stplan_source *source, stplan_status *status) {
   stplan_status ignored;
   if (status == NULL)
@@ -307,8 +325,8 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
     r = find(d, &q);
     if (r == NULL)
       *status = STPLAN_NO_MEMORY;
-    if (r == NULL && d->history != NULL)
-      sp_history_failed(d->history, size, (uint32_t)q.stream, d->counters.peak_reserved_bytes);
+    if (r == NULL)
+      note_failed(d, &q, size);
   }
   uint64_t addr = 0;
   if (r == NULL) {

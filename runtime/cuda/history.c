@@ -101,13 +101,13 @@ uint32_t sp_history_alloc(sp_history *h, uint64_t bytes, uint32_t stream) {
   return (uint32_t)++h->allocations;
 }
 
-void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t reserved) {
+void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t had) {
   uint8_t *at = begin(h);
   if (at == NULL)
     return;
   h->failed = 1;
   at = put(at, FAILED << KIND_BITS | MARKED);
-  end(h, put(put(put(at, bytes), stream), reserved >> SP_ALIGNMENT_BITS));
+  end(h, put(put(put(at, bytes), stream), had >> SP_ALIGNMENT_BITS));
 }
 
 /* back is how many allocations there were after that of this number. */

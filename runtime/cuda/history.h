@@ -45,9 +45,9 @@ void sp_history_add(sp_history *h, sp_history_chunk *chunk);
  * from 1; 0 if the history is full. Streams are indices. */
 uint32_t sp_history_alloc(sp_history *h, uint64_t bytes, uint32_t stream);
 
-/* sp_history_failed notes that a request for `bytes` got no memory, and `reserved`, the most that there has
- * been. */
-void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t reserved);
+/* sp_history_failed notes that a request for `bytes` got no memory, and `had`, the bytes that the process could
+ * have in all. */
+void sp_history_failed(sp_history *h, uint64_t bytes, uint32_t stream, uint64_t had);
 
 /* sp_history_free notes that the allocation with this number was freed, and sp_history_use
  * that another stream uses it. A number of 0 is none. */

@@ -111,6 +111,9 @@ typedef struct sp_prim {
    * at addr. NULL if memory is not virtual, or its granules cannot be shared. */
   int (*export_granule)(void *self, uint64_t addr, int *file);
 
+  /* room is how many bytes the device has free, for this process and others. */
+  int (*room)(void *self, uint64_t *bytes);
+
   /* allow_peer lets another device, by its ordinal, use all memory, present and future,
    * that the driver does not let it use anyway. NULL if there is no other device. */
   int (*allow_peer)(void *self, int ordinal);

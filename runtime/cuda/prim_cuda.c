@@ -167,6 +167,7 @@ int sp_cuda_open(int ordinal, sp_cuda_memory memory, sp_prim *prim, char *error,
       .stop_moving = c->is_virtual ? sp_cuda_stop_moving : NULL,
       .granule_at = c->is_virtual ? sp_cuda_granule_at : NULL,
       .export_granule = c->allocation.requested_handle_types & CU_HANDLE_FILE ? sp_cuda_export_granule : NULL,
+      .room = sp_cuda_room,
       .allow_peer = sp_cuda_allow_peer,
       .close = cuda_close,
   };

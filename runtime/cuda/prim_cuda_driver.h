@@ -144,6 +144,7 @@ int sp_cuda_export_handle(void *self, uint64_t addr, unsigned char handle[SP_HAN
 void sp_cuda_stop_moving(void *self);
 int sp_cuda_granule_at(void *self, uint64_t addr, uint64_t *base, uint64_t *size);
 int sp_cuda_export_granule(void *self, uint64_t addr, int *file);
+int sp_cuda_room(void *self, uint64_t *bytes);
 int sp_cuda_allow_peer(void *self, int ordinal);
 void sp_cuda_drop_regions(cuda *c);
 

@@ -294,6 +294,17 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
   return sp_cuda_leave(c, failed);
 }
 
+int sp_cuda_room(void *self, uint64_t *bytes) {
+  cuda *c = self;
+  size_t available, total;
+  if (!sp_cuda_enter(c))
+    return 1;
+  int failed = c->cu.mem_info(&available, &total) != CU_SUCCESS;
+  if (!failed)
+    *bytes = available;
+  return sp_cuda_leave(c, failed);
+}
+
 /* let_in gives access to the mapped granules of a region. The driver refuses
  * for a granule that is not mapped; once all mapped bytes have been found, no
  * more are tried. Locked. */

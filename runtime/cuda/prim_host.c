@@ -175,6 +175,14 @@ static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   return !ours;
 }
 
+static int room(void *self, uint64_t *bytes) {
+  host *h = self;
+  pthread_mutex_lock(&h->lock);
+  *bytes = h->options.capacity - h->given - h->occupied;
+  pthread_mutex_unlock(&h->lock);
+  return 0;
+}
+
 static void stop_moving(void *self) {
   host *h = self;
   pthread_mutex_lock(&h->lock);
@@ -358,6 +366,7 @@ int sp_host_open(const sp_host_options *options, sp_prim *prim) {
       .event_record_whole = options->known_only ? NULL : event_record_whole,
       .event_done = event_done,
       .capturing = capturing,
+      .room = room,
       .close = host_close,
   };
   return 1;

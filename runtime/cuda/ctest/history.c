@@ -119,8 +119,8 @@ static void failures(void) {
   DEMAND(stplan_learn_due(d, 4, 1)); /* as it goes down */
   stplan_malloc(d, 512, 0, NULL, NULL);
   DEMAND(!stplan_learn_due(d, 4, 1)); /* it has gone on */
-  /* 2,048 units; the failure, 9,437,185 B, on the second stream, with 2 MiB reserved; the free; one unit. */
-  static const unsigned char records[] = {0x81, 0x80, 0x01, 0x86, 0x10, 0x81, 0x80, 0xc0, 0x04, 0x01, 0x80, 0x20, 0x04, 0x09};
+  /* 2,048 units; the failure, 9,437,185 B, on the second stream, of 8 MiB that there could be; the free; one unit. */
+  static const unsigned char records[] = {0x81, 0x80, 0x01, 0x86, 0x10, 0x81, 0x80, 0xc0, 0x04, 0x01, 0x80, 0x80, 0x01, 0x04, 0x09};
   size_t n = written(d, file, sizeof file);
   DEMAND(n == HEADER + RECORD + 16 + 16 && number(file + HEADER + 8) == sizeof records);
   DEMAND(number(file + HEADER + 16) == 4 && number(file + HEADER + 24) == 2);
