@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/stplan/stplan/internal/report"
@@ -15,6 +15,9 @@ type ranOut struct {
 	had     int64 // what it could have in all
 	planned int64 // what the same requests take by the plan, and the one that failed
 }
+
+// spare is what a run by the plan would have left.
+func (r *ranOut) spare() int64 { return r.had - r.planned }
 
 // ranOutOf is the device of a plan whose history ends in an out-of-memory, by what compile says;
 // nil if none does.
@@ -29,16 +32,6 @@ func ranOutOf(summary []byte) *ranOut {
 		}
 	}
 	return nil
-}
-
-// line is what to do next.
-func (r *ranOut) line(name string) string {
-	text := fmt.Sprintf("%s ran out of memory: it could have %s. By the plan that was made of it, what it asked for takes %s: ",
-		name, report.Bytes(r.had), report.Bytes(r.planned))
-	if r.planned <= r.had {
-		return text + "run it again"
-	}
-	return text + "it may fit if it is run again"
 }
 
 // knowsMore says whether a plan in the cache was made of a longer run than a history that ends in an
@@ -67,15 +60,26 @@ func (l *learner) knowsMore(plan, history string) bool {
 	return longer
 }
 
-// tellRanOut says which processes ran out of memory, once each.
+// tellRanOut says once which processes ran out of memory, and of the one that is nearest to doing so again by its
+// plan what to do.
 func (l *learner) tellRanOut() {
 	var names []string
 	for name := range l.ranOut {
 		names = append(names, name)
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		l.app.note("%s", l.ranOut[name].line(name))
-		delete(l.ranOut, name)
+	if len(names) == 0 {
+		return
 	}
+	slices.Sort(names)
+	worst := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(l.ranOut[a].spare(), l.ranOut[b].spare()) })
+	who, next := worst, "run it again"
+	if len(names) == 1 {
+		who = "it"
+	}
+	if l.ranOut[worst].spare() < 0 {
+		next = "it may fit if it is run again"
+	}
+	l.app.note("%s ran out of memory: %s could have %s. By the plan that was made of it, what it asked for takes %s: %s",
+		report.Names(names), who, report.Bytes(l.ranOut[worst].had), report.Bytes(l.ranOut[worst].planned), next)
+	clear(l.ranOut)
 }

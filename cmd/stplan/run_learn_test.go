@@ -21,3 +21,19 @@ func TestLearnedIsToldOnce(t *testing.T) {
 		t.Errorf("%q, expected %q", got, want)
 	}
 }
+
+// TestRunningOutOfMemoryIsToldOnce: of all ranks, with the figures of the one that has the least to spare.
+func TestRunningOutOfMemoryIsToldOnce(t *testing.T) {
+	var said bytes.Buffer
+	l := (&app{stderr: &said}).newLearner(&planCache{folder: "plans"}, runFlags{})
+	l.ranOut["rank1"] = &ranOut{had: 3 << 30, planned: 2 << 30}
+	l.tellRanOut()
+	l.tellRanOut()
+	l.ranOut["rank1"], l.ranOut["rank0"] = &ranOut{had: 3 << 30, planned: 4 << 30}, &ranOut{had: 2 << 30, planned: 2 << 30}
+	l.tellRanOut()
+	want := "note: rank1 ran out of memory: it could have 3.00 GiB. By the plan that was made of it, what it asked for takes 2.00 GiB: run it again\n" +
+		"note: rank0 and rank1 ran out of memory: rank1 could have 3.00 GiB. By the plan that was made of it, what it asked for takes 4.00 GiB: it may fit if it is run again\n"
+	if got := said.String(); got != want {
+		t.Errorf("%q, expected %q", got, want)
+	}
+}

@@ -56,16 +56,17 @@ func (c *compiler) orEnough(dev *planfile.Device, best packing.Placement, served
 	return dev, best, served, nil
 }
 
-// had is the bytes that the process could have in all, 0 if that is not known.
+// had is the bytes that the process could have in all: of a history that is known, and a snapshot says what the
+// driver had free. If a limit was in the way that it does not say, they are what was reserved.
 func (c *compiler) had() int64 {
 	failure := FailureOf(c.device)
-	if failure.Had > 0 {
+	if c.device.AddressesInvented {
 		return failure.Had
 	}
 	if sum := available(c.device, failure); sum != nil {
 		return *sum
 	}
-	return 0
+	return int64(c.reserved)
 }
 
 // wider are compilers of other plans, those that know the most of other runs first: of the same bodies for larger sizes,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
@@ -157,5 +158,31 @@ func TestRunsThatRanOut(t *testing.T) {
 	t.Logf("%d run at once, %d by the plan of a run that ran out of memory", first, again)
 	if again == 0 {
 		t.Error("no run ran out of memory and went on the next time")
+	}
+}
+
+// TestWhatAProcessCouldHave: of a history it is known; of a snapshot it is what was reserved and what the driver had
+// free, or, if that was enough for the request and so a limit was in the way, what had been reserved at most.
+func TestWhatAProcessCouldHave(t *testing.T) {
+	rec, err := trace.ReadFile("../../examples/gpt2-xl-ckpt/gpt2-xl-ckpt.pickle.gz", trace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &rec.Devices[0]
+	at := len(d.Events) * 9 / 10
+	for d.Events[at].Action != trace.ActionAlloc {
+		at++
+	}
+	reserved, most := int64(baseline.ReservedAt(d, trace.Time(at))), int64(5<<40)
+	for _, c := range []struct {
+		free    int64
+		history bool
+		want    int64
+	}{{3 << 20, true, 3 << 20}, {1 << 40, true, 1 << 40}, {0, false, reserved}, {512, false, reserved + 512}, {1 << 40, false, most}} {
+		ended := &endingAt(rec, at, c.free).Devices[0]
+		ended.AddressesInvented = c.history
+		if got := (&compiler{device: ended, reserved: trace.Bytes(most)}).had(); got != c.want {
+			t.Errorf("%d B, of a history %v: %d, expected %d", c.free, c.history, got, c.want)
+		}
 	}
 }

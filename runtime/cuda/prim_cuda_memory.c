@@ -297,12 +297,13 @@ int sp_cuda_export_granule(void *self, uint64_t addr, int *file) {
 int sp_cuda_room(void *self, uint64_t *bytes) {
   cuda *c = self;
   size_t available, total;
-  if (!sp_cuda_enter(c))
+  int mode;
+  if (!sp_cuda_begin(c, &mode))
     return 1;
   int failed = c->cu.mem_info(&available, &total) != CU_SUCCESS;
   if (!failed)
     *bytes = available;
-  return sp_cuda_leave(c, failed);
+  return sp_cuda_end(c, mode, failed);
 }
 
 /* let_in gives access to the mapped granules of a region. The driver refuses
