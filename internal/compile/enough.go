@@ -1,12 +1,14 @@
 package compile
 
 import (
+	"math"
 	"slices"
 
 	"github.com/stplan/stplan/internal/lifespan"
 	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
+	"github.com/stplan/stplan/internal/report"
 )
 
 // A recording that ends in an out-of-memory ends within an iteration, which is part of no body: it is not
@@ -53,6 +55,9 @@ func (c *compiler) orEnough(dev *planfile.Device, best packing.Placement, served
 	}
 	chosen.limited = c.limited
 	*c = chosen
+	if c.periodic == nil {
+		c.note("the plan is of the recorded process only: it ends in an out-of-memory, and no plan of its whole iterations serves it with %s", report.Bytes(had))
+	}
 	return dev, best, served, nil
 }
 
@@ -110,7 +115,7 @@ func (c *compiler) cutOffScale() float64 {
 			scale, most = here, matched
 		}
 	}
-	return min(scale, mostCutOff)
+	return min(math.Ceil(100*scale)/100, mostCutOff)
 }
 
 // mostCutOff bounds cutOffScale: beyond, an allocation is taken for another.

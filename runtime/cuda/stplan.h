@@ -237,13 +237,13 @@ int stplan_moves(stplan_device *d);
 stplan_status stplan_pin(stplan_device *d, uint64_t address, uint64_t size);
 stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
 /* A history is what a device object was asked for, in order: allocations with the bytes
- * requested and their stream, frees, uses by other streams, and marks, in a few bytes each
- * (docs/history.md). A plan can be made of it as of a recording.
+ * requested and their stream, frees, uses by other streams, marks, and requests that got no memory,
+ * in a few bytes each (docs/history.md). A plan can be made of it as of a recording.
  *
  * stplan_history_begin keeps one from now on, in at most `most` bytes of the host; when
  * they are full nothing more is noted. Fails if something was allocated before, and if
- * `most` has no room for a chunk of 64 KiB. It calls no driver, and no memory is taken with
- * the lock held. stplan_history_end forgets the history, and nothing is noted from then on.
+ * `most` has no room for a chunk of 64 KiB. It calls no driver, but for what the device has free when a
+ * request gets no memory, and no memory is taken with the lock held. stplan_history_end forgets the history, and nothing is noted from then on.
  *
  * stplan_history_step notes that a step of an optimizer has ended; optimizers are numbered
  * from 0, and all from STPLAN_OPTIMIZERS - 1 on count as one.
@@ -256,7 +256,8 @@ stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
  *
  * stplan_learn_due is told that an iteration of the program has ended, or that the run is
  * `ending`, and says whether the history is to be written now, for a plan to be made of it:
- * after the `first` iterations, and again if later ones go beyond the plan (device_learn.h).
+ * after the `first` iterations, and again if later ones go beyond the plan (device_learn.h); also if the run
+ * is ending since a request got no memory.
  * stplan_learn_made is told that it was written, and says whether it may be due again. */
 enum { STPLAN_OPTIMIZERS = 255 };
 typedef struct {

@@ -33,7 +33,8 @@ class Kept:
 
     def due(self, first: int, ending: bool) -> bool:
         """Say that an iteration has ended, or that the process is ending. Returns whether the
-        history is to be written now: the first time after `first` iterations."""
+        history is to be written now: the first time after `first` iterations, and if the process ends
+        since memory has run out."""
         return bool(self._learns(first, int(ending)))
 
     def save(self, path: str, rank: Optional[int]) -> None:
