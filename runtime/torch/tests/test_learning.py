@@ -305,7 +305,7 @@ os._exit(0)
     assert (report["backend"], report["state"]) == (way, "serving")
     data = (job.reports / "train-rank3.1.history").read_bytes()
     magic, version, devices, length, _, rank, _ = struct.unpack_from("<8sIIQQiI", data)
-    assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 2, 1, len(data), 3)
+    assert (magic, version, devices, length, rank) == (b"\x89STPHIS\n", 3, 1, len(data), 3)
     ordinal, streams, size, records, allocations, flags = struct.unpack_from("<IIQQQQ", data, 40)
     # 700 B, then four times 100 B, 1 MiB and its free, and a mark.
     assert (ordinal, streams, records, allocations, flags) == (0, 1, 1 + 4 * 4, 1 + 4 * 2, 0)
@@ -313,3 +313,29 @@ os._exit(0)
     step = bytes([100 << 3 & 127 | 128, 100 >> 4]) + bytes([(2048 << 3 | 1) & 127 | 128, 128, 1]) + bytes([4, 1 << 3 | 6])
     assert of == bytes([700 << 3 & 127 | 128, 700 >> 4]) + 4 * step
     assert not list((job.folder / "plans").iterdir())
+
+
+@needs_torch
+@pytest.mark.parametrize("way", ["shim", "pluggable"])
+def test_a_job_of_the_real_torch_that_runs_out_of_memory(job: Job, cache: Path, device: Dict[str, str], way: str) -> None:
+    """Its history ends in the request that failed, before a step of any optimizer."""
+    script = """
+import torch
+
+kept = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+torch.empty(1 << 46, dtype=torch.uint8, device="cuda")
+"""
+    env = {**environment(job), **device, "XDG_CACHE_HOME": str(cache)}
+    env["PYTHONPATH"] = env["PYTHONPATH"].split(str(FAKE_TORCH))[0]
+    if way == "pluggable":
+        env["CXX"] = "none"
+    done = job.finish(job.start(script, env))
+    assert done.returncode == 1 and "torch.OutOfMemoryError" in done.stderr
+    data = (job.reports / "train-rank3.1.history").read_bytes()
+    _, streams, size, records, allocations, _ = struct.unpack_from("<IIQQQQ", data, 40)
+    of = data[80 + 8 * streams :][:size]
+    # 1 MiB is 2,048 units. torch asks again once its own cache is empty, and the device has as much each time. The
+    # bytes that are kept may be freed at the end.
+    failed = bytes([0x86, 0x10, *[0x80] * 6, 0x10, 0x00])
+    assert of[:13] == bytes([0x81, 0x80, 0x01]) + failed, of
+    assert allocations == 1 and of.count(failed) in (records - 1, records - 2)
