@@ -120,10 +120,7 @@ func (a *app) runFit(ctx context.Context, args []string, f fitFlags, oneDevice b
 	if err != nil {
 		return err
 	}
-	least := f.memory.device == ""
-	if !least && budget.Usable() == 0 {
-		return tooSmall(*budget)
-	}
+	least := budget.Device == 0
 	if least && !ranks && (len(paths) > 1 || f.at != nil) {
 		return &hinted{errors.New("fit needs the size of the GPU's memory to say which sizes of a job fit"), "--device-memory 80GiB"}
 	}

@@ -35,23 +35,11 @@ func (f *memoryFlags) budget(ranks bool) (*fit.Budget, error) {
 		}
 		return nil, nil
 	}
-	b, err := f.parse(ranks)
-	if err != nil {
-		return nil, err
-	}
-	if b.Usable() == 0 {
-		return nil, tooSmall(*b)
-	}
-	return b, nil
-}
-
-func tooSmall(b fit.Budget) error {
-	return fmt.Errorf("--device-memory: expected more than the %s that the process takes beside its tensors, found %s",
-		report.Bytes(int64(b.Context+b.NCCL)), report.Bytes(int64(b.Device)))
+	return f.parse(ranks)
 }
 
 // parse is what the flags give, and the defaults of those that are not given. The device's
-// memory has none.
+// memory has none: it is 0 then, and otherwise more than what is beside tensors.
 func (f *memoryFlags) parse(ranks bool) (*fit.Budget, error) {
 	b := &fit.Budget{Context: fit.ContextBytes}
 	if ranks {
@@ -75,6 +63,10 @@ func (f *memoryFlags) parse(ranks bool) (*fit.Budget, error) {
 			return nil, fmt.Errorf("%s: %w", v.flag, err)
 		}
 		*v.into = n
+	}
+	if f.device != "" && b.Usable() == 0 {
+		return nil, fmt.Errorf("--device-memory: expected more than the %s that the process takes beside its tensors, found %s",
+			report.Bytes(int64(b.Context+b.NCCL)), report.Bytes(int64(b.Device)))
 	}
 	return b, nil
 }

@@ -45,7 +45,6 @@ func (l *learner) knowsMore(plan, history string) bool {
 	if err != nil {
 		return false
 	}
-	longer := false
 	for i := range t.Devices {
 		d := &t.Devices[i]
 		if failures := d.Failures(); !failures.Fatal {
@@ -53,11 +52,11 @@ func (l *learner) knowsMore(plan, history string) bool {
 		}
 		for k := range p.Devices {
 			if own := p.Devices[k].Ordinal == uint32(d.Ordinal) || len(p.Devices) == 1; own && p.Devices[k].Events > uint64(len(d.Events)) {
-				longer = true
+				return true
 			}
 		}
 	}
-	return longer
+	return false
 }
 
 // tellRanOut says once which processes ran out of memory, and of the one that is nearest to doing so again by its

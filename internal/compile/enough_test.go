@@ -43,7 +43,7 @@ func runWithin(t *testing.T, rec *trace.Trace, p *planfile.Plan, limit int64) (a
 	return -1
 }
 
-// endingAt is the history of a run that ran out of memory at an event, with `had` bytes reserved.
+// endingAt is the history of a run that ran out of memory at an event, with `had` bytes to have in all.
 func endingAt(rec *trace.Trace, at int, had int64) *trace.Trace {
 	d := rec.Devices[0]
 	failed := d.Events[at]

@@ -16,13 +16,9 @@ func FailureOf(d *trace.Device) *report.Failure {
 		return nil
 	}
 	e := &d.Events[at]
-	f := &report.Failure{Event: int64(at), Requested: int64(e.Size), Stream: e.Stream, Fatal: failures.Fatal, Count: len(failures.At)}
-	if known := int64(min(e.Addr, 1<<62)); d.AddressesInvented {
-		f.Had = known
-	} else {
-		f.DriverFree = known
-	}
-	return f
+	free, had := d.Room(e)
+	return &report.Failure{Event: int64(at), Requested: int64(e.Size), Stream: e.Stream,
+		DriverFree: int64(free), Had: int64(had), Fatal: failures.Fatal, Count: len(failures.At)}
 }
 
 // WouldFit says what allocators take for a recording that ends in an out-of-memory, with

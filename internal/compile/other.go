@@ -32,20 +32,26 @@ func (c *compiler) orOther(dev *planfile.Device, best packing.Placement) (*planf
 	}
 	other := *c
 	other.periodic, other.other = c.periodic.Other, true
-	otherDev, otherBest, err := other.made()
+	otherDev, otherBest, otherCost, err := c.tried(&other, program)
 	if err != nil {
 		return nil, best, nil, err
 	}
-	otherCost, err := c.serve(program, otherDev)
+	if !better(*otherCost, cost) {
+		return dev, best, &cost, nil
+	}
+	*c = other
+	return otherDev, otherBest, otherCost, nil
+}
+
+// tried is another plan of the recording, and what serving it with that takes.
+func (c *compiler) tried(other *compiler, program *replay.Program) (*planfile.Device, packing.Placement, *replay.Cost, error) {
+	dev, best, err := other.made()
 	if err != nil {
 		return nil, best, nil, err
 	}
 	c.limited = c.limited || other.limited
-	if !better(otherCost, cost) {
-		return dev, best, &cost, nil
-	}
-	*c = other
-	return otherDev, otherBest, &otherCost, nil
+	cost, err := c.serve(program, dev)
+	return dev, best, &cost, err
 }
 
 // better says whether one plan serves clearly better than another: if it reserves less, or spares half

@@ -192,10 +192,8 @@ func (r *Recording) moment(at trace.Time) (Moment, error) {
 	if _, ok := slices.BinarySearch(failures.At, m.At); ok {
 		m.Why = WhyFailed
 		e := &r.Device.Events[m.At]
-		m.Failed = &Request{At: m.At, Size: e.Size, Stream: e.Stream, Stack: e.Stack, Fatal: failures.FatalAt() == m.At}
-		if !r.Device.AddressesInvented { // a history does not know it
-			m.Failed.DriverFree = trace.Bytes(min(e.Addr, 1<<62))
-		}
+		free, _ := r.Device.Room(e)
+		m.Failed = &Request{At: m.At, Size: e.Size, Stream: e.Stream, Stack: e.Stack, DriverFree: free, Fatal: failures.FatalAt() == m.At}
 	}
 	m.Phase, m.Stack = r.phases.at(m.At)
 	return m, nil

@@ -24,6 +24,17 @@ func (d *Device) Failures() Failures {
 	return f
 }
 
+// Room is what an out-of-memory event of the device says of memory: the bytes that the driver had
+// free, or, if addresses are invented, those that the process could have in all. The other one is 0.
+func (d *Device) Room(e *Event) (free, had Bytes) {
+	const most = 1 << 62 // more than any device has, and no sum of a few overflows
+	known := Bytes(min(e.Addr, most))
+	if d.AddressesInvented {
+		return 0, known
+	}
+	return known, 0
+}
+
 // Last is the time of the last failure, -1 if there is none.
 func (f *Failures) Last() Time {
 	if len(f.At) == 0 {
