@@ -141,6 +141,12 @@ func TestRooms(t *testing.T) {
 	}
 }
 
+// TestLibraries fills a device, and looks at what is left of it for others.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	execute(t, compile(t, memorySanitizers, "libraries.c"))
+}
+
 // TestBetweenCalls has other threads do what hurts most between two calls of the device that
 // one request makes.
 func TestBetweenCalls(t *testing.T) {

@@ -60,13 +60,24 @@ int sp_device_nodes(stplan_device *d) {
 
 int sp_device_may_take(const stplan_device *d, uint64_t bytes) {
   uint64_t reserved = d->counters.reserved_bytes;
-  return d->limit == 0 || (reserved <= d->limit && bytes <= d->limit - reserved);
+  uint64_t most = d->libraries.most != 0 && (d->limit == 0 || d->libraries.most < d->limit) ? d->libraries.most : d->limit;
+  return most == 0 || (reserved <= most && bytes <= most - reserved);
 }
 
 void stplan_set_limit(stplan_device *d, uint64_t bytes) {
   sp_device_lock(d);
   d->limit = bytes;
   sp_device_unlock(d);
+}
+
+/* left notes what the device has left, as far as is known, when reserved bytes have changed. */
+static void left(sp_libraries *l, int64_t reserved) {
+  if (l->left == UINT64_MAX)
+    return; /* the device does not say */
+  if (reserved < 0)
+    l->left += (uint64_t)-reserved;
+  else
+    l->left -= sp_least(l->left, (uint64_t)reserved);
 }
 
 void sp_device_account(stplan_device *d, int64_t reserved) {
@@ -76,6 +87,7 @@ void sp_device_account(stplan_device *d, int64_t reserved) {
   if (d->counters.reserved_bytes > d->counters.peak_reserved_bytes)
     SP_SET(d, peak_reserved_bytes, d->counters.reserved_bytes);
   sp_tally_set(&d->usage.reserved, d->counters.reserved_bytes);
+  left(&d->libraries, reserved);
 }
 
 void sp_device_forget_ends(stplan_device *d) {

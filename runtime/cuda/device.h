@@ -11,6 +11,7 @@
  *   device_move      moves idle memory to where it is needed, device_debt says how much
  *   device_carry     moves it without waiting for it
  *   device_trim      gives idle memory back to the device
+ *   device_libraries leaves a little of the device to libraries
  *   device_pause     gives all of it to others, and takes it back
  *   device_hold      not while a graph is captured
  *   device_pins      nor memory whose address somebody outside knows
@@ -29,6 +30,7 @@
 #include "arena.h"
 #include "device_debt.h"
 #include "device_learn.h"
+#include "device_libraries.h"
 #include "history.h"
 #include "prim.h"
 #include "sizes.h"
@@ -87,6 +89,7 @@ struct stplan_device {
   sp_history *history;         /* NULL if none is kept */
   sp_learn learn;
   sp_debt debt;
+  sp_libraries libraries;
 
   /* What the object counts, and decides by. `shared` is a copy for others, in a
    * mapped file that they may also write: it is written here and never read.
@@ -120,7 +123,8 @@ int sp_device_stream(stplan_device *d, stplan_stream handle);
  * has not, it lets go of the lock. 0 without host memory. Locked. */
 int sp_device_nodes(stplan_device *d);
 
-/* sp_device_may_take says whether the limit allows `bytes` more to be reserved. Locked. */
+/* sp_device_may_take says whether the limit allows `bytes` more to be reserved, and what is left to libraries does
+ * (sp_libraries_spare). Locked. */
 int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */

@@ -93,6 +93,7 @@ static void end(stplan_device *d, sp_range *r) {
   leave(d, r);
   record_leave(d, r);
   sp_device_give(d, r);
+  sp_libraries_freed(d);
 }
 
 stplan_status stplan_free(stplan_device *d, uint64_t address, stplan_stream stream) {

@@ -12,6 +12,8 @@ static void taken(stplan_device *d, uint64_t addr, uint64_t bytes, uint64_t adde
   sp_device_lock(d);
   SP_COUNT(d, growths, 1);
   sp_device_account(d, (int64_t)added);
+  if (added > 0)
+    sp_libraries_look(d);
 }
 
 /* begin_room asks the device for memory at new addresses, with room for `room` bytes in granules of
@@ -313,20 +315,22 @@ static int fits(const stplan_device *d, sp_zone zone, uint64_t need) {
          (zone == SP_ZONE_OPEN && sp_arena_next(&d->arena.gaps[SP_ZONE_LARGE], need, 0) != NULL);
 }
 
-/* How memory is asked for, one after the other until there is some: as usual; with as much
- * given back where it is idle, as the device has refused it; with all given back that is idle.
- * What is given back may be taken by another process, so it is no more than is needed, as
- * long as that will do. */
-typedef enum { PLAINLY, MOVING, TRIMMED } attempt;
+/* How memory is asked for, one after the other until there is some: if the device has little left, without what is left
+ * to libraries; as usual; with as much given back where it is idle, as the device has refused it; with all
+ * given back that is idle. What is given back may be taken by another process, so it is no more
+ * than is needed, as long as that will do. */
+typedef enum { SPARING, PLAINLY, MOVING, TRIMMED } attempt;
 
 int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int stream, int fresh, uint64_t *addr) {
-  static const attempt attempts[] = {PLAINLY, MOVING, TRIMMED};
+  static const attempt attempts[] = {SPARING, PLAINLY, MOVING, TRIMMED};
   int done = 0;
   sp_device_lock_growth(d);
   d->carry.stream = stream;
   for (size_t i = 0; i < sizeof attempts / sizeof *attempts && !done && sp_device_nodes(d); i++) {
-    if (fresh && attempts[i] == MOVING)
+    if (fresh && (attempts[i] == SPARING || attempts[i] == MOVING))
       continue; /* what it gets must not have to be waited for */
+    if (attempts[i] == SPARING && !sp_libraries_spare(d, need))
+      continue;
     if (attempts[i] == TRIMMED)
       sp_device_trim(d, SP_TO_TRIM);
     d->refused = attempts[i] == MOVING;
@@ -335,6 +339,10 @@ int sp_device_grow(stplan_device *d, sp_zone zone, uint64_t need, int stream, in
     else
       done = fits(d, zone, need) || grow_by(d, zone, need);
     d->refused = 0;
+    if (attempts[i] == SPARING) {
+      sp_libraries_done(d);
+      sp_carry_unblock(d);
+    }
   }
   sp_carry_unblock(d);
   sp_device_unlock_growth(d);

@@ -36,16 +36,21 @@ static void look_for_exchanges(stplan_device *d) {
   }
 }
 
-int sp_device_look(stplan_device *d) {
+void sp_device_poll(stplan_device *d) {
   int i, done = 1;
-  look_for_exchanges(d);
-  while (done && sp_streams_exchanging(&d->streams) && (i = sp_streams_next(&d->streams)) >= 0) {
+  while (done && (i = sp_streams_next(&d->streams)) >= 0) {
     void *event = d->streams.whole.list[i].event;
     sp_device_unlock(d);
     done = d->prim.event_done(d->prim.self, event) > 0;
     sp_device_lock(d);
     sp_streams_looked(&d->streams, i, done);
   }
+}
+
+int sp_device_look(stplan_device *d) {
+  look_for_exchanges(d);
+  if (sp_streams_exchanging(&d->streams))
+    sp_device_poll(d);
   return sp_device_recall(d);
 }
 

@@ -305,6 +305,11 @@ static uint64_t capturing(void *self, uint64_t handle) {
   return capture;
 }
 
+static int room(void *self, uint64_t *bytes) {
+  model *m = self;
+  return m->host.room(m->host.self, bytes);
+}
+
 static void ignore(void *self) { (void)self; }
 
 model *model_open(const model_options *options, sp_prim *prim) {
@@ -333,6 +338,7 @@ model *model_open(const model_options *options, sp_prim *prim) {
       .event_record_whole = options->known_only ? NULL : event_record_whole,
       .event_done = event_done,
       .capturing = capturing,
+      .room = room,
       .close = ignore,
   };
   return m;

@@ -81,6 +81,11 @@ static int carry(void *self, uint64_t at, uint64_t bytes, const sp_span *from, s
   return 0;
 }
 
+static int room(void *self, uint64_t *bytes) {
+  world *w = self;
+  return w->host.room(w->host.self, bytes);
+}
+
 static int give_back(void *self, uint64_t addr, uint64_t bytes) {
   world *w = self;
   if (w->refuse > 0 && --w->refuse == 0)
@@ -138,7 +143,7 @@ static world *fresh(void) {
       .stop_moving = stop_moving, .synchronize = synchronize, .event_create = event_create,
       .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait,
       .event_record_whole = event_record_whole, .event_done = event_done,
-      .capturing = capturing, .close = ignore};
+      .capturing = capturing, .room = room, .close = ignore};
   DEMAND(stplan_open(&prim, NULL, 0, &w->device) == STPLAN_OK);
   stplan_watch(w->device, see, w);
   return w;

@@ -17,7 +17,7 @@ import os
 import random
 import tempfile
 from contextlib import ExitStack
-from typing import Any, Callable, Dict, Tuple, Union
+from typing import Any, Callable, Dict
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -25,17 +25,11 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from jobs import deterministic
+from kinds_more import MORE
+from kinds_parts import ROWS, evaluate, length, llama, train_step
 from steps import Steps
 from trainers import causal_model, text, tokenizer
-
-ROWS = 32_000
-"""Words that models know, unless completions are to end by themselves: then a few dozen, one of which ends them."""
-
-
-def length(least: int = 20, most: int = 450) -> int:
-    """A random number between two, small ones as often as large ones on a scale of logarithms."""
-    return int(least * (most / least) ** random.random())
-
 
 def common(folder: str, steps: int) -> Dict[str, Any]:
     """Arguments of all of transformers' and trl's trainers."""
@@ -415,42 +409,6 @@ def lstm(_: str, steps: int) -> None:
         optimizer.step()
 
 
-def llama(layers: int = 10) -> Any:
-    from transformers import AutoModelForCausalLM, LlamaConfig
-
-    config = LlamaConfig(
-        hidden_size=1024,
-        intermediate_size=3072,
-        num_hidden_layers=layers,
-        num_attention_heads=8,
-        num_key_value_heads=8,
-        vocab_size=ROWS,
-    )
-    return AutoModelForCausalLM.from_config(config).cuda()
-
-
-def loss_of(model: Any, batch: int, tokens: int) -> Any:
-    words = torch.randint(0, 30_000, (batch, tokens), device="cuda")
-    with torch.autocast("cuda", torch.bfloat16):
-        return model(input_ids=words, labels=words).loss
-
-
-def train_step(model: Any, optimizer: torch.optim.Optimizer, batch: int, tokens: int, micro_batches: int = 1) -> None:
-    for _ in range(micro_batches):
-        (loss_of(model, batch, tokens) / micro_batches).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-@torch.no_grad()
-def evaluate(model: Any, batches: int, batch: int, tokens: Union[int, Tuple[int, int]]) -> None:
-    """tokens: of each batch, or the least and the most of a random number."""
-    model.eval()
-    for _ in range(batches):
-        loss_of(model, batch, tokens if isinstance(tokens, int) else length(*tokens)).item()
-    model.train()
-
-
 def curriculum(_: str, steps: int) -> None:
     """Texts that become twice as long, and twice as long again."""
     model = llama()
@@ -541,6 +499,7 @@ JOBS: Dict[str, Callable[[str, int], None]] = {
         *(gan, lstm, curriculum, unfreeze, sanity, bert, tasks, experts),
     )
 }
+JOBS.update(MORE)
 """By name. A job is told a folder that it may write to, and how many steps to train."""
 
 
@@ -568,9 +527,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(JOBS))
     parser.add_argument("--figures", action="store_true", help="print the time of each step and what steps.py measures besides")
+    parser.add_argument("--deterministic", action="store_true", help="kernels that add in one order; attention takes more memory then")
     parser.add_argument("--steps", type=int, default=20, help="optimizer steps (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the data and the weights (default: %(default)s)")
     chosen = parser.parse_args()
+    if chosen.deterministic:
+        deterministic(warn_only=True)
+        torch.backends.cuda.enable_flash_sdp(False)  # with warn_only its backward adds in any order
     random.seed(chosen.seed)
     torch.manual_seed(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
