@@ -30,6 +30,8 @@ def main():
     p.add_argument("--skip", action="append", default=[], metavar="SUBSTRING", help="leave out recordings whose name contains this")
     args = p.parse_args()
     paths = sorted(f for folder in args.folders for f in pathlib.Path(folder).glob("*.pickle.gz") if not any(s in f.name for s in args.skip))
+    if not paths:
+        p.error(f"found no *.pickle.gz in {', '.join(args.folders)}")
     print("| recording | GiB allocated | native | gives back | expandable | gives back | pool | plan |\n|---|---:|---:|---:|---:|---:|---:|---:|")
     sums, count, best = dict.fromkeys(ROWS, 0.0), 0, 0
     with ThreadPoolExecutor(2) as pool:
