@@ -19,9 +19,11 @@ typedef struct {
  * says that no plan is served. */
 int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone);
 
-/* sp_debt_add notes bytes that moved. sp_debt_leave is told that a plan leaves
- * its blocks to the pool: it forgets all that is owed, and more may move from now on. */
+/* sp_debt_add notes bytes that moved. sp_debt_come is told that a plan has been put in place in the run: it
+ * forgets all that is owed. sp_debt_leave is told that a plan leaves its blocks to the pool: it does so too,
+ * and more may move from now on. */
 void sp_debt_add(sp_debt *debt, uint64_t bytes);
+void sp_debt_come(sp_debt *debt);
 void sp_debt_leave(sp_debt *debt);
 
 /* sp_debt_far says whether, with `bytes` more, far more would be reserved than the most that has been

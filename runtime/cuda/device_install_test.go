@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -201,6 +202,67 @@ func TestAPlanIsReplacedInARun(t *testing.T) {
 	}
 	if c := j.device.Counters(); c.Installs != 2 || c.State != Body {
 		t.Errorf("%d plans put in place, state %d", c.Installs, c.State)
+	}
+}
+
+// churn asks for blocks of random sizes and frees others, `most` bytes of them at a time. The device has little more
+// than the run allocates by that, so what is idle moves, whatever the run owes.
+func (j *job) churn(requests int, most uint64) {
+	const capacity, spare = 1 << 40, 6 * mib
+	j.device.Occupy(capacity - j.device.Counters().AllocatedBytes - most - spare)
+	r := rand.New(rand.NewPCG(1, 2))
+	var blocks []uint64
+	total := uint64(0)
+	free := func(i int) {
+		total -= j.live[blocks[i]]
+		j.free(blocks[i])
+		blocks = append(blocks[:i], blocks[i+1:]...)
+	}
+	for range requests {
+		size := 2 * mib * (1 + r.Uint64N(10))
+		for total+size > most {
+			free(r.IntN(len(blocks)))
+		}
+		at, _ := j.malloc(size)
+		blocks = append(blocks, at)
+		total += size
+	}
+	for len(blocks) > 0 {
+		free(0)
+	}
+	j.device.Occupy(0)
+}
+
+// TestAPlanOwesNothingForThePool: what the pool has moved is more than a run may owe that a plan serves, so with that
+// nothing could move to a place of the plan, which would be given up.
+func TestAPlanOwesNothingForThePool(t *testing.T) {
+	const weights = 25
+	var sizes []uint64
+	for _, size := range iteration {
+		sizes = append(sizes, 20*mib+size/4)
+	}
+	plan := planOf(weights, sizes)
+	room := plan.ArenaBytes - weights*4*mib // of the blocks of an iteration that are live at a time
+	apart := (plan.ArenaBytes + 2*mib - 1) / (2 * mib) * 2 * mib
+	plan.Slots[weights+12].Offset = apart // where memory has to move from another place
+	plan.ArenaBytes = apart + room/2
+	plan.Certificate.Gap = plan.ArenaBytes
+	j := beginJob(t, weights)
+	j.churn(4000, room)
+	if c := j.device.Counters(); c.MovedBytes < c.PeakReserved/2+32*room { // device_debt.c
+		t.Fatalf("only %d MiB have moved", c.MovedBytes/mib)
+	}
+	j.install(plan)
+	for range 3 {
+		j.iterate(sizes)
+	}
+	for i := range 3 {
+		if n := j.iterate(sizes); n != len(sizes) {
+			t.Errorf("iteration %d: %d of %d requests on plan", i, n, len(sizes))
+		}
+	}
+	if c := j.device.Counters(); c.Installs != 1 || c.State != Body || c.PeakReserved > plan.PeakAllocated+plan.PeakAllocated/33+6*mib {
+		t.Errorf("%+v", c)
 	}
 }
 
