@@ -147,20 +147,33 @@ enum { COMPARED = 8 };
  * recorded one. A larger factor would take more requests for steps that they are not. */
 enum { VARIES = 4 };
 
-/* alike says whether two steps may be the same line of the program. The sizes of one that varies lie, in the few
- * passes that one body was recorded in, anywhere near those of the other. */
-static int alike(const sp_step *x, const sp_step *y) {
-  int same = x->least == y->least && x->most == y->most;
-  int near = (x->least < x->most || y->least < y->most) && x->most >= y->least / VARIES && y->most >= x->least / VARIES;
-  return x->stream == y->stream && (same || near);
+/* near says whether the sizes of two steps are within VARIES times one another. */
+static int near(const sp_step *x, const sp_step *y) { return x->most >= y->least / VARIES && y->most >= x->least / VARIES; }
+
+/* life is how many steps a step of a part lives, SP_NOWHERE if that is beyond the part's first `count` steps. */
+static uint64_t life(const sp_sequence *s, const sp_part *p, uint64_t at, uint64_t count) {
+  uint64_t end = s->steps[at].end;
+  return end == SP_NOWHERE || end >= p->first + count ? SP_NOWHERE : end - at;
 }
 
-/* begins_with says whether body a begins with all of body b, by sizes and streams. */
-static int begins_with(const sp_sequence *s, const sp_part *a, const sp_part *b) {
-  if (b->end - b->first >= a->end - a->first)
+/* alike says whether the steps of this number of two bodies may be the same line of the program; `count` is those of the
+ * shorter body. The sizes of one that varies lie, in the few passes that one body was recorded in, anywhere near those of
+ * the other. So do those of one that does not vary if the shortest batches come in the other body only: then the two live as long. */
+static int alike(const sp_sequence *s, const sp_part *a, const sp_part *b, uint64_t number, uint64_t count) {
+  const sp_step *x = &s->steps[a->first + number], *y = &s->steps[b->first + number];
+  int varies = x->least < x->most || y->least < y->most;
+  if (x->stream != y->stream || !near(x, y))
     return 0;
-  for (uint64_t i = 0; i < b->end - b->first; i++)
-    if (!alike(&s->steps[a->first + i], &s->steps[b->first + i]))
+  return varies || x->least == y->least || life(s, a, a->first + number, count) == life(s, b, b->first + number, count);
+}
+
+/* begins_with says whether body a begins with all of body b, by sizes, streams and lifetimes. */
+static int begins_with(const sp_sequence *s, const sp_part *a, const sp_part *b) {
+  uint64_t count = b->end - b->first;
+  if (count >= a->end - a->first)
+    return 0;
+  for (uint64_t i = 0; i < count; i++)
+    if (!alike(s, a, b, i, count))
       return 0;
   return 1;
 }

@@ -557,6 +557,37 @@ func TestEvaluationsInAnotherOrder(t *testing.T) {
 	}
 }
 
+// TestEvaluationsBehindShorterSteps: the steps without an evaluation were all recorded with one length, and the one with an evaluation
+// with another. So no size varies within a body. A step of the other length need not have an evaluation behind it, and one of
+// the first length may.
+func TestEvaluationsBehindShorterSteps(t *testing.T) {
+	step := func(length uint64) (sizes []uint64) {
+		for i := range uint64(400) {
+			size := (1 + i%7) * length << 12
+			if i%20 == 19 {
+				size = (i + 1) << 9
+			}
+			sizes = append(sizes, size)
+		}
+		return sizes
+	}
+	evaluation := slices.Delete(step(90), 45, 46)[:300]
+	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{step(100), slices.Concat(step(90), evaluation)}, []uint32{1, 1, 1, 2}))
+	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
+	if _, _, err := d.Malloc(64*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		serve(t, d, step(90+10*rng.Uint64N(2)))
+		if rng.IntN(3) == 0 {
+			serve(t, d, evaluation)
+		}
+	}
+	if c := d.Counters(); c.PlannedAllocations < c.Allocations/1000*999 {
+		t.Errorf("%d of %d requests are on plan, and the sequence was left %d times", c.PlannedAllocations, c.Allocations, c.DriftEvents)
+	}
+}
+
 // TestALengthOfItsOwn: most of a pass alternates between two lengths, and a part of it follows a third one, which is half of any
 // that was recorded. So one of its requests has the size that was recorded for the next step. The requests before it say
 // which of the two it is: they are of one length, though most before these were not.
