@@ -14,8 +14,9 @@
  * another process, which would take the rest as well. */
 #define MOST_GONE (UINT64_C(256) << 20)
 
-/* Frees between two attempts to give back: each records an event and looks at others, some 10 us. */
-enum { EVERY = 64 };
+/* Frees between two attempts to give back, at least and at most. Each looks at events and at free ranges, some 50 us; those that
+ * find nothing come ever more rarely, until memory is taken again. */
+enum { EVERY = 64, SELDOM = 4096 };
 
 /* ask asks the device what it has left. What others have taken since something was given back counts as taken of
  * that. Locked; lets go of the lock. */
@@ -45,6 +46,7 @@ static uint64_t lacks(const stplan_device *d) {
 /* The device is asked again whenever half of what it had has been taken: others take memory too. */
 void sp_libraries_look(stplan_device *d) {
   sp_libraries *l = &d->libraries;
+  l->every = EVERY;
   if (!l->known || l->left < l->asked / 2 || l->left < 2 * LEAST)
     ask(d);
 }
@@ -99,7 +101,7 @@ static void chain(stplan_device *d, sp_zone zone, uint64_t bytes, sp_range **lis
   }
 }
 
-/* give gives back what libraries lack, if there is as much that the device has done with. Locked; lets go of the lock.
+/* give gives back what libraries lack, as far as the device has done with so much. Locked; lets go of the lock.
  * Growth lock held. */
 static void give(stplan_device *d) {
   sp_range *list = NULL;
@@ -111,14 +113,19 @@ static void give(stplan_device *d) {
   chain(d, SP_ZONE_OPEN, bytes, &list, &found);
   chain(d, SP_ZONE_LARGE, bytes, &list, &found);
   chain(d, SP_ZONE_PLAN, bytes, &list, &found);
-  d->libraries.given += sp_device_withdraw(d, list, SP_TO_MOVE);
+  uint64_t given = sp_device_withdraw(d, list, SP_TO_MOVE);
+  d->libraries.given += given;
+  if (given > 0)
+    d->libraries.every = EVERY;
 }
 
 void sp_libraries_freed(stplan_device *d) {
+  sp_libraries *l = &d->libraries;
   const stplan_counters *c = &d->counters;
-  if (lacks(d) == 0 || ++d->libraries.frees % EVERY != 0 || !kept(d) || !d->streams.has_whole ||
-      c->reserved_bytes - c->allocated_bytes < lacks(d))
+  if (lacks(d) == 0 || ++l->frees < l->every || !kept(d) || !d->streams.has_whole || c->reserved_bytes - c->allocated_bytes < lacks(d))
     return;
+  l->frees = 0;
+  l->every = l->every < SELDOM ? 2 * l->every : SELDOM;
   sp_device_poll(d);
   if (pthread_mutex_trylock(&d->growth) == 0) {
     give(d);

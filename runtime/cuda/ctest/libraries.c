@@ -8,7 +8,7 @@
 #define BASE (UINT64_C(1) << 40)
 #define LEFT (32 * MIB) /* what docs/runtime.md promises */
 
-enum { MANY = 40 };
+enum { MANY = 40, FREES = 10000 };
 
 /* A device. */
 typedef struct {
@@ -45,7 +45,7 @@ static uint64_t reserved(const world *w) {
 
 /* go_on is a program that uses little memory for a while. */
 static void go_on(const world *w) {
-  for (int i = 0; i < 500; i++)
+  for (int i = 0; i < FREES; i++)
     put(w, get(w, 4096));
 }
 
