@@ -65,14 +65,11 @@ int sp_libraries_spare(stplan_device *d, uint64_t bytes) {
 
 void sp_libraries_done(stplan_device *d) { d->libraries.most = 0; }
 
-/* record records an event of the whole device, if none is under way, by which it will be known what the device has done.
- * Locked; may let go of the lock. */
+/* record records an event of the whole device, by which it will be known what the device has done. Locked; may let
+ * go of the lock. */
 static void record(stplan_device *d) {
   sp_need need;
-  int pending = sp_streams_next(&d->streams);
-  if (pending >= 0)
-    sp_streams_looked(&d->streams, pending, 0);
-  if (pending >= 0 || !sp_streams_reserve(&d->streams, SP_WHOLE, &need))
+  if (!sp_streams_reserve(&d->streams, SP_WHOLE, &need))
     return;
   sp_device_unlock(d);
   int done = sp_streams_record(&d->streams, &d->prim, &need);
@@ -126,11 +123,11 @@ void sp_libraries_freed(stplan_device *d) {
     return;
   l->frees = 0;
   l->every = l->every < SELDOM ? 2 * l->every : SELDOM;
-  sp_device_poll(d);
+  int pending = sp_device_poll(d);
   if (pthread_mutex_trylock(&d->growth) == 0) {
     give(d);
     sp_device_unlock_growth(d);
   }
-  if (lacks(d) != 0)
+  if (lacks(d) != 0 && !pending)
     record(d);
 }

@@ -20,7 +20,7 @@ typedef struct {
   uint64_t gone;  /* what others have taken of what was given back, in all */
   uint64_t most;  /* that may be reserved while idle memory is looked for; 0: as much as the limit allows */
   unsigned frees; /* since it was last tried to give back */
-  unsigned every; /* so many are awaited */
+  unsigned every; /* frees until the next attempt */
 } sp_libraries;
 
 /* sp_libraries_look asks the device what it has left, if that may be little, after memory has been taken. Locked; may let

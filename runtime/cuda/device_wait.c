@@ -36,7 +36,7 @@ static void look_for_exchanges(stplan_device *d) {
   }
 }
 
-void sp_device_poll(stplan_device *d) {
+int sp_device_poll(stplan_device *d) {
   int i, done = 1;
   while (done && (i = sp_streams_next(&d->streams)) >= 0) {
     void *event = d->streams.whole.list[i].event;
@@ -45,6 +45,7 @@ void sp_device_poll(stplan_device *d) {
     sp_device_lock(d);
     sp_streams_looked(&d->streams, i, done);
   }
+  return !done;
 }
 
 int sp_device_look(stplan_device *d) {

@@ -9,9 +9,9 @@
  * lets go of the lock. */
 int sp_device_look(stplan_device *d);
 
-/* sp_device_poll finds out what the device has done, by the events of the whole device that have been recorded. Locked;
- * may let go of the lock. */
-void sp_device_poll(stplan_device *d);
+/* sp_device_poll finds out what the device has done, by the events of the whole device that have been recorded, and says
+ * whether one of these is still to come. Locked; may let go of the lock. */
+int sp_device_poll(stplan_device *d);
 
 /* sp_device_await waits until nothing uses memory with this clock any more. Zero is
  * success. It fails if that takes longer than a few seconds, if it may depend on

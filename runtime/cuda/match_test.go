@@ -495,29 +495,31 @@ func TestEvaluationsOfAnyLength(t *testing.T) {
 	}
 }
 
+// stepOf is the requests of a step nearly all of whose sizes follow the length of a batch.
+func stepOf(length uint64) (sizes []uint64) {
+	for i := range uint64(400) {
+		size := (1 + i%7) * length << 12
+		if i%20 == 19 {
+			size = (i + 1) << 9
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
 // TestEvaluationsLikeSteps: an evaluation does what a step's forward pass does, but for one request. Nearly all sizes follow the
 // length of a batch. What tells it from a step is that a step with an evaluation begins with one without, whatever
 // lengths the two had in the recording.
 func TestEvaluationsLikeSteps(t *testing.T) {
-	step := func(length uint64) (sizes []uint64) {
-		for i := range uint64(400) {
-			size := (1 + i%7) * length << 12
-			if i%20 == 19 {
-				size = (i + 1) << 9
-			}
-			sizes = append(sizes, size)
-		}
-		return sizes
-	}
-	evaluation := func(length uint64) []uint64 { return slices.Delete(step(length), 45, 46)[:300] }
-	least := [][]uint64{step(40), slices.Concat(step(60), evaluation(50))}
-	plan := varying(least, [][]uint64{step(100), slices.Concat(step(90), evaluation(95))}, []uint32{1, 2, 1, 2})
+	evaluation := func(length uint64) []uint64 { return slices.Delete(stepOf(length), 45, 46)[:300] }
+	least := [][]uint64{stepOf(40), slices.Concat(stepOf(60), evaluation(50))}
+	plan := varying(least, [][]uint64{stepOf(100), slices.Concat(stepOf(90), evaluation(95))}, []uint32{1, 2, 1, 2})
 	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
 	if _, _, err := d.Malloc(64*mib, 0); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
-		serve(t, d, step(60+rng.Uint64N(31)))
+		serve(t, d, stepOf(60+rng.Uint64N(31)))
 		if i%4 == 3 {
 			serve(t, d, evaluation(50+rng.Uint64N(46)))
 		}
@@ -561,24 +563,14 @@ func TestEvaluationsInAnotherOrder(t *testing.T) {
 // with another. So no size varies within a body. A step of the other length need not have an evaluation behind it, and one of
 // the first length may.
 func TestEvaluationsBehindShorterSteps(t *testing.T) {
-	step := func(length uint64) (sizes []uint64) {
-		for i := range uint64(400) {
-			size := (1 + i%7) * length << 12
-			if i%20 == 19 {
-				size = (i + 1) << 9
-			}
-			sizes = append(sizes, size)
-		}
-		return sizes
-	}
-	evaluation := slices.Delete(step(90), 45, 46)[:300]
-	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{step(100), slices.Concat(step(90), evaluation)}, []uint32{1, 1, 1, 2}))
+	evaluation := slices.Delete(stepOf(90), 45, 46)[:300]
+	plan := brief(periodic([]uint64{64 * mib}, [][]uint64{stepOf(100), slices.Concat(stepOf(90), evaluation)}, []uint32{1, 1, 1, 2}))
 	d, rng := open(t, plan, Options{}), rand.New(rand.NewPCG(1, 0))
 	if _, _, err := d.Malloc(64*mib, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 60 {
-		serve(t, d, step(90+10*rng.Uint64N(2)))
+		serve(t, d, stepOf(90+10*rng.Uint64N(2)))
 		if rng.IntN(3) == 0 {
 			serve(t, d, evaluation)
 		}

@@ -31,6 +31,7 @@ from kinds_parts import ROWS, evaluate, length, llama, train_step
 from steps import Steps
 from trainers import causal_model, text, tokenizer
 
+
 def common(folder: str, steps: int) -> Dict[str, Any]:
     """Arguments of all of transformers' and trl's trainers."""
     return dict(output_dir=folder, max_steps=steps, logging_steps=1, bf16=True, report_to=[], seed=1, save_strategy="no")
@@ -497,9 +498,9 @@ JOBS: Dict[str, Callable[[str, int], None]] = {
     for job in (
         *(dpo, dpo_lora, kto, reward, rloo, grpo_twice, offload, packed, seq2seq, diffusion, speech, vision, compiled),
         *(gan, lstm, curriculum, unfreeze, sanity, bert, tasks, experts),
+        *MORE.values(),
     )
 }
-JOBS.update(MORE)
 """By name. A job is told a folder that it may write to, and how many steps to train."""
 
 
