@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,5 +36,23 @@ func TestRunningOutOfMemoryIsToldOnce(t *testing.T) {
 		"note: rank0 and rank1 ran out of memory: rank1 could have 3.00 GiB. By the plan that was made of it, what it asked for takes 4.00 GiB: it may fit if it is run again\n"
 	if got := said.String(); got != want {
 		t.Errorf("%q, expected %q", got, want)
+	}
+}
+
+// TestProcessorsOfACompile: one beside the job, and as many as there are behind it or as the user has said.
+func TestProcessorsOfACompile(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	l := (&app{}).newLearner(&planCache{}, runFlags{})
+	if got := l.processors(); !slices.Equal(got, []string{"GOMAXPROCS=1"}) {
+		t.Errorf("beside the job %q", got)
+	}
+	t.Setenv("GOMAXPROCS", "3")
+	if got := l.processors(); got != nil {
+		t.Errorf("%q, although the user has said how many", got)
+	}
+	t.Setenv("GOMAXPROCS", "")
+	close(l.ended)
+	if got := l.processors(); got != nil {
+		t.Errorf("behind the job %q", got)
 	}
 }

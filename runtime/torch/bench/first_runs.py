@@ -9,6 +9,10 @@ with expandable segments, under `stplan run` with an empty cache of plans, which
 and puts it in place while it runs, and under `stplan run` once more, which finds that plan.
 first_runs.json has the time of every step and stplan's counters after each; first_runs_plot.py draws them.
 
+With --rounds N all of that is done N times in turn, each time with an empty cache, and each step counts with
+the least time that it took. What else a machine does makes steps longer, never shorter, so this tells apart what single runs
+do not: two native runs of one job have differed by a tenth and more. Everything else is of the round that reserved the most.
+
 A job is NAME for one of jobs.py, or NAME=COMMAND for any command that ends with a line
 `figures {...}` as steps.py prints it. Needs torch, transformers and one CUDA device. The exit
 code is 1 if a job fails, if losses differ from native's in any bit, or if stplan does not
@@ -66,7 +70,7 @@ Each job ran alone for {steps} steps: natively, again (*native again*), with exp
 under `stplan run` with no plan at hand (*first run*), and under the same command again (*second
 run*). *of native* divides the sum
 of the first 20 steps' times by native's, and the median of the later ones. The first step is
-left out of both: it loads kernels. *grown after step 12* is by how much the peak of reserved memory
+left out of both: it loads kernels.{rounds} *grown after step 12* is by how much the peak of reserved memory
 at the end is above that of the first 12 steps, and in brackets that of allocated memory, if it has
 grown.
 """
@@ -153,24 +157,34 @@ def problems_of(configuration: str, figures: Mapping[str, Any], native: Mapping[
     return found
 
 
-def run_job(job: str, command: List[str], stplan: str, out: Output, kept: Dict[str, Any], configurations: Sequence[str]) -> List[str]:
+def merge(rounds: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """One run's figures of several rounds: those that reserved the most, with the least time of each step."""
+    figures = max(rounds, key=lambda of: of["peak_reserved_bytes"])
+    return {**figures, "seconds": [min(times) for times in zip(*(of["seconds"] for of in rounds))]}
+
+
+def run_job(
+    job: str, command: List[str], stplan: str, out: Output, kept: Dict[str, Any], configurations: Sequence[str], rounds: int
+) -> List[str]:
     """Runs a job under these configurations, and adds the figures to those that are kept.
     Returns the problems."""
-    measured: Dict[str, Any] = {}
-    kept[job] = measured
+    measured: Dict[str, List[Dict[str, Any]]] = {}
     problems: List[str] = []
-    with tempfile.TemporaryDirectory() as cache:
-        for configuration in configurations:
-            figures, wrong = measure(configuration, command, stplan, os.path.join(cache, "plans"))
-            if figures is None:
-                problems.append(f"{job}, {configuration}: {wrong}")
-                if configuration == NATIVE:
-                    break
-                continue
-            measured[configuration] = figures
-            out.keep(kept)
-            out.lines([row(job, configuration, figures, measured[NATIVE])])
-            problems += [f"{job}, {configuration}: {text}" for text in problems_of(configuration, figures, measured[NATIVE])]
+    for number in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for configuration in configurations:
+                figures, wrong = measure(configuration, command, stplan, os.path.join(cache, "plans"))
+                if figures is None:
+                    problems.append(f"{job}, {configuration}: {wrong}")
+                    if NATIVE not in measured:
+                        return problems
+                    continue
+                measured.setdefault(configuration, []).append(figures)
+                kept[job] = {name: merge(of) for name, of in measured.items()}
+                out.keep(kept)
+                if number == rounds - 1:
+                    out.lines([row(job, configuration, kept[job][configuration], kept[job][NATIVE])])
+                problems += [f"{job}, {configuration}: {text}" for text in problems_of(configuration, figures, measured[NATIVE][0])]
     return problems
 
 
@@ -181,6 +195,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=60, help="steps of the jobs of jobs.py")
     parser.add_argument("--runs", nargs="+", default=list(CONFIGURATIONS[1:]), choices=CONFIGURATIONS[1:], metavar="RUN",
                         help="runs to make beside the native one: %(choices)s")
+    parser.add_argument("--rounds", type=int, default=1, help="times that all runs are made; more tell apart what one does not")
     parser.add_argument("--jobs", nargs="+", default=["gpt2-xl-naive", "llama-7b-lora-varlen", "llama-3b-fsdp2-world8"], metavar="NAME[=COMMAND]")
     return parser.parse_args()
 
@@ -189,12 +204,13 @@ def main() -> int:
     options = arguments()
     out = Output(options.out, "first_runs")
     command = shlex.join(["python", "runtime/torch/bench/first_runs.py", *sys.argv[1:]])
-    out.lines([*INTRODUCTION.format(command=command, steps=options.steps).splitlines(), ""])
+    rounds = f" Of {options.rounds} rounds each step counts with its least time." if options.rounds > 1 else ""
+    out.lines([*INTRODUCTION.format(command=command, steps=options.steps, rounds=rounds).splitlines(), ""])
     out.lines([line(name for name, _ in COLUMNS), line(rule for _, rule in COLUMNS)])
     figures: Dict[str, Any] = {}
     problems: List[str] = []
     for job, run in commands(options.jobs, options.steps).items():
-        problems += run_job(job, run, os.path.abspath(options.stplan), out, figures, [NATIVE, *options.runs])
+        problems += run_job(job, run, os.path.abspath(options.stplan), out, figures, [NATIVE, *options.runs], options.rounds)
     out.lines(["", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)])
     return 1 if problems else 0
 
