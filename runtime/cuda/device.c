@@ -64,6 +64,14 @@ int sp_device_may_take(const stplan_device *d, uint64_t bytes) {
   return most == 0 || (reserved <= most && bytes <= most - reserved);
 }
 
+uint64_t sp_device_left(stplan_device *d) {
+  uint64_t bytes;
+  sp_device_unlock(d);
+  int failed = d->prim.room(d->prim.self, &bytes);
+  sp_device_lock(d);
+  return failed ? UINT64_MAX : bytes;
+}
+
 void stplan_set_limit(stplan_device *d, uint64_t bytes) {
   sp_device_lock(d);
   d->limit = bytes;

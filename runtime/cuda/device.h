@@ -127,6 +127,9 @@ int sp_device_nodes(stplan_device *d);
  * (sp_libraries_spare). Locked. */
 int sp_device_may_take(const stplan_device *d, uint64_t bytes);
 
+/* sp_device_left asks the device how many bytes it has left, UINT64_MAX if it does not say. Locked; lets go of the lock. */
+uint64_t sp_device_left(stplan_device *d);
+
 /* sp_device_account adds to the reserved bytes, or takes from them. Locked. */
 void sp_device_account(stplan_device *d, int64_t reserved);
 

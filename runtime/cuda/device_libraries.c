@@ -22,12 +22,7 @@ enum { EVERY = 64, SELDOM = 4096 };
  * that. Locked; lets go of the lock. */
 static void ask(stplan_device *d) {
   sp_libraries *l = &d->libraries;
-  uint64_t bytes;
-  sp_device_unlock(d);
-  int failed = d->prim.room(d->prim.self, &bytes);
-  sp_device_lock(d);
-  if (failed)
-    bytes = UINT64_MAX; /* then none are kept */
+  uint64_t bytes = sp_device_left(d); /* if the device does not say, libraries lack nothing */
   l->gone += l->left > bytes ? sp_least(l->left - bytes, l->given) : 0;
   l->given = 0;
   l->known = 1;

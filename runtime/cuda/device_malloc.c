@@ -289,14 +289,11 @@ static void ask(stplan_device *d, request *q, size_t size, stplan_stream stream)
  * kept, although all that is idle has been given back, and what the device and the limit have left. Locked; lets go
  * of the lock. */
 static void note_failed(stplan_device *d, const request *q, uint64_t size) {
-  uint64_t left = 0;
   if (d->history == NULL)
     return;
-  sp_device_unlock(d);
-  if (d->prim.room(d->prim.self, &left) != 0)
+  uint64_t left = sp_device_left(d), reserved = d->counters.reserved_bytes;
+  if (left == UINT64_MAX)
     left = 0;
-  sp_device_lock(d);
-  uint64_t reserved = d->counters.reserved_bytes;
   if (d->limit != 0)
     left = sp_least(left, d->limit > reserved ? d->limit - reserved : 0);
   if (d->history != NULL)
@@ -323,10 +320,10 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
     q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
     ask(d, &q, size, stream);
     r = find(d, &q);
-    if (r == NULL)
+    if (r == NULL) {
       *status = STPLAN_NO_MEMORY;
-    if (r == NULL)
       note_failed(d, &q, size);
+    }
   }
   uint64_t addr = 0;
   if (r == NULL) {
