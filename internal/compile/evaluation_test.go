@@ -63,3 +63,68 @@ func evaluated(before, requests, behind int) ([]synth.Buffer, []synth.Step) {
 	}
 	return p.buffers, p.steps
 }
+
+// TestEvaluationOfUnrecordedLengths: an evaluation begins as the next step does, and its batches are of other lengths than
+// any that were recorded in it. The first one fits the step's forward pass, in which any length was; the run is found in the evaluation
+// all the same, when its second one begins.
+func TestEvaluationOfUnrecordedLengths(t *testing.T) {
+	if !simdevice.Built {
+		t.Skip("built without cgo: no runtime")
+	}
+	steps := []int64{13, 16, 11, 14, 12, 15, 16, 12}
+	recorded := map[int][]int64{2: {14, 15, 14}, 5: {15, 14, 15}}
+	buffers, marks := withEvaluations(steps, recorded)
+	_, plan, _ := programAndPlanOf(t, training(buffers, marks), Options{Producer: "test", Mode: planfile.ModePeriodic})
+	served := map[int][]int64{2: {14, 15, 14}, 5: {15, 14, 15}, 8: {12, 17, 11}, 11: {16, 12, 18}}
+	buffers, marks = withEvaluations(append(steps, 13, 15, 14, 11, 16, 12), served)
+	program, _, _ := programAndPlanOf(t, training(buffers, marks), Options{Producer: "test", Mode: planfile.ModePeriodic})
+	run := generations{program: program, plan: plan}
+	n := run.serve(t, &run)
+	if n.PlannedAllocations < n.Allocations/100*99 {
+		t.Errorf("%d of %d requests are on plan, expected 99 %%", n.PlannedAllocations, n.Allocations)
+	}
+}
+
+// withEvaluations is a run of steps of one batch each, of these lengths, and behind some of them an evaluation of batches of these. A
+// batch of an evaluation is forgotten layer by layer.
+func withEvaluations(lengths []int64, evaluations map[int][]int64) ([]synth.Buffer, []synth.Step) {
+	p := program{}
+	batch := func(length int64, layer func(of, temporary int)) {
+		ids := p.alloc(length << 10)
+		embedded := p.alloc(length << 19)
+		for i := range 300 {
+			temporary := p.alloc(length << 15)
+			layer(p.alloc(int64(1+i%3)*length<<16), temporary)
+		}
+		logits := p.alloc(length << 25)
+		p.free(embedded)
+		p.free(ids)
+		p.free(logits)
+	}
+	for i, length := range lengths {
+		p.begin()
+		var kept []int
+		batch(length, func(of, temporary int) {
+			kept = append(kept, of)
+			p.free(temporary)
+		})
+		for _, of := range slices.Backward(kept) {
+			p.free(p.alloc(1 << 20))
+			p.free(of)
+		}
+		p.optimize(func() { p.free(p.alloc(1 << 20)) })
+		for _, length := range evaluations[i] {
+			var last []int
+			batch(length, func(of, temporary int) {
+				for _, i := range last {
+					p.free(i)
+				}
+				last = []int{of, temporary}
+			})
+			for _, i := range last {
+				p.free(i)
+			}
+		}
+	}
+	return p.buffers, p.steps
+}

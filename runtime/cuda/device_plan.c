@@ -44,6 +44,11 @@ enum { FITTING = 75 };
  * requests ended plans for good, although the pool costs more in the long run. */
 enum { EXCESS_FITS = 33 };
 
+/* 1/N, likewise, for a plan that has come in the run. It is put in place if the pool has 1/55 beyond what is allocated, or moves
+ * much (device_install.c), so it has to cost about as little: with 33 the first run of a style transfer came from 1.018 of what it
+ * allocates to 1.032. */
+enum { EXCESS_CAME = 50 };
+
 /* 1/N, likewise, for a plan of another job. The pool may reserve hardly more than has
  * been allocated, and in leaving, the plan costs something besides. */
 enum { EXCESS_OTHER = 150 };
@@ -473,7 +478,7 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   if (excess == SP_EXCESS_ENDS && lacks(d, RESEMBLES))
     share = EXCESS_OTHER;
   else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))
-    share = EXCESS_FITS;
+    share = p->came ? EXCESS_CAME : EXCESS_FITS;
   return c->reserved_bytes + taken > most + most / share + GRANULES_MORE * d->prim.granularity;
 }
 
@@ -490,6 +495,7 @@ sp_device_plan *sp_device_plan_replace(stplan_device *d, sp_device_plan *p) {
     forget_steps(d);
   }
   d->plan = p;
+  p->came = 1;
   sp_matcher_hear(p->matcher, occupied, d);
   set_state(d, STPLAN_BODY);
   return before;

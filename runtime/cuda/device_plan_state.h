@@ -15,6 +15,7 @@ struct sp_device_plan {
   int large;                  /* its granules are larger than the least */
   int begun;                  /* its memory has been asked for, for the first place that was needed */
   int suspended, given_up;    /* for now; for good */
+  int came;                   /* it has come while the run went on (device_install.c) */
   int doubted;                /* it has been suspended before */
   int kept;                   /* the run has followed it for a whole pass since it was last suspended */
   int returned;               /* times that it was served again at the end of a pass, and soon suspended again */

@@ -192,6 +192,15 @@ static sp_choice back(const sp_matcher *m, const sp_choice *c) {
   return (sp_choice){.at = at, .part = 0, .jumped = 1};
 }
 
+/* note_key notes the key that the hypothesis which the run goes on from has read. */
+static void note_key(sp_matcher *m, uint64_t at) {
+  const sp_hypothesis *h = sp_hypotheses_at(&m->others, at);
+  if (m->layout == NULL || h == NULL || h->reading == 0 || h->key == at)
+    return;
+  if (sp_laws_segment(sp_layout_laws(m->layout), at)->key == h->key)
+    sp_layout_note(m->layout, &m->plan, h->key, h->reading, m->pass);
+}
+
 /* serve takes a step and moves the pointer to the one after it. */
 static void serve(sp_matcher *m, const sp_choice *chosen, stplan_stream stream, sp_match *answer) {
   if (m->part == 0 && chosen->part > 0)
@@ -199,6 +208,8 @@ static void serve(sp_matcher *m, const sp_choice *chosen, stplan_stream stream, 
   sp_choice choice = back(m, chosen), *c = &choice;
   omit(m, c);
   m->pass += (uint64_t)c->begun;
+  if (c->jumped)
+    note_key(m, c->at);
   take(m, c, stream, answer);
   m->part = c->part;
   m->reached = c->part == 0 ? c->at : m->reached;

@@ -46,6 +46,11 @@ static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_str
   return in_ratio && said(m, at) == 0;
 }
 
+/* may_be says whether a request may be a step's, of a length that was not recorded there. */
+static int may_be(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  return m->layout != NULL && sp_step_may_fit(sp_step_at(m, at), requested) && on_stream(m, at, stream);
+}
+
 /* opens says whether the request may be the key of a segment, at the pointer: it may have
  * another size than was recorded, and tells those of all that follow. */
 static int opens(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
@@ -123,12 +128,13 @@ static sp_choice by_frees(const sp_matcher *m, uint64_t ahead, int fit, uint64_t
 }
 
 /* by_fork is the step where the run is now if it took the other way at the last
- * fork, and the requests since then fit. */
-static sp_choice by_fork(const sp_matcher *m) {
+ * fork, and the requests since then fit. If the request fits the pointer too (`fit`), it has to speak for that way. */
+static sp_choice by_fork(const sp_matcher *m, int fit) {
   const sp_hypothesis *found = NULL;
   for (int i = 0; i < m->others.count; i++) {
     const sp_hypothesis *h = &m->others.list[i];
-    if (h->fork && h->fitted > 1 && (h->part == m->part || h->body) && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
+    int open = h->fork && h->fitted > 1 && (h->told || !fit) && (h->part == m->part || h->body);
+    if (open && sp_frees_due(&m->frees, h->at, m->pass) == 0 && (found == NULL || h->fitted > found->fitted))
       found = h;
   }
   return found == NULL ? NO_CHOICE : (sp_choice){.at = found->at, .part = found->part, .jumped = 1, .begun = found->body};
@@ -192,12 +198,12 @@ static uint64_t opening(const sp_matcher *m, uint64_t number) {
   return m->at == m->plan.parts[m->part].first ? p->stop : SP_NOWHERE;
 }
 
-/* note_bodies raises the openings that the request fits, other than step `at`: bodies
+/* note_bodies raises the openings that the request fits, or may be of another length of, other than step `at`: bodies
  * follow one another in any order, and often begin alike. */
 static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
     uint64_t step = opening(m, n);
-    if (step == at || !fits(m, step, requested, stream))
+    if (step == at || step == SP_NOWHERE || !(fits(m, step, requested, stream) || may_be(m, step, requested, stream)))
       continue;
     m->fitted = 0;
     sp_hypotheses_fork(&m->others, step, n / 2, 1, requested);
@@ -224,8 +230,8 @@ static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream
 /* at_pointer is the pointer's step. If it is optional, and the one behind all optional
  * ones fits as well, that is a fork: of the two, the step whose place is kept longer is
  * taken, since a mistake does no harm there, and the other one becomes a hypothesis. */
-static sp_choice at_pointer(sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  sp_choice c = {.at = m->at, .part = m->part}, other = beyond(m, requested, stream);
+static sp_choice at_pointer(sp_matcher *m, int fit, uint64_t requested, stplan_stream stream) {
+  sp_choice c = {.at = m->at, .part = m->part}, other = fit ? beyond(m, requested, stream) : NO_CHOICE;
   if (begins(m))
     note_bodies(m, m->at, requested, stream);
   if (other.at == SP_NOWHERE)
@@ -301,7 +307,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
     return NO_CHOICE;
   }
   int keeps = fit && keeps_scale(m, requested, stream);
-  if ((early || !keeps) && (c = by_fork(m)).at != SP_NOWHERE)
+  if ((early || !keeps) && (c = by_fork(m, fit)).at != SP_NOWHERE)
     return !fit && goes_on(m, &c, requested, stream) ? (sp_choice){.at = m->at, .part = m->part} : c;
   if (!fit && (c = by_body(m, requested, stream)).at != SP_NOWHERE)
     return c;
@@ -314,7 +320,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
   if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
     return NO_CHOICE;
   if (keeps || before != SP_NO_DOUBT || (!fit && keeps_scale(m, requested, stream)))
-    return fit ? at_pointer(m, requested, stream) : (sp_choice){.at = m->at, .part = m->part};
+    return at_pointer(m, fit, requested, stream);
   m->doubted = SP_OTHER_SCALE;
   m->doubted_scale = sp_step_scale(sp_step_at(m, m->at), requested);
   m->doubted_since = m->recent.seen;

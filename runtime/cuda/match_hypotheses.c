@@ -23,12 +23,20 @@ enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
 /* Places of a gram that are raised: before the pointer, from the pointer on, and from the first step on. */
 enum { GRAMS = 4 };
 
-/* suppose is the hypothesis that the run is at a step, a new one if there was
- * none. NULL if there are too many. */
-static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+/* find is the hypothesis whose step fitted last at `at`, NULL if there is none. */
+static sp_hypothesis *find(sp_hypotheses *h, uint64_t at) {
   for (int i = 0; i < h->count; i++)
     if (h->list[i].at == at)
       return &h->list[i];
+  return NULL;
+}
+
+/* suppose is the hypothesis that the run is at a step, a new one if there was
+ * none. NULL if there are too many. */
+static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
+  sp_hypothesis *known = find(h, at);
+  if (known != NULL)
+    return known;
   if (h->count == SP_HYPOTHESES)
     return NULL;
   h->list[h->count] = (sp_hypothesis){.at = at, .part = part, .scale = sp_step_scale(&h->plan->steps[at], requested), .fitted = 1};
@@ -43,16 +51,47 @@ static int lawful(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
   return said > 0 && sp_laws_near(said, requested);
 }
 
+/* by_reading says whether a request has about the size that a law says for the key that a hypothesis has read. The pointer has
+ * not read it: it is elsewhere. */
+static int by_reading(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested) {
+  if (g->reading == 0 || sp_laws_segment(h->laws, g->at)->key != g->key)
+    return 0;
+  uint64_t said = sp_laws_size_by(h->laws, g->at, g->reading);
+  return said > 0 && sp_laws_near(said, requested);
+}
+
+/* reads says whether a request may be the key of a segment, at a step. */
+static int reads(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
+  return h->laws != NULL && sp_laws_segment(h->laws, at)->key == at && sp_step_may_fit(&h->plan->steps[at], requested);
+}
+
+/* opens says whether a request may be one of the small ones before a key, which have the length that begins with it. */
+static int opens(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested) {
+  return g->reading != 0 && requested <= SP_KEY_LEAST && sp_step_may_fit(&h->plan->steps[g->at], requested);
+}
+
+/* read_key notes a request that may be the key of a segment. */
+static void read_key(const sp_hypotheses *h, sp_hypothesis *g, uint64_t requested) {
+  if (!reads(h, g->at, requested))
+    return;
+  g->key = g->at;
+  g->reading = requested;
+}
+
 /* tells says whether a request that a hypothesis explains speaks for it. One of a law's size does not if it repeats the
  * one before it: in a batch of a length that was not recorded, that fits anywhere. */
-static int tells(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
-  return requested != h->before || sp_step_fits(&h->plan->steps[at], requested) || !lawful(h, at, requested);
+static int tells(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested) {
+  if (sp_step_fits(&h->plan->steps[g->at], requested))
+    return 1;
+  if (opens(h, g, requested) && !by_reading(h, g, requested))
+    return 0;
+  return g->reading != requested && (requested != h->before || !(lawful(h, g->at, requested) || by_reading(h, g, requested)));
 }
 
 /* explains says whether a request fits the next step of a hypothesis. */
 static int explains(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested, int one_length) {
   const sp_step *s = &h->plan->steps[g->at];
-  if (lawful(h, g->at, requested))
+  if (lawful(h, g->at, requested) || by_reading(h, g, requested) || reads(h, g->at, requested) || opens(h, g, requested))
     return 1;
   if (g->ratio != 0)
     return sp_step_fits(s, requested) || sp_step_in_ratio(s, g->ratio, requested);
@@ -74,7 +113,9 @@ void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointe
     int64_t scale = sp_step_scale(&h->plan->steps[g.at], requested);
     if (scale != SP_NO_SCALE)
       g.scale = scale;
-    g.fitted += tells(h, g.at, requested);
+    read_key(h, &g, requested);
+    g.told = tells(h, &g, requested);
+    g.fitted += g.told;
     h->list[kept++] = g;
   }
   h->count = kept;
@@ -159,7 +200,10 @@ void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, 
     return;
   g->fork = 1;
   g->body = body;
+  read_key(h, g, requested);
 }
+
+const sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at) { return find(h, at); }
 
 void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
   for (int i = 0; i < h->count; i++)

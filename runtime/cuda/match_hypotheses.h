@@ -18,7 +18,9 @@ typedef struct {
   uint64_t part;
   int64_t scale; /* of the last step that has one */
   uint64_t ratio; /* of sizes to the recorded ones, 0 if they are those (sp_step_ratio) */
+  uint64_t key, reading; /* the last step since it was raised that is a key (match_laws.h), and its bytes; 0 bytes if there was none */
   int fitted;    /* requests that speak for it and the pointer did not fit, in a row */
+  int told;      /* the last request spoke for it */
   int fork;      /* the request fitted there as well as where the pointer went */
   int body;      /* a fork: there another body would have begun */
 } sp_hypothesis;
@@ -52,6 +54,9 @@ void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, cons
 /* sp_hypotheses_fork adds a step that the request fitted, when the pointer went
  * to another one. `body` says that another body begins there. */
 void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, uint64_t requested);
+
+/* sp_hypotheses_at is the hypothesis whose step fitted last at `at`, NULL if there is none. */
+const sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at);
 
 /* sp_hypotheses_discount takes the last `requests` requests off what each
  * explains: the pointer fitted them as well. At least one remains. */

@@ -199,24 +199,31 @@ static void cut_part(sp_laws *l, const sp_sequence *s, const sp_part *part, uint
     cut_at(&c, key, part->end);
 }
 
-/* cut_like cuts a part where the first body is cut. 0 if no such place is found. */
-static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, const sp_kin *kin) {
-  uint64_t before = l->segment_count;
-  sp_segment *now = &l->segments[l->segment_count++];
-  *now = (sp_segment){.first = part->first, .end = part->end, .key = SP_NOWHERE};
-  for (uint64_t i = part->first; i < part->end; i++) {
-    uint64_t twin = kin->twin[i];
-    if (twin != i && is_key(&s->steps[i]) && l->segments[l->segment_of[twin]].key == twin) {
-      now->end = i;
-      now = &l->segments[l->segment_count++];
-      *now = (sp_segment){.first = i, .end = part->end, .key = i};
-    }
-    l->segment_of[i] = (uint32_t)(l->segment_count - 1);
+/* like_first says whether a step is the key of a segment in the first body. */
+static int like_first(const sp_laws *l, const sp_sequence *s, const sp_kin *kin, uint64_t at) {
+  uint64_t twin = kin->twin[at];
+  return twin != at && is_key(&s->steps[at]) && l->segments[l->segment_of[twin]].key == twin;
+}
+
+/* cut_like cuts a part where the first body is cut. What comes before that, as an evaluation before a step, is cut by
+ * itself. 0 if no such place is found. */
+static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, uint64_t *scratch, sp_kin *kin) {
+  uint64_t at = part->first;
+  while (at < part->end && !like_first(l, s, kin, at))
+    at++;
+  if (at == part->end)
+    return 0;
+  sp_part before = {.first = part->first, .end = at};
+  if (at > part->first)
+    cut_part(l, s, &before, scratch, kin);
+  for (; at < part->end; at++) {
+    if (like_first(l, s, kin, at))
+      l->segments[l->segment_count++] = (sp_segment){.first = at, .end = part->end, .key = at};
+    sp_segment *now = &l->segments[l->segment_count - 1];
+    now->end = at + 1;
+    l->segment_of[at] = (uint32_t)(l->segment_count - 1);
   }
-  if (l->segment_count - before > 1)
-    return 1;
-  l->segment_count = before;
-  return 0;
+  return 1;
 }
 
 /* cut makes the segments; there is room for as many as steps and parts. 0 without host memory. */
@@ -228,7 +235,7 @@ static int cut(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
   if (s->part_count > 1)
     cut_part(l, s, &s->parts[1], scratch, kin);
   for (uint64_t p = 0; p < s->part_count; p++)
-    if (p != 1 && !cut_like(l, s, &s->parts[p], kin))
+    if (p != 1 && !cut_like(l, s, &s->parts[p], scratch, kin))
       cut_part(l, s, &s->parts[p], scratch, kin);
   free(scratch);
   return 1;
@@ -439,8 +446,7 @@ static uint64_t law_size(const sp_law *w, double k) {
   return size < 0 ? 0 : size > WILD * most ? (uint64_t)(WILD * most) : (uint64_t)(size + 0.5);
 }
 
-/* size_by is what a step's law says for a reading of its segment's key; 0 if there is none. */
-static uint64_t size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
+uint64_t sp_laws_size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
   const sp_segment *g = sp_laws_segment(l, step);
   if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || reading == 0)
     return 0;
@@ -450,7 +456,7 @@ static uint64_t size_by(const sp_laws *l, uint64_t step, uint64_t reading) {
 
 uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass) {
   const sp_segment *g = sp_laws_segment(l, step);
-  return g->pass == pass ? size_by(l, step, g->reading) : 0;
+  return g->pass == pass ? sp_laws_size_by(l, step, g->reading) : 0;
 }
 
 uint64_t sp_laws_new_size(const sp_laws *l, const sp_step *steps, uint64_t step, uint64_t pass) {
@@ -462,7 +468,7 @@ static int holds(const sp_tally *t) { return t->judged >= SHOWN && t->right >= t
 
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
   const sp_segment *g = sp_laws_segment(l, step);
-  uint64_t said = size_by(l, step, g->reach), most = steps[step].most;
+  uint64_t said = sp_laws_size_by(l, step, g->reach), most = steps[step].most;
   if (said == 0 || holds(&l->tallies[g->tally]))
     return said;
   return said < most || g->reach <= steps[g->key].most || l->tallies[g->tally].judged >= SHOWN ? most : said;

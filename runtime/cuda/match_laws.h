@@ -71,6 +71,9 @@ uint64_t sp_laws_size(const sp_laws *l, uint64_t step, uint64_t pass);
  * do too. */
 uint64_t sp_laws_new_size(const sp_laws *l, const sp_step *steps, uint64_t step, uint64_t pass);
 
+/* sp_laws_size_by is likewise for a reading of the segment's key that the run is supposed to have made. */
+uint64_t sp_laws_size_by(const sp_laws *l, uint64_t step, uint64_t reading);
+
 /* sp_laws_reach is likewise, for the largest reading of the segment in this run. Until laws have
  * held it is no less than recorded, and once they have failed, that. */
 uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step);
