@@ -104,6 +104,7 @@ void sp_matcher_stiffen(sp_matcher *m, const sp_plan_device *plan) {
   sp_layout_restore(&m->plan, plan);
   sp_layout_drop(m->layout);
   m->layout = NULL;
+  m->others.count = 0; /* the keys that they have read say nothing without laws */
 }
 
 void sp_matcher_hear(sp_matcher *m, sp_occupied *occupied, void *self) { sp_layout_hear(m->layout, occupied, self); }
