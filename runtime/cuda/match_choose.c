@@ -21,6 +21,11 @@ static int on_stream(const sp_matcher *m, uint64_t at, stplan_stream stream) {
   return !m->is_bound[s] || m->bound[s] == stream;
 }
 
+/* may_be says whether a request may be a step's, of a length that was not recorded there. */
+static int may_be(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
+  return sp_step_may_fit(sp_step_at(m, at), requested) && on_stream(m, at, stream);
+}
+
 /* said is the size of a step by its law, in bytes as requested; 0 if that is not known. */
 static uint64_t said(const sp_matcher *m, uint64_t at) {
   return m->layout == NULL ? 0 : sp_laws_size(sp_layout_laws(m->layout), at, m->pass);
@@ -46,17 +51,12 @@ static int fits(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_str
   return in_ratio && said(m, at) == 0;
 }
 
-/* may_be says whether a request may be a step's, of a length that was not recorded there. */
-static int may_be(const sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
-  return m->layout != NULL && sp_step_may_fit(sp_step_at(m, at), requested) && on_stream(m, at, stream);
-}
-
 /* opens says whether the request may be the key of a segment, at the pointer: it may have
  * another size than was recorded, and tells those of all that follow. */
 static int opens(const sp_matcher *m, uint64_t requested, stplan_stream stream) {
-  if (m->layout == NULL || m->adrift || m->at == SP_NOWHERE || !on_stream(m, m->at, stream))
+  if (m->layout == NULL || m->adrift || m->at == SP_NOWHERE)
     return 0;
-  return sp_laws_segment(sp_layout_laws(m->layout), m->at)->key == m->at && sp_step_may_fit(sp_step_at(m, m->at), requested);
+  return sp_laws_segment(sp_layout_laws(m->layout), m->at)->key == m->at && may_be(m, m->at, requested, stream);
 }
 
 /* repeated says whether a request has the size of the one before it. */
@@ -178,7 +178,7 @@ enum { ROUNDS = 512 };
 static int goes_on(const sp_matcher *m, const sp_choice *fork, uint64_t requested, stplan_stream stream) {
   const sp_step *step = m->adrift || m->at == SP_NOWHERE ? NULL : sp_step_at(m, m->at);
   return step != NULL && step->optional && fork->part == m->part && fork->at > m->at + ROUNDS && requested <= step->size &&
-         sp_step_may_fit(step, requested) && on_stream(m, m->at, stream);
+         may_be(m, m->at, requested, stream);
 }
 
 /* begins says whether the pointer is at the beginning of a body, or, in a body that begins with all
@@ -203,7 +203,7 @@ static uint64_t opening(const sp_matcher *m, uint64_t number) {
 static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_stream stream) {
   for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
     uint64_t step = opening(m, n);
-    if (step == at || step == SP_NOWHERE || !(fits(m, step, requested, stream) || may_be(m, step, requested, stream)))
+    if (step == at || step == SP_NOWHERE || !(fits(m, step, requested, stream) || (m->layout != NULL && may_be(m, step, requested, stream))))
       continue;
     m->fitted = 0;
     sp_hypotheses_fork(&m->others, step, n / 2, 1, requested);
@@ -216,7 +216,7 @@ static void note_bodies(sp_matcher *m, uint64_t at, uint64_t requested, stplan_s
 static sp_choice by_body(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   if (m->adrift || !begins(m))
     return NO_CHOICE;
-  int here = sp_step_may_fit(sp_step_at(m, m->at), requested) && on_stream(m, m->at, stream);
+  int here = may_be(m, m->at, requested, stream);
   for (uint64_t n = 2; n < 2 * m->plan.part_count; n++) {
     uint64_t step = opening(m, n);
     if (here ? sized(m, step, requested, stream) : fits(m, step, requested, stream)) {
@@ -317,7 +317,7 @@ sp_choice sp_matcher_choose(sp_matcher *m, uint64_t ahead, uint64_t requested, s
   }
   if (!fit && (c = by_size(m, requested, stream)).at != SP_NOWHERE)
     return c;
-  if (!fit && (m->adrift || m->at == SP_NOWHERE || !sp_step_may_fit(sp_step_at(m, m->at), requested) || !on_stream(m, m->at, stream)))
+  if (!fit && (m->adrift || m->at == SP_NOWHERE || !may_be(m, m->at, requested, stream)))
     return NO_CHOICE;
   if (keeps || before != SP_NO_DOUBT || (!fit && keeps_scale(m, requested, stream)))
     return at_pointer(m, fit, requested, stream);

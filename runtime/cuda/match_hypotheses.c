@@ -23,8 +23,7 @@ enum { NEAR_MOST = SP_HYPOTHESES * 3 / 4 };
 /* Places of a gram that are raised: before the pointer, from the pointer on, and from the first step on. */
 enum { GRAMS = 4 };
 
-/* find is the hypothesis whose step fitted last at `at`, NULL if there is none. */
-static sp_hypothesis *find(sp_hypotheses *h, uint64_t at) {
+sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at) {
   for (int i = 0; i < h->count; i++)
     if (h->list[i].at == at)
       return &h->list[i];
@@ -34,7 +33,7 @@ static sp_hypothesis *find(sp_hypotheses *h, uint64_t at) {
 /* suppose is the hypothesis that the run is at a step, a new one if there was
  * none. NULL if there are too many. */
 static sp_hypothesis *suppose(sp_hypotheses *h, uint64_t at, uint64_t part, uint64_t requested) {
-  sp_hypothesis *known = find(h, at);
+  sp_hypothesis *known = sp_hypotheses_at(h, at);
   if (known != NULL)
     return known;
   if (h->count == SP_HYPOTHESES)
@@ -60,6 +59,9 @@ static int by_reading(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t r
   return said > 0 && sp_laws_near(said, requested);
 }
 
+/* by_law is likewise, or for the key that the run has read. */
+static int by_law(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested) { return lawful(h, g->at, requested) || by_reading(h, g, requested); }
+
 /* reads says whether a request may be the key of a segment, at a step. */
 static int reads(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
   return h->laws != NULL && sp_laws_segment(h->laws, at)->key == at && sp_step_may_fit(&h->plan->steps[at], requested);
@@ -79,19 +81,20 @@ static void read_key(const sp_hypotheses *h, sp_hypothesis *g, uint64_t requeste
 }
 
 /* tells says whether a request that a hypothesis explains speaks for it. One of a law's size does not if it repeats the
- * one before it: in a batch of a length that was not recorded, that fits anywhere. */
+ * one before it: in a batch of a length that was not recorded, that fits anywhere. Nor does a key, or a small one before
+ * the next key: they may have any length. */
 static int tells(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested) {
   if (sp_step_fits(&h->plan->steps[g->at], requested))
     return 1;
   if (opens(h, g, requested) && !by_reading(h, g, requested))
     return 0;
-  return g->reading != requested && (requested != h->before || !(lawful(h, g->at, requested) || by_reading(h, g, requested)));
+  return g->reading != requested && (requested != h->before || !by_law(h, g, requested));
 }
 
 /* explains says whether a request fits the next step of a hypothesis. */
 static int explains(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t requested, int one_length) {
   const sp_step *s = &h->plan->steps[g->at];
-  if (lawful(h, g->at, requested) || by_reading(h, g, requested) || reads(h, g->at, requested) || opens(h, g, requested))
+  if (by_law(h, g, requested) || reads(h, g->at, requested) || opens(h, g, requested))
     return 1;
   if (g->ratio != 0)
     return sp_step_fits(s, requested) || sp_step_in_ratio(s, g->ratio, requested);
@@ -202,8 +205,6 @@ void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, 
   g->body = body;
   read_key(h, g, requested);
 }
-
-const sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at) { return find(h, at); }
 
 void sp_hypotheses_discount(sp_hypotheses *h, int requests) {
   for (int i = 0; i < h->count; i++)

@@ -56,7 +56,7 @@ void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, cons
 void sp_hypotheses_fork(sp_hypotheses *h, uint64_t at, uint64_t part, int body, uint64_t requested);
 
 /* sp_hypotheses_at is the hypothesis whose step fitted last at `at`, NULL if there is none. */
-const sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at);
+sp_hypothesis *sp_hypotheses_at(sp_hypotheses *h, uint64_t at);
 
 /* sp_hypotheses_discount takes the last `requests` requests off what each
  * explains: the pointer fitted them as well. At least one remains. */

@@ -218,9 +218,8 @@ static int cut_like(sp_laws *l, const sp_sequence *s, const sp_part *part, uint6
     cut_part(l, s, &before, scratch, kin);
   for (; at < part->end; at++) {
     if (like_first(l, s, kin, at))
-      l->segments[l->segment_count++] = (sp_segment){.first = at, .end = part->end, .key = at};
-    sp_segment *now = &l->segments[l->segment_count - 1];
-    now->end = at + 1;
+      l->segments[l->segment_count++] = (sp_segment){.first = at, .key = at};
+    l->segments[l->segment_count - 1].end = at + 1;
     l->segment_of[at] = (uint32_t)(l->segment_count - 1);
   }
   return 1;
