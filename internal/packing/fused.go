@@ -188,7 +188,7 @@ func (f *fused) done() bool {
 	if c := f.opt.Capacity; c > 0 && f.best.MaxLoad.Load > c {
 		return true
 	}
-	return f.best.Makespan <= max(f.best.MaxLoad.Load, f.opt.Capacity) || f.best.TimeLimitHit
+	return f.best.Makespan <= max(f.opt.near(f.best.MaxLoad.Load), f.opt.Capacity) || f.best.TimeLimitHit
 }
 
 // answer checks the best placement against the problem itself.

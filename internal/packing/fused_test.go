@@ -3,6 +3,7 @@ package packing
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -143,5 +144,50 @@ func TestProofsSurviveFolding(t *testing.T) {
 	}
 	if proof, err := Pack(context.Background(), core, Options{}); err != nil || proof.LowerBound < pl.Witness.Bytes {
 		t.Errorf("expected the witness to need %d, found %d and error %v", pl.Witness.Bytes, proof.LowerBound, err)
+	}
+}
+
+// TestToleranceEndsTheSearch: of many buffers, with gaps and without, at most that much above the lower bound. Few
+// buffers are searched to the end.
+func TestToleranceEndsTheSearch(t *testing.T) {
+	const tolerance = 1.0 / 8
+	rng := rand.New(rand.NewPCG(11, 2))
+	larger := 0
+	for i, p := range pipelineProblems()[:1] {
+		for _, gaps := range []bool{false, true} {
+			if gaps {
+				randomGaps(rng, p)
+			}
+			near, err := Pack(context.Background(), p, Options{Tolerance: tolerance})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Validate(p, near); err != nil {
+				t.Errorf("problem %d, gaps %t: %v", i, gaps, err)
+			}
+			if most := near.MaxLoad.Load + near.MaxLoad.Load/8; near.Makespan > most || near.LowerBound > near.Makespan {
+				t.Errorf("problem %d, gaps %t: found a makespan of %d, expected %d to %d", i, gaps, near.Makespan, near.LowerBound, most)
+			}
+			exact, err := Pack(context.Background(), p, Options{})
+			if err != nil || exact.Makespan > near.Makespan {
+				t.Errorf("problem %d, gaps %t: %d without tolerance, %v, expected at most %d", i, gaps, exact.Makespan, err, near.Makespan)
+			}
+			if near.Makespan > exact.Makespan {
+				larger++
+			}
+		}
+	}
+	if larger == 0 {
+		t.Error("no search ended before it had found the smallest makespan")
+	}
+	for i := range 50 {
+		p := randomProblem(rng, 12, 10, 20)
+		exact, err := Pack(context.Background(), p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if near, err := Pack(context.Background(), p, Options{Tolerance: 1}); err != nil || near.Makespan != exact.Makespan {
+			t.Errorf("small problem %d: found %d, %v, expected %d", i, near.Makespan, err, exact.Makespan)
+		}
 	}
 }

@@ -67,6 +67,10 @@ type Options struct {
 	// Capacity, in bytes, ends the search as soon as the makespan is at most that; 0
 	// asks for the smallest makespan.
 	Capacity Bytes
+	// Tolerance, a share of the max load, ends the search as soon as the makespan is at
+	// most that much above it, if there are more than fuseAbove buffers. Smaller problems
+	// are searched to the end, which takes little time.
+	Tolerance float64
 	// TimeLimit is the time after which the search ends; 0 is no limit. The first rule
 	// always finishes.
 	TimeLimit time.Duration

@@ -38,13 +38,20 @@ type work struct {
 var everything = work{budget: rulesBudget}
 
 func newSearch(ctx context.Context, in *instance, opt Options, work work) *search {
-	s := &search{caller: ctx, in: in, opt: opt, work: work, proven: in.bound, target: max(in.bound, int64(opt.Capacity/in.unit))}
+	bound := Bytes(in.bound)
+	if in.n > fuseAbove {
+		bound = opt.near(bound)
+	}
+	s := &search{caller: ctx, in: in, opt: opt, work: work, proven: in.bound, target: int64(max(bound, opt.Capacity/in.unit))}
 	s.ctx, s.cancel = ctx, func() {}
 	if opt.TimeLimit > 0 {
 		s.ctx, s.cancel = context.WithTimeout(ctx, opt.TimeLimit)
 	}
 	return s
 }
+
+// near is the makespan that Tolerance allows above a lower bound.
+func (o *Options) near(bound Bytes) Bytes { return bound + Bytes(o.Tolerance*float64(bound)) }
 
 // run tries the portfolio of rules, then every refinement in turn while there is a gap.
 func (s *search) run() (layout, error) {
