@@ -163,6 +163,11 @@ func (d *Device) Step(optimizer int) { C.stplan_history_step(d.device, C.uint(op
 // history: after the first iterations, and again if later ones go beyond the plan.
 func (d *Device) LearnDue(first int) bool { return C.stplan_learn_due(d.device, C.uint(first), 0) != 0 }
 
+// LearnDueAtEnd is LearnDue of a run that ends: whether one is to be made for the next run.
+func (d *Device) LearnDueAtEnd(first int) bool {
+	return C.stplan_learn_due(d.device, C.uint(first), 1) != 0
+}
+
 // LearnMade tells that a plan is being made, and says whether another one may be due.
 func (d *Device) LearnMade() bool { return C.stplan_learn_made(d.device) != 0 }
 

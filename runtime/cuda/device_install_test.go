@@ -430,3 +430,43 @@ func TestWhenAPlanIsMade(t *testing.T) {
 		t.Errorf("due after %d iterations of a plan that was found and does not fit, expected 4", got)
 	}
 }
+
+// TestWhatComesNowAndThenIsPlannedToo: an evaluation, of which the plan of the first iterations knows nothing, has
+// another one made although nearly all fits; of a hundredth of the bytes while the run goes on, and of less when it ends.
+func TestWhatComesNowAndThenIsPlannedToo(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		extra uint64 // bytes for 1,000 of an iteration, in every fourth one
+		due   int    // after so many iterations more, 0 for never
+		atEnd bool
+	}{
+		{"nothing", 0, 0, false},
+		{"4 of 1,000", 16, 0, true},
+		{"3 of 100", 120, 8, true},
+	} {
+		j := beginJob(t, 3)
+		var all uint64
+		for _, size := range iteration {
+			all += size
+		}
+		if got := j.due(9, iteration); got != 4 {
+			t.Fatalf("%s: due after %d iterations, expected 4", c.name, got)
+		}
+		j.device.LearnMade()
+		j.install(planOf(3, iteration))
+		due := 0
+		for i := 1; i <= 19 && due == 0; i++ {
+			sizes := iteration
+			if i%4 == 0 && c.extra > 0 {
+				sizes = append(append([]uint64{}, iteration...), c.extra*all/1000)
+			}
+			j.iterate(sizes)
+			if j.device.LearnDue(4) {
+				due = i
+			}
+		}
+		if due != c.due || j.device.LearnDueAtEnd(4) != c.atEnd {
+			t.Errorf("%s: due after %d iterations and at the end %t, expected %d and %t", c.name, due, !c.atEnd, c.due, c.atEnd)
+		}
+	}
+}

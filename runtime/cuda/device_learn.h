@@ -1,7 +1,8 @@
 /* device_learn.h: when a plan is to be made of the history of a device object. The first one is
  * made after a few iterations. If what is asked for then goes beyond the plan, whether it has
  * one from there or from an earlier run, one is made of all iterations so far, which are three
- * times as many: a bounded number of times. */
+ * times as many: a bounded number of times. A plan of this run knows a few iterations only, so less is
+ * beyond it than beyond one of a whole run. */
 #ifndef STPLAN_DEVICE_LEARN_H
 #define STPLAN_DEVICE_LEARN_H
 
@@ -13,18 +14,23 @@
  * or a checkpoint in one of them does not decide. */
 enum { SP_LEARN_WINDOW = 4 };
 
+/* Bytes up to the end of an iteration: of all requests, and of those that were on plan, or would have been by one
+ * that follows the run. */
+typedef struct {
+  uint64_t all, fitting;
+} sp_learn_sums;
+
 /* Its fields are private to device_learn.c. All zero: nothing has happened. */
 typedef struct {
   uint64_t iterations; /* that have ended */
   uint64_t learned_at; /* iterations that the last plan was made of; 0 if none was made */
   uint64_t changed_at; /* iterations before the last change: a plan was made, or came */
+  int fits;            /* an iteration since then has fitted the plan */
+  sp_learn_sums began; /* after the first of these */
   int made;            /* plans */
-  uint64_t fitting;    /* bytes of the requests that were on plan, or would have been by one that follows the run */
-  /* Bytes of all requests and the fitting ones, up to the end of each of the last iterations,
-   * by its number modulo the places. Of no iteration they are 0. */
-  struct {
-    uint64_t all, fitting;
-  } ends[SP_LEARN_WINDOW + 1];
+  uint64_t fitting;    /* sums.fitting by now */
+  /* Those of the last iterations, by their number modulo the places. Of no iteration they are 0. */
+  sp_learn_sums ends[SP_LEARN_WINDOW + 1];
 } sp_learn;
 
 /* sp_learn_changed is told that a plan has come, or has been put in place. */
@@ -39,7 +45,7 @@ void sp_learn_iteration(sp_learn *l, const stplan_counters *now);
 
 /* sp_learn_due says whether a plan is to be made now, the first one of `first` iterations.
  * `ending` says that the run ends, so that the plan is for the next one. */
-int sp_learn_due(const sp_learn *l, const stplan_counters *now, unsigned first, int ending);
+int sp_learn_due(sp_learn *l, const stplan_counters *now, unsigned first, int ending);
 
 /* sp_learn_awaits says whether a plan is being made of more iterations than the one that came when `made` were. It
  * is awaited for as many iterations as it is made of. */

@@ -32,6 +32,9 @@ func (*Device) Step(int) {}
 // LearnDue returns false.
 func (*Device) LearnDue(int) bool { return false }
 
+// LearnDueAtEnd returns false.
+func (*Device) LearnDueAtEnd(int) bool { return false }
+
 // LearnMade returns false.
 func (*Device) LearnMade() bool { return false }
 
