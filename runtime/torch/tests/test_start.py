@@ -28,6 +28,31 @@ def test_the_next_sitecustomize_on_the_path_runs_too(job: Job, tmp_path: Path) -
     assert job.said()[0]["allocations"] == 1
 
 
+HIDES = """
+import sys
+from importlib.machinery import PathFinder
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return PathFinder.find_spec(name, path) if name == "torch" else None
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import torch\n"])
+def test_a_finder_that_asks_no_other_one_hides_nothing(job: Job, tmp_path: Path, before: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text(HIDES + before)
+    env = job.environment()
+    env["PYTHONPATH"] += os.pathsep + str(other)
+    process = job.start("import torch, _json, xml.dom\ntorch.empty(5)\nprint('trained')", env)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "trained\n"), err
+    assert job.said()[0]["allocations"] == 1
+
+
 def test_the_path_is_the_scripts_own(job: Job) -> None:
     done = job.run("import sys\nprint(sys.path[1])\nprint('stplan' in sys.modules)")
     assert done.stdout.splitlines()[0] == str(FAKE_TORCH)

@@ -35,6 +35,7 @@ class _Finder:
         self._name = name
         self._callback = callback
         self._asking = False
+        self._called = False
 
     def find_spec(
         self,
@@ -42,7 +43,13 @@ class _Finder:
         path: Optional[Sequence[str]],
         target: Optional[ModuleType] = None,
     ) -> Optional[ModuleSpec]:
-        if fullname != self._name or self._asking:
+        if fullname != self._name:
+            # Another finder may have loaded the module without asking the others. Then it is there by the next import.
+            module = sys.modules.get(self._name)
+            if module is not None and not _under_way(module):
+                self._loaded(module)  # It stays on sys.meta_path, which is being gone through.
+            return None
+        if self._asking:
             return None
         self._asking = True
         try:
@@ -62,6 +69,11 @@ class _Finder:
             execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                self._callback(module)
+            self._loaded(module)
 
         loader.exec_module = exec_module
+
+    def _loaded(self, module: ModuleType) -> None:
+        if not self._called:
+            self._called = True
+            self._callback(module)
