@@ -20,8 +20,8 @@ import (
 // change of a script makes a new name.
 const mostCached = 512
 
-// planCache is the folder with the plans that were learned, NAME-HASH.bin each, and their
-// marks. The processes of a job make up the names (_plankey.py).
+// planCache is the folder with the plans that were learned, NAME-HASH-HASH.bin each, their
+// marks, and how their programs were called. The processes of a job make up the names (_plankey.py).
 type planCache struct{ folder string }
 
 // openPlanCache makes the folder if it is missing; "" is the user's own. It has to be the
@@ -87,18 +87,21 @@ func (a *app) copyPlan(from, to string) error {
 	})
 }
 
-// prune removes the plans that were not used for longest, if there are too many, and marks
-// without a plan. A process that uses a plan has read it before.
+// besides are the ends of the files that the cache has beside a plan.
+var besides = []string{filepath.Ext(markOf("")), filepath.Ext(callOf(""))}
+
+// prune removes the plans that were not used for longest, if there are too many, and what lay beside plans
+// that are gone. A process that uses a plan has read it before.
 func (c *planCache) prune() error {
 	entries, err := os.ReadDir(c.folder)
 	if err != nil {
 		return err
 	}
 	var plans []fs.FileInfo
-	var marks []string
+	var beside []string
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) == filepath.Ext(markOf("")) {
-			marks = append(marks, e.Name())
+		if slices.Contains(besides, filepath.Ext(e.Name())) {
+			beside = append(beside, e.Name())
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) == ".bin" {
 			plans = append(plans, info)
@@ -113,15 +116,15 @@ func (c *planCache) prune() error {
 			return err
 		}
 	}
-	marked := map[string]bool{}
+	kept := map[string]bool{}
 	for _, plan := range plans[old:] {
-		marked[markOf(plan.Name())] = true
+		kept[strings.TrimSuffix(plan.Name(), ".bin")] = true
 	}
-	for _, mark := range marks {
-		if marked[mark] {
+	for _, name := range beside {
+		if kept[strings.TrimSuffix(name, filepath.Ext(name))] {
 			continue
 		}
-		if err := removeFile(filepath.Join(c.folder, mark)); err != nil {
+		if err := removeFile(filepath.Join(c.folder, name)); err != nil {
 			return err
 		}
 	}

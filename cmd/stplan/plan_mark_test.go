@@ -38,18 +38,24 @@ const slotBytes = 4096
 
 // replace puts another plan in place, which differs by its producer only, and returns its checksum.
 func (m *markedCache) replace(producer string) uint64 {
+	return writeSmallPlan(m.t, m.plan, producer, planfile.AdviceNone)
+}
+
+// writeSmallPlan writes a plan of one slot, and returns its checksum.
+func writeSmallPlan(t *testing.T, path, producer string, advice planfile.Advice) uint64 {
+	t.Helper()
 	data, err := planfile.Encode(&planfile.Plan{Producer: producer, Devices: []planfile.Device{{
-		Rank: -1, Mode: planfile.ModeRecorded, End: planfile.EndRequested, Events: 1, Alignment: 512, ArenaBytes: slotBytes,
+		Advice: advice, Rank: -1, Mode: planfile.ModeRecorded, End: planfile.EndRequested, Events: 1, Alignment: 512, ArenaBytes: slotBytes,
 		PeakAllocated: slotBytes, PeakActive: slotBytes, RecordedPeakReserved: slotBytes, Streams: []uint64{0},
 		Slots: []planfile.Slot{{RequestedEnd: 1, CompletedEnd: 1, Size: slotBytes, Least: slotBytes, Requested: slotBytes,
 			Occurrences: 1, Cell: planfile.NoCell, Flags: planfile.SlotResident}},
 		Certificate: planfile.Certificate{Kind: planfile.BoundLoad, LowerBound: slotBytes},
 	}}})
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := os.WriteFile(m.plan, data, 0o600); err != nil {
-		m.t.Fatal(err)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return planfile.Checksum(data)
 }
@@ -262,11 +268,11 @@ func TestJobsThatMarkAtOnce(t *testing.T) {
 	}
 }
 
-// TestMarksGoWithTheirPlans: when the cache is full, and if the plan is gone already.
-func TestMarksGoWithTheirPlans(t *testing.T) {
+// TestMarksAndCallsGoWithTheirPlans: when the cache is full, and if the plan is gone already.
+func TestMarksAndCallsGoWithTheirPlans(t *testing.T) {
 	m := newMarkedCache(t)
-	for _, mark := range []string{markOf(m.plan), filepath.Join(m.folder, "gone-00.proven")} {
-		if err := os.WriteFile(mark, nil, 0o600); err != nil {
+	for _, beside := range []string{markOf(m.plan), callOf(m.plan), filepath.Join(m.folder, "gone-00.proven"), filepath.Join(m.folder, "gone-00.call")} {
+		if err := os.WriteFile(beside, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,8 +280,8 @@ func TestMarksGoWithTheirPlans(t *testing.T) {
 	if err := c.prune(); err != nil {
 		t.Fatal(err)
 	}
-	if entries, _ := os.ReadDir(m.folder); len(entries) != 2 {
-		t.Errorf("%d files are left, expected the plan and its mark", len(entries))
+	if entries, _ := os.ReadDir(m.folder); len(entries) != 3 {
+		t.Errorf("%d files are left, expected the plan, its mark and its call", len(entries))
 	}
 	for i := range mostCached {
 		path := filepath.Join(m.folder, fmt.Sprintf("z-%04d.bin", i))
@@ -292,6 +298,9 @@ func TestMarksGoWithTheirPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.demand("its plan went", 0)
+	if _, err := os.Stat(callOf(m.plan)); err == nil {
+		t.Error("the call of a plan that went is left")
+	}
 }
 
 var longAgo = time.Unix(1e9, 0)

@@ -26,7 +26,9 @@ process, PyTorch's own allocator serves it, and a line says so.
 
 Without PLAN.bin the plan is looked up among those that earlier runs have left
 in the cache, by script and arguments, rank, versions and device. If there is
-none, the pool serves, and run learns a plan: after 4 optimizer steps, or when
+none, that of the run serves that was called the most alike: a seed or a folder
+for the output does not decide what is allocated. If there is none of these
+either, the pool serves, and run learns a plan: after 4 optimizer steps, or when
 it ends, each process writes what it has allocated, and "stplan compile" makes a
 plan of that beside the job, at the lowest priority. The plan is put in place in
 the same run, between two steps, if that pays, and kept for the next one. If the

@@ -117,7 +117,11 @@ func (l *learner) tellFound() {
 	for _, file := range files {
 		if r, err := readRunReport(file); err == nil && r.State == stateServing && r.Plan != nil {
 			l.told = true
-			l.app.note("a plan of an earlier run serves this one: %s", *r.Plan)
+			run := "an earlier run"
+			if r.Similar {
+				run = "a similar run"
+			}
+			l.app.note("a plan of %s serves this one: %s", run, *r.Plan)
 			return
 		}
 	}
@@ -205,9 +209,13 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 		l.before[plan] = facts
 	}
 	if equal, ok := l.of[program]; ok && equal != plan {
-		return plan, true, l.app.copyPlan(equal, plan)
+		if err := l.app.copyPlan(equal, plan); err != nil {
+			return "", false, err
+		}
+		l.offer(plan, r.Call)
+		return plan, true, nil
 	}
-	summary, err := compileBeside(ctx, history, plan, l.processors())
+	summary, err := compileBeside(ctx, history, plan, l.searchLimit(), l.processors())
 	if err != nil {
 		return "", false, err
 	}
@@ -215,7 +223,15 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 		l.ranOut[r.Name] = out
 	}
 	l.of[program] = plan
+	l.offer(plan, r.Call)
 	return plan, true, l.cache.prune()
+}
+
+// offer has a plan serve similar runs too. Without that it is still the plan of its own run.
+func (l *learner) offer(plan string, call []string) {
+	if err := l.app.offerPlan(plan, call); err != nil {
+		l.app.note("%s: it serves no similar run: %v", plan, err)
+	}
 }
 
 func programOf(history string) (sum [32]byte, err error) {
@@ -244,15 +260,23 @@ func (l *learner) processors() []string {
 	return []string{variable + "=1"}
 }
 
-// compileBeside runs "stplan compile" in a process of its own, at the lowest priority and with this added to its environment,
-// which writes the plan whole or not at all, and returns what it says as JSON. Without a
-// deadline of its own: the job pays with nothing but processor time that it does not use.
-func compileBeside(ctx context.Context, history, plan string, environment []string) (summary []byte, err error) {
+// searchLimit is the time for a plan, so that there is one when learnLimit is over: on a machine whose processors others use
+// a compile that takes ten seconds alone did not end in 90. What is not searched for then is a plan that is
+// smaller by a little. No limit if nobody waits.
+func (l *learner) searchLimit() time.Duration { return l.limit / 4 * 3 }
+
+// compileBeside runs "stplan compile" in a process of its own, at the lowest priority, within this time if it is not 0 and with
+// this added to its environment, which writes the plan whole or not at all, and returns what it says as JSON.
+func compileBeside(ctx context.Context, history, plan string, limit time.Duration, environment []string) (summary []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "compile", "--quiet", "--json", history, "-o", plan)
+	args := []string{"compile", "--quiet", "--json", history, "-o", plan}
+	if limit > 0 {
+		args = append(args, "--time-limit", limit.String())
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
 	var said, out bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &said, &out
 	cmd.Env = append(os.Environ(), environment...)

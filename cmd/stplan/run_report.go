@@ -15,14 +15,16 @@ import (
 // package writes it, first when CUDA is about to be initialised. The counters of
 // device N are in the file NAME.deviceN beside it.
 type runReport struct {
-	State   string  `json:"state"`
-	PID     int     `json:"pid"`
-	Name    string  `json:"name"`
-	Plan    *string `json:"plan"`
-	Without string  `json:"without"` // why it has no plan although the job has some
-	Cached  *string `json:"cached"`  // the name of its plan in the cache
-	Backend string  `json:"backend"`
-	Error   string  `json:"error"`
+	State   string   `json:"state"`
+	PID     int      `json:"pid"`
+	Name    string   `json:"name"`
+	Plan    *string  `json:"plan"`
+	Without string   `json:"without"` // why it has no plan although the job has some
+	Cached  *string  `json:"cached"`  // the name of its own plan in the cache
+	Similar bool     `json:"similar"` // Plan is that of a similar run
+	Call    []string `json:"call"`    // how the program was called (callOf)
+	Backend string   `json:"backend"`
+	Error   string   `json:"error"`
 }
 
 // States of a runReport. In the first the process was killed meanwhile.

@@ -59,7 +59,7 @@ func (a *app) tellServed(reports string, plans *jobPlans, learns *learner, summa
 
 // process is the report with the counters that the process left behind.
 func (r *runReport) process(dir string, plans *jobPlans, said *remarks) (report.ServedProcess, error) {
-	p := report.ServedProcess{Name: r.Name, PID: r.PID, Plan: r.Plan, Devices: []report.ServedDevice{}}
+	p := report.ServedProcess{Name: r.Name, PID: r.PID, Plan: r.Plan, Similar: r.Similar, Devices: []report.ServedDevice{}}
 	switch r.State {
 	case stateServing:
 		p.Backend = &r.Backend

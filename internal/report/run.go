@@ -16,13 +16,14 @@ type Served struct {
 }
 
 // ServedProcess is one process. Its Name is the script's with its rank, or with
-// its id. Backend is what served it, "shim" or "pluggable"; null if that is
+// its id. Similar says that Plan was learned from a similar run. Backend is what served it, "shim" or "pluggable"; null if that is
 // PyTorch's own allocator, and Error says why. Learned is the plan that was learned from it
 // for the next run; null if none was.
 type ServedProcess struct {
 	Name    string         `json:"name"`
 	PID     int            `json:"pid"`
 	Plan    *string        `json:"plan"`
+	Similar bool           `json:"similar"`
 	Backend *string        `json:"backend"`
 	Error   *string        `json:"error"`
 	Learned *string        `json:"learned"`

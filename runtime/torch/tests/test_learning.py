@@ -176,7 +176,7 @@ def test_a_plan_is_found_under_the_name_that_is_reported(job: Job) -> None:
     env = environment(job)
     job.finish(job.start(BEGIN, env))
     (report,) = job.said()
-    assert report["plan"] is None
+    assert (report["plan"], report["similar"], len(report["call"])) == (None, False, 2)
     plan = job.folder / "plans" / report["cached"]
     plan.write_bytes(b"")
     before = plan.stat().st_mtime_ns
@@ -236,6 +236,24 @@ def test_the_runtime_is_told_of_a_mark_of_the_cache_only(job: Job) -> None:
     assert done.stderr.startswith("asked 3: None auto\n")
 
 
+def test_a_plan_of_a_similar_run_is_not_known_to_fit(job: Job) -> None:
+    env = environment(job)
+    script = job.folder / "train.py"
+    job.finish(job.start(BEGIN, env))
+    first = job.said()[0]
+    plan = job.folder / "plans" / first["cached"]
+    plan.write_bytes(b"")
+    plan.with_suffix(".proven").write_text(MARK)
+    plan.with_suffix(".call").write_text("stplan-call 1\n" + "".join(f"{digest}\n" for digest in first["call"]))
+    done = job.finish(job.start(BEGIN + "\n# another content\n", env))
+    assert script.read_text().endswith("content\n")
+    assert done.stderr.startswith(f"asked 3: plans/{plan.name} auto\n"), done.stderr
+    (report,) = [said for said in job.said() if said["similar"]]
+    assert report["cached"] != plan.name and report["plan"] == str(plan)
+    job.finish(job.start(BEGIN + "\n# another content\n", {**env, "REFUSE_PLAN": "damaged"}))
+    assert sorted((said["plan"] or "", said["similar"]) for said in job.said()) == [("", False), ("", False), (str(plan), True)]
+
+
 def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = SimpleNamespace(__version__="2.11", version=SimpleNamespace(cuda="13.0"))
     script = tmp_path / "train.py"
@@ -247,7 +265,6 @@ def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "x")
     monkeypatch.setenv("HOME", "/anywhere")
     assert _plankey.parts(torch, "1", "0") == {
-        "program": [str(script), hashlib.sha256(b"train()").hexdigest(), "--lr", "3"],
         "rank": "0",
         "world": None,
         "torch": "2.11",
@@ -256,16 +273,30 @@ def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "stplan": "1",
         "environment": {"PYTORCH_ALLOC_CONF": "x"},
     }
-    name = _plankey.file_name(torch, "1", "0")
-    assert name.startswith("train-") and name.endswith(".bin") and len(name) == len("train-.bin") + 32
+    key = _plankey.plan_key(torch, "1", "0")
+    assert key.name.startswith(key.family) and len(key.name) == len("train--.bin") + 2 * 16
+    assert key.call == [hashlib.sha256(text.encode()).hexdigest()[:16] for text in [
+        str(script), hashlib.sha256(b"train()").hexdigest(), "--lr", "3"]]
     script.write_text("train(2)")
-    assert _plankey.file_name(torch, "1", "0") != name
+    other = _plankey.plan_key(torch, "1", "0")
+    assert other.family == key.family and other.name != key.name and other.call[1] != key.call[1]
+    assert _plankey.plan_key(torch, "1", "1").family != key.family
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert _plankey.plan_key(torch, "1", "0").call == []
+
+
+def test_arguments_that_are_no_text_have_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("train()")
+    monkeypatch.setattr(sys, "argv", [str(script), "/data/\udcff"])
+    key = _plankey.plan_key(SimpleNamespace(), "1", None)
+    assert len(key.call) == 3 and key.name.isascii()
 
 
 def test_the_program_of_a_command() -> None:
-    assert _plankey.program(["-c"], ["python", "-c", "train()"]) == ["python", "-c", "train()"]
-    assert _plankey.program(["/nowhere/train.py", "5"], ["python", "train.py"]) == ["/nowhere/train.py", "5"]
-    assert _plankey.program([], []) == []
+    assert _plankey.program(["-c"], ["python", "-c", "train()"]) == (["python", "-c", "train()"], False)
+    assert _plankey.program(["/nowhere/train.py", "5"], ["python", "train.py"]) == (["/nowhere/train.py", "5"], False)
+    assert _plankey.program([], []) == ([], False)
 
 
 def test_the_size_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ def test_a_process_is_served_and_reported(job: Job) -> None:
     report = json.loads((job.reports / "train-rank3.json").read_text())
     assert report.pop("pid") > 0
     assert report == {
-        "state": "serving", "name": "train-rank3", "rank": "3", "plan": None, "without": "", "cached": None, "backend": "shim"
+        "state": "serving", "name": "train-rank3", "rank": "3", "plan": None, "without": "", "cached": None, "similar": False, "call": [],
+        "backend": "shim",
     }
     assert (job.reports / "train-rank3.device0").stat().st_size > 0
 

@@ -1,6 +1,7 @@
-"""The name of a process's plan in the cache: a hash of what decides how it allocates.
+"""The name of a process's plan in the cache, and the digests by which the plan of a similar run is
+found: hashes of what decides how it allocates.
 
-It need not tell everything apart, as a plan that does not fit costs places only."""
+They need not tell everything apart, as a plan that does not fit costs places only."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from stplan._process import script_name
 
@@ -29,16 +30,33 @@ settings of the allocator, and whether code is compiled."""
 _NAME = 100
 
 
-def file_name(torch: Any, versions: str, rank: Optional[str]) -> str:
-    """The name of the file: the script's, and a hash. versions is the launcher's part."""
-    text = json.dumps(parts(torch, versions, rank), sort_keys=True)
-    return f"{script_name(sys.argv)[:_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}.bin"
+class PlanKey(NamedTuple):
+    """family is what the names of plans begin with that may serve this process, and name that of its
+    own, without a folder. call has a digest for the script's path, one for its content and one for each argument;
+    it is empty if no other run is similar to this one."""
+
+    family: str
+    name: str
+    call: List[str]
+
+
+def plan_key(torch: Any, versions: str, rank: Optional[str]) -> PlanKey:
+    """The key of this process. versions is the launcher's part."""
+    called, is_script = program(sys.argv, getattr(sys, "orig_argv", []))
+    surroundings = _digest(json.dumps(parts(torch, versions, rank), sort_keys=True))
+    family = f"{script_name(sys.argv)[:_NAME]}-{surroundings}-"
+    digests = [_digest(text) for text in called] if is_script else []
+    return PlanKey(family, f"{family}{_digest(json.dumps(called))}.bin", digests)
+
+
+def _digest(text: str) -> str:
+    """64 bits: enough for the plans of one cache. Arguments may be secrets, and are kept like this."""
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def parts(torch: Any, versions: str, rank: Optional[str]) -> Dict[str, Any]:
-    """What the hash is made of."""
+    """What decides beside the program."""
     return {
-        "program": program(sys.argv, getattr(sys, "orig_argv", [])),
         "rank": rank,
         "world": world(os.environ),
         "torch": str(getattr(torch, "__version__", "")),
@@ -49,16 +67,16 @@ def parts(torch: Any, versions: str, rank: Optional[str]) -> Dict[str, Any]:
     }
 
 
-def program(argv: Sequence[str], original: Sequence[str]) -> List[str]:
-    """The script with a hash of its content, and its arguments. original is how Python was
-    called: it has the code of `python -c`."""
+def program(argv: Sequence[str], original: Sequence[str]) -> Tuple[List[str], bool]:
+    """The script's absolute path, a hash of its content, and its arguments; and whether there is such a script.
+    Without one it is how Python was called: original has the code of `python -c`."""
     script = argv[0] if argv else ""
     if script == "-c":
-        return list(original) or list(argv)
+        return list(original) or list(argv), False
     with contextlib.suppress(OSError), open(script, "rb") as file:
         content = hashlib.sha256(file.read()).hexdigest()
-        return [os.path.realpath(script), content, *argv[1:]]
-    return list(argv)
+        return [os.path.realpath(script), content, *argv[1:]], True
+    return list(argv), False
 
 
 def world(environment: Mapping[str, str]) -> Optional[str]:

@@ -7,7 +7,7 @@ import contextlib
 import glob
 import os
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 from stplan._imports import after_import
 from stplan._process import described, rank, say, stem
@@ -61,13 +61,16 @@ def serve(torch: Any, settings: RunSettings) -> None:
     """Install the allocator now. If that fails torch's own stays, and the reason is
     printed and reported. Raises OSError if the report cannot be written."""
     number = rank(os.environ)
-    cached = _name_in_cache(torch, settings, number)
-    plan, without = choose(_looked_up(settings, cached), number)
+    found = _look_up(torch, settings, number)
+    plan, without = choose(settings._replace(plan=found.plan) if found else settings, number)
     report = Report(settings.reports, stem(sys.argv, os.environ))
-    facts: dict[str, Any] = {"rank": number, "plan": plan, "without": without, "cached": cached}
+    facts: dict[str, Any] = {"rank": number, "plan": plan, "without": without}
+    similar = plan is not None and found is not None and found.similar
+    facts.update(similar=similar, cached=found and found.name, call=found.call if found else [])
     report.write("installing", **facts)
     try:
-        facts["backend"], facts["plan"] = _install(settings, plan, report.name)
+        facts["backend"], facts["plan"] = _install(settings, plan, report.name, not similar)
+        facts["similar"] = similar and facts["plan"] is not None
     except Exception as error:
         _refuse(error)
         report.write("failed", error=described(error), **facts)
@@ -81,32 +84,46 @@ def serve(torch: Any, settings: RunSettings) -> None:
         settings.hand_on(os.environ, report.name)
 
 
-def _name_in_cache(torch: Any, settings: RunSettings, number: Optional[str]) -> Optional[str]:
+class _Found(NamedTuple):
+    """What the cache has for a process: the name of its own plan there, a plan that lies there or None, whether
+    that is the plan of a similar run, and what tells similar programs (_plankey.py)."""
+
+    name: str
+    plan: Optional[str]
+    similar: bool
+    call: List[str]
+
+
+def _look_up(torch: Any, settings: RunSettings, number: Optional[str]) -> Optional[_Found]:
+    """Looks a plan up, if the launcher wants that."""
     if settings.cache is None:
         return None
-    from stplan._plankey import file_name
+    from stplan._plankey import plan_key
+    from stplan._similar import nearest
 
-    return file_name(torch, settings.versions, number)
+    key = plan_key(torch, settings.versions, number)
+    own = os.path.join(settings.cache, key.name)
+    if _used(own):
+        return _Found(key.name, own, False, key.call)
+    near = nearest(settings.cache, key)
+    return _Found(key.name, near if near is not None and _used(near) else None, near is not None, key.call)
 
 
-def _looked_up(settings: RunSettings, cached: Optional[str]) -> RunSettings:
-    """The settings with the plan of the cache, if it has one."""
-    if settings.cache is None or cached is None:
-        return settings
-    path = os.path.join(settings.cache, cached)
+def _used(plan: str) -> bool:
+    """Whether the plan is there. The launcher removes those that were not used for longest."""
     with contextlib.suppress(OSError):
-        os.utime(path)  # The launcher removes the plans that were not used for longest.
-        return settings._replace(plan=path)
-    return settings
+        os.utime(plan)
+        return True
+    return False
 
 
-def _install(settings: RunSettings, plan: Optional[str], name: str) -> tuple[str, Optional[str]]:
+def _install(settings: RunSettings, plan: Optional[str], name: str, own: bool) -> tuple[str, Optional[str]]:
     """Install the allocator, and return the backend and the plan. A plan of the cache that
-    is refused, for it may be damaged, is left out."""
+    is refused, for it may be damaged, is left out. That runs have followed it says nothing if it is not this run's own."""
     from stplan import _serving
     from stplan._proven import checksum
 
-    proven = 0 if plan is None or settings.cache is None else checksum(plan)
+    proven = checksum(plan) if plan is not None and settings.cache is not None and own else 0
     try:
         return _serving.install(plan, settings.memory, _counters(settings, name), settings.move, proven), plan
     except _serving.ServingError as error:
