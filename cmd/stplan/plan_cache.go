@@ -75,6 +75,11 @@ func (c *planCache) path(name string) (string, error) {
 // so that of a plan which has been replaced means nothing, and it appears whole or not at all.
 func markOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".proven" }
 
+// callOf is the file beside a plan in the cache that tells how the program of its run was called: a digest of the
+// script's path, one of its content and one of each argument. A run that has no plan of its own takes that of the
+// run that was called the most alike (_similar.py).
+func callOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".call" }
+
 // copyPlan gives a plan of the cache another name there as well.
 func (a *app) copyPlan(from, to string) error {
 	data, err := os.ReadFile(from)

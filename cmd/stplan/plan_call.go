@@ -3,15 +3,9 @@ package main
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/stplan/stplan/internal/planfile"
 )
-
-// callOf is the file beside a plan in the cache that tells how the program of its run was called: a digest of the
-// script's path, one of its content and one of each argument. A run that has no plan of its own takes that of the
-// run that was called the most alike (_similar.py).
-func callOf(plan string) string { return strings.TrimSuffix(plan, ".bin") + ".call" }
 
 // callForm is the content of the file, with the digests behind it, one in a line. Of longer files than mostCall
 // bytes none is written, and _similar.py reads none.

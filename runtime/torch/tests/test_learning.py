@@ -254,6 +254,28 @@ def test_a_plan_of_a_similar_run_is_not_known_to_fit(job: Job) -> None:
     assert sorted((said["plan"] or "", said["similar"]) for said in job.said()) == [("", False), ("", False), (str(plan), True)]
 
 
+@pytest.mark.parametrize(
+    "content, allocated, reserved, written",
+    [("# other", 550, 581, True), ("# other", 550, 579, False), ("", 550, 900, False), ("# other", 0, 0, False)],
+)
+def test_a_plan_of_a_similar_run_that_wastes_memory_is_replaced(
+    job: Job, content: str, allocated: int, reserved: int, written: bool
+) -> None:
+    env = environment(job)
+    job.finish(job.start(BEGIN, env))
+    first = job.said()[0]
+    plan = job.folder / "plans" / first["cached"]
+    plan.write_bytes(b"")
+    plan.with_suffix(".call").write_text("stplan-call 1\n" + "".join(f"{digest}\n" for digest in first["call"]))
+    env["COUNTERS"] = json.dumps({"0": {"peak_allocated_bytes": allocated << 20, "peak_reserved_bytes": reserved << 20}})
+    early = job.finish(job.start(BEGIN + content, env))
+    late = job.finish(job.start(BEGIN + 3 * "optimizer.step()\n" + content, env))
+    assert ("history of rank 3: steps of [0, 0]\n" in early.stderr) == written, early.stderr
+    # Either script has another content than that of the plan.
+    written = written or reserved == 900
+    assert ("history of rank 3: steps of [0, 0, 0, 0]\n" in late.stderr) == written, late.stderr
+
+
 def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = SimpleNamespace(__version__="2.11", version=SimpleNamespace(cuda="13.0"))
     script = tmp_path / "train.py"

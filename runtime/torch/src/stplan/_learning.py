@@ -26,6 +26,11 @@ _PATIENCE = 0.05
 # Optimizers are told apart up to this one; a process has a few.
 _MOST_OPTIMIZERS = 255
 
+# A plan of a similar run wastes memory if more than 1/_SHARE of what is allocated, and _MORE bytes, are reserved beyond it.
+# The pool alone reserves no more (docs/runtime.md), and one that does has a plan put in place.
+_SHARE = 55
+_MORE = 20 << 20
+
 
 class Learner:
     """Writes the history after this many iterations, again if later ones go beyond the plan, and
@@ -33,17 +38,20 @@ class Learner:
 
     served: the shim or the runtime that serves this process. path: of the files, without their
     ends: PATH.N.history is the Nth history, and PATH.N.plan holds the launcher's answer, the
-    path of the plan, or nothing if there is none. rank: this process's.
+    path of the plan, or nothing if there is none. rank: this process's. similar: it is served by the plan of a similar
+    run. If that was larger its plan may fit this one and still take as much memory, so the history is written
+    then too, for a plan of this run's own.
 
     No error may reach the job: every function that torch or the interpreter calls catches
     its exceptions."""
 
-    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str]) -> None:
+    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str], similar: bool = False) -> None:
         self._torch = torch
         self._served = served
         self._path = path
         self._steps = steps
         self._rank = None if rank is None else int(rank)
+        self._similar = similar
         self._counter = StepCounter()
         self._numbers: Dict[int, int] = {}  # of optimizers, by id
         self._exits = Exits(self._settle, self._forked)
@@ -80,7 +88,7 @@ class Learner:
     def _iterated(self) -> None:
         """An iteration has ended: write the history if it is due, or have the plan that was made
         of it put in place."""
-        due = self._served.history.due(self._steps, False)
+        due = self._served.history.due(self._steps, False) or (self._counter.steps >= self._steps and self._wastes())
         if self._asked is not None:
             self._answer(self._asked)
         elif due and not (self._installing and self._installing.is_alive()):
@@ -88,6 +96,16 @@ class Learner:
         if self._installs is not None and self._in_place() > self._installs:
             self._installs = None
             say(f"a plan that was learned in this run serves it from step {self._counter.steps} on")
+
+    def _wastes(self) -> bool:
+        """Whether this process needs a plan of its own since that of a similar run wastes memory, on any device."""
+        if not self._similar or self._histories > 0:
+            return False
+        for device in range(self._torch.cuda.device_count()):
+            now = self._served.counters(device)
+            if now.peak_reserved_bytes > now.peak_allocated_bytes + now.peak_allocated_bytes // _SHARE + _MORE:
+                return True
+        return False
 
     def _answer(self, file: str) -> None:
         """Take the launcher's answer, if it is there."""
@@ -126,7 +144,7 @@ class Learner:
                 return
             self._writing = True
             try:
-                if not last or self._served.history.due(self._steps, True):
+                if not last or self._served.history.due(self._steps, True) or self._wastes():
                     self._save()
                 else:
                     self._served.history.drop()
