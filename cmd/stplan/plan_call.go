@@ -7,7 +7,7 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
-// callForm is the content of the file, with the digests behind it, one in a line. Of longer files than mostCall
+// callForm is the content of the file that callOf names, with the digests behind it, one in a line. Of longer files than mostCall
 // bytes none is written, and _similar.py reads none.
 const (
 	callForm = "stplan-call 1\n"

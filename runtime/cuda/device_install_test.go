@@ -437,7 +437,7 @@ func TestWhatComesNowAndThenIsPlannedToo(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		extra uint64 // bytes for 1,000 of an iteration, in every fourth one
-		due   int    // after so many iterations more, 0 for never
+		due   int    // iterations until a plan is due, 0 for never
 		atEnd bool
 	}{
 		{"nothing", 0, 0, false},

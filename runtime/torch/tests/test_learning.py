@@ -236,15 +236,21 @@ def test_the_runtime_is_told_of_a_mark_of_the_cache_only(job: Job) -> None:
     assert done.stderr.startswith("asked 3: None auto\n")
 
 
-def test_a_plan_of_a_similar_run_is_not_known_to_fit(job: Job) -> None:
-    env = environment(job)
-    script = job.folder / "train.py"
+def offered(job: Job, env: Dict[str, str]) -> Path:
+    """A plan of BEGIN in the cache, which serves similar runs too."""
     job.finish(job.start(BEGIN, env))
     first = job.said()[0]
     plan = job.folder / "plans" / first["cached"]
     plan.write_bytes(b"")
-    plan.with_suffix(".proven").write_text(MARK)
     plan.with_suffix(".call").write_text("stplan-call 1\n" + "".join(f"{digest}\n" for digest in first["call"]))
+    return plan
+
+
+def test_a_plan_of_a_similar_run_is_not_known_to_fit(job: Job) -> None:
+    env = environment(job)
+    script = job.folder / "train.py"
+    plan = offered(job, env)
+    plan.with_suffix(".proven").write_text(MARK)
     done = job.finish(job.start(BEGIN + "\n# another content\n", env))
     assert script.read_text().endswith("content\n")
     assert done.stderr.startswith(f"asked 3: plans/{plan.name} auto\n"), done.stderr
@@ -262,11 +268,7 @@ def test_a_plan_of_a_similar_run_that_wastes_memory_is_replaced(
     job: Job, content: str, allocated: int, reserved: int, written: bool
 ) -> None:
     env = environment(job)
-    job.finish(job.start(BEGIN, env))
-    first = job.said()[0]
-    plan = job.folder / "plans" / first["cached"]
-    plan.write_bytes(b"")
-    plan.with_suffix(".call").write_text("stplan-call 1\n" + "".join(f"{digest}\n" for digest in first["call"]))
+    offered(job, env)
     env["COUNTERS"] = json.dumps({"0": {"peak_allocated_bytes": allocated << 20, "peak_reserved_bytes": reserved << 20}})
     early = job.finish(job.start(BEGIN + content, env))
     late = job.finish(job.start(BEGIN + 3 * "optimizer.step()\n" + content, env))

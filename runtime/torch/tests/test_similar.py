@@ -82,6 +82,8 @@ def test_the_plan_of_the_most_similar_run_is_taken_and_the_one_used_last(tmp_pat
     assert nearest(str(tmp_path), key("a.py", "1", "--bs", "4", "--out", "3")) == old
     new = put(tmp_path, "2", 20, "a.py", "1", "--bs", "4", "--out", "2")
     assert nearest(str(tmp_path), key("a.py", "1", "--bs", "4", "--out", "3")) == new
+    assert nearest(str(tmp_path), key("a.py", "1", "4")) == new  # as many as half of the longer one differ
+    assert nearest(str(tmp_path), key("a.py", "1")) is None
     assert nearest(str(tmp_path), key("b.py", "2", "--bs", "4", "--out", "3")) is None
     assert nearest(str(tmp_path), PlanKey(FAMILY, FAMILY + "own.bin", [])) is None
 

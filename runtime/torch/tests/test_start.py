@@ -6,7 +6,7 @@ import json
 import os
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
@@ -15,12 +15,18 @@ from stplan import STACKS, SettingsError, record
 from stplan._settings import ENVIRONMENT, Settings
 
 
-def test_the_next_sitecustomize_on_the_path_runs_too(job: Job, tmp_path: Path) -> None:
-    other = tmp_path / "other"
+def with_sitecustomize(job: Job, text: str) -> Dict[str, str]:
+    """The environment of a recorded job that has a sitecustomize module of its own."""
+    other = job.folder / "other"
     other.mkdir()
-    (other / "sitecustomize.py").write_text("import torch\ntorch.empty(5)\nNAME = 'other'\n")
+    (other / "sitecustomize.py").write_text(text)
     env = job.environment()
     env["PYTHONPATH"] += os.pathsep + str(other)
+    return env
+
+
+def test_the_next_sitecustomize_on_the_path_runs_too(job: Job) -> None:
+    env = with_sitecustomize(job, "import torch\ntorch.empty(5)\nNAME = 'other'\n")
     process = job.start("import sitecustomize\nprint(sitecustomize.NAME)", env)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "other\n"), err
@@ -41,12 +47,8 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize("before", ["", "import torch\n"])
-def test_a_finder_that_asks_no_other_one_hides_nothing(job: Job, tmp_path: Path, before: str) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "sitecustomize.py").write_text(HIDES + before)
-    env = job.environment()
-    env["PYTHONPATH"] += os.pathsep + str(other)
+def test_a_finder_that_asks_no_other_one_hides_nothing(job: Job, before: str) -> None:
+    env = with_sitecustomize(job, HIDES + before)
     process = job.start("import torch, _json, xml.dom\ntorch.empty(5)\nprint('trained')", env)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "trained\n"), err

@@ -86,7 +86,7 @@ def serve(torch: Any, settings: RunSettings) -> None:
 
 class _Found(NamedTuple):
     """What the cache has for a process: the name of its own plan there, a plan that lies there or None, whether
-    that is the plan of a similar run, and what tells similar programs (_plankey.py)."""
+    that is the plan of a similar run, and how this one was called (_plankey.py)."""
 
     name: str
     plan: Optional[str]
@@ -106,7 +106,9 @@ def _look_up(torch: Any, settings: RunSettings, number: Optional[str]) -> Option
     if _used(own):
         return _Found(key.name, own, False, key.call)
     near = nearest(settings.cache, key)
-    return _Found(key.name, near if near is not None and _used(near) else None, near is not None, key.call)
+    if near is not None and _used(near):
+        return _Found(key.name, near, True, key.call)
+    return _Found(key.name, None, False, key.call)
 
 
 def _used(plan: str) -> bool:

@@ -26,12 +26,9 @@ _DIGESTS = re.compile(rb"stplan-call 1\n((?:[0-9a-f]{16}\n){2,})")
 def nearest(folder: str, key: PlanKey) -> Optional[str]:
     """The path of the plan in the cache `folder` whose run differs the least from this one, or None. Of
     several it is the one that was used last."""
-    best, found = len(key.call) // 2 + 1, None
-    for plan in _last_used(folder, key.family):
-        differs = difference(key.call, digests(plan))
-        if differs is not None and differs < best:
-            best, found = differs, plan
-    return found
+    differences = {plan: difference(key.call, digests(plan)) for plan in _last_used(folder, key.family)}
+    similar = {plan: differs for plan, differs in differences.items() if differs is not None}
+    return min(similar, key=lambda plan: similar[plan], default=None)
 
 
 def _last_used(folder: str, family: str) -> List[str]:
