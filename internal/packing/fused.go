@@ -86,9 +86,12 @@ func packFused(ctx context.Context, p *Problem, opt Options) (Placement, error) 
 	}
 	f := fused{problem: p, opt: opt, deadline: time.Now().Add(opt.TimeLimit)}
 	for i, r := range reductions {
-		if i == len(reductions)-1 && !f.done() && !f.late() {
-			if err := f.tryClasses(ctx, fold); err != nil {
-				return Placement{}, err
+		if i == len(reductions)-1 {
+			f.tolerance = opt.Tolerance
+			if !f.done() && !f.late() {
+				if err := f.tryClasses(ctx, fold); err != nil {
+					return Placement{}, err
+				}
 			}
 		}
 		if f.done() || f.late() {
@@ -116,6 +119,9 @@ type fused struct {
 	best     Placement
 	proven   Bytes
 	witness  *Witness
+	// tolerance is the share of the max load that may be left: that of opt before the full
+	// search, and none before the quick attempts, each of which may take it for little.
+	tolerance float64
 }
 
 // try packs one reduction and keeps the result if it is the best so far. answer validates
@@ -188,7 +194,7 @@ func (f *fused) done() bool {
 	if c := f.opt.Capacity; c > 0 && f.best.MaxLoad.Load > c {
 		return true
 	}
-	return f.best.Makespan <= max(f.opt.near(f.best.MaxLoad.Load), f.opt.Capacity) || f.best.TimeLimitHit
+	return f.best.Makespan <= max(above(f.best.MaxLoad.Load, f.tolerance), f.opt.Capacity) || f.best.TimeLimitHit
 }
 
 // answer checks the best placement against the problem itself.

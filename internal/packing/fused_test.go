@@ -190,3 +190,31 @@ func TestToleranceEndsTheSearch(t *testing.T) {
 		}
 	}
 }
+
+// TestToleranceTriesWhatIsQuick: within any tolerance a placement is at least as small as the quick rules make it.
+func TestToleranceTriesWhatIsQuick(t *testing.T) {
+	later := 0
+	for i, p := range pipelineProblems() {
+		first, err := packPlain(context.Background(), p, Options{Workers: 1}, work{rulesOnly: true, budget: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		quick, err := packPlain(context.Background(), p, Options{Workers: 1}, work{rulesOnly: true, budget: firstRules * len(p.Buffers)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, err := Pack(context.Background(), p, Options{Tolerance: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if near.Makespan > quick.Makespan {
+			t.Errorf("problem %d: found a makespan of %d, expected at most %d", i, near.Makespan, quick.Makespan)
+		}
+		if quick.Makespan < first.Makespan {
+			later++
+		}
+	}
+	if later == 0 {
+		t.Error("the first rule is the best of the quick ones for each problem, so nothing was tested")
+	}
+}

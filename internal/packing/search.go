@@ -38,11 +38,7 @@ type work struct {
 var everything = work{budget: rulesBudget}
 
 func newSearch(ctx context.Context, in *instance, opt Options, work work) *search {
-	bound := Bytes(in.bound)
-	if in.n > fuseAbove {
-		bound = opt.near(bound)
-	}
-	s := &search{caller: ctx, in: in, opt: opt, work: work, proven: in.bound, target: int64(max(bound, opt.Capacity/in.unit))}
+	s := &search{caller: ctx, in: in, opt: opt, work: work, proven: in.bound, target: max(in.bound, int64(opt.Capacity/in.unit))}
 	s.ctx, s.cancel = ctx, func() {}
 	if opt.TimeLimit > 0 {
 		s.ctx, s.cancel = context.WithTimeout(ctx, opt.TimeLimit)
@@ -50,8 +46,8 @@ func newSearch(ctx context.Context, in *instance, opt Options, work work) *searc
 	return s
 }
 
-// near is the makespan that Tolerance allows above a lower bound.
-func (o *Options) near(bound Bytes) Bytes { return bound + Bytes(o.Tolerance*float64(bound)) }
+// above is the makespan that a tolerance, a share of a lower bound, allows above it.
+func above(bound Bytes, tolerance float64) Bytes { return bound + Bytes(tolerance*float64(bound)) }
 
 // run tries the portfolio of rules, then every refinement in turn while there is a gap.
 func (s *search) run() (layout, error) {
@@ -85,6 +81,9 @@ func (s *search) run() (layout, error) {
 	if !ok || best.makespan > known {
 		s.timeLimitHit = s.ctx.Err() != nil
 		return layout{}, cmp.Or(s.caller.Err(), errNotBelow)
+	}
+	if s.in.n > fuseAbove {
+		s.target = max(s.target, int64(above(Bytes(s.in.bound), s.opt.Tolerance)))
 	}
 	for i, r := range refinements {
 		if s.finished(best) || s.ctx.Err() != nil {
