@@ -119,9 +119,9 @@ type fused struct {
 	best     Placement
 	proven   Bytes
 	witness  *Witness
-	// tolerance is the share of the max load that may be left: that of opt before the full
-	// search, and none before the quick attempts, each of which may take it for little.
-	tolerance float64
+	// tolerance is how far the makespan may be above the max load: that of opt before the
+	// full search, and nothing before the quick attempts, each of which may reach it for little.
+	tolerance Bytes
 }
 
 // try packs one reduction and keeps the result if it is the best so far. answer validates
@@ -194,7 +194,7 @@ func (f *fused) done() bool {
 	if c := f.opt.Capacity; c > 0 && f.best.MaxLoad.Load > c {
 		return true
 	}
-	return f.best.Makespan <= max(above(f.best.MaxLoad.Load, f.tolerance), f.opt.Capacity) || f.best.TimeLimitHit
+	return f.best.Makespan <= max(f.best.MaxLoad.Load+f.tolerance, f.opt.Capacity) || f.best.TimeLimitHit
 }
 
 // answer checks the best placement against the problem itself.

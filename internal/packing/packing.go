@@ -67,11 +67,11 @@ type Options struct {
 	// Capacity, in bytes, ends the search as soon as the makespan is at most that; 0
 	// asks for the smallest makespan.
 	Capacity Bytes
-	// Tolerance, a share of the max load, ends the search as soon as the makespan is at
-	// most that much above it, if there are more than fuseAbove buffers and the rules that
+	// Tolerance, in bytes, ends the search as soon as the makespan is at most that much
+	// above the max load, if there are more than fuseAbove buffers and the rules that
 	// take little time have been tried. Smaller problems are searched to the end, which
 	// takes little time too.
-	Tolerance float64
+	Tolerance Bytes
 	// TimeLimit is the time after which the search ends; 0 is no limit. The first rule
 	// always finishes.
 	TimeLimit time.Duration

@@ -46,9 +46,6 @@ func newSearch(ctx context.Context, in *instance, opt Options, work work) *searc
 	return s
 }
 
-// above is the makespan that a tolerance, a share of a lower bound, allows above it.
-func above(bound Bytes, tolerance float64) Bytes { return bound + Bytes(tolerance*float64(bound)) }
-
 // run tries the portfolio of rules, then every refinement in turn while there is a gap.
 func (s *search) run() (layout, error) {
 	if s.in.n == 0 {
@@ -83,7 +80,7 @@ func (s *search) run() (layout, error) {
 		return layout{}, cmp.Or(s.caller.Err(), errNotBelow)
 	}
 	if s.in.n > fuseAbove {
-		s.target = max(s.target, int64(above(Bytes(s.in.bound), s.opt.Tolerance)))
+		s.target = max(s.target, s.in.bound+int64(s.opt.Tolerance/s.in.unit))
 	}
 	for i, r := range refinements {
 		if s.finished(best) || s.ctx.Err() != nil {
