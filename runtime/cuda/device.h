@@ -31,6 +31,7 @@
 #include "device_debt.h"
 #include "device_learn.h"
 #include "device_libraries.h"
+#include "halves.h"
 #include "history.h"
 #include "prim.h"
 #include "sizes.h"
@@ -66,6 +67,7 @@ struct stplan_device {
   pthread_mutex_t lock;   /* everything below */
   pthread_mutex_t growth; /* held while memory is taken from the device or given back; taken before lock */
   sp_arena arena;
+  sp_halves halves; /* requests of which two are to fit where one twice as large was */
   sp_streams streams;
   sp_chunk *chunks; /* all nodes of the arena */
   sp_range *deferred; /* freed, but not usable yet (device_defer.h), linked by chain */

@@ -11,14 +11,15 @@ enum { EVENT_AT_FREE = 1 << 20 };
 
 /* leave ends a block: from now on its address is nobody's. Locked. */
 static void leave(stplan_device *d, sp_range *r) {
+  uint64_t bytes = sp_aligned(r->requested);
   r->leaving = 1;
   if (d->history != NULL)
     sp_history_free(d->history, r->number);
   SP_COUNT(d, frees, 1);
-  SP_COUNT(d, allocated_bytes, -r->size);
+  SP_COUNT(d, allocated_bytes, -bytes);
   if (r->step != SP_NO_STEP)
     sp_device_plan_freed(d, r->step);
-  sp_usage_end(&d->usage, r->zone == SP_ZONE_SMALL, r->size, r->requested);
+  sp_usage_end(&d->usage, r->zone == SP_ZONE_SMALL, bytes, r->requested);
   uint64_t tick = ++d->streams.now;
   sp_clock_own(&r->uses, (int)r->stream, tick);
   for (int i = 0; i < d->streams.count; i++)

@@ -18,6 +18,7 @@ enum { SMALL = 256 << 10 };
 /* request is one on its way through this file. */
 typedef struct {
   uint64_t need; /* aligned bytes */
+  uint64_t room; /* bytes that it takes where the plan has no place for it (halves.h) */
   sp_place place;
   int commits; /* memory has been asked for what is absent of its place: once is enough */
   int home;    /* it has its place */
@@ -36,10 +37,10 @@ typedef struct {
 static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
   if (!sp_device_plan_served(d))
     return NULL;
-  int any = sp_device_plan_costs(d, q->need, q->need, SP_EXCESS_LENDS);
-  sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->need, any, addr);
+  int any = sp_device_plan_costs(d, q->room, q->room, SP_EXCESS_LENDS);
+  sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->room, any, addr);
   if (gap == NULL && any) {
-    gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->need, q->stream);
+    gap = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_PLAN, q->room, q->stream);
     *addr = gap == NULL ? 0 : gap->addr;
   }
   return gap;
@@ -76,8 +77,8 @@ static sp_range *lowest(const stplan_device *d, uint64_t need) {
 }
 
 static sp_range *best(const stplan_device *d, const request *q) {
-  sp_range *r = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_OPEN, q->need, q->stream);
-  return r != NULL ? r : sp_arena_fit(&d->arena, &d->streams, SP_ZONE_LARGE, q->need, q->stream);
+  sp_range *r = sp_arena_fit(&d->arena, &d->streams, SP_ZONE_OPEN, q->room, q->stream);
+  return r != NULL ? r : sp_arena_fit(&d->arena, &d->streams, SP_ZONE_LARGE, q->room, q->stream);
 }
 
 /* fit is a free range for the request outside of the plan's memory, or NULL. If memory moves,
@@ -87,8 +88,8 @@ static sp_range *best(const stplan_device *d, const request *q) {
  * best and need no wait (docs/results/pool.md). */
 static sp_range *fit(const stplan_device *d, const request *q) {
   if (q->zone != SP_ZONE_OPEN)
-    return sp_arena_fit(&d->arena, &d->streams, q->zone, q->need, q->stream);
-  return sp_device_moves(d) ? lowest(d, q->need) : best(d, q);
+    return sp_arena_fit(&d->arena, &d->streams, q->zone, q->room, q->stream);
+  return sp_device_moves(d) ? lowest(d, q->room) : best(d, q);
 }
 
 /* detours has the request's place, which is taken, lie elsewhere. That moves the memory
@@ -112,7 +113,7 @@ enum { SMALL_POOL = 4096, WHOLE_LEAST = 2, WHOLE_MOST = 16 };
 /* on_whole says whether a request is to lie on whole granules of `unit` in a free range. */
 static int on_whole(const stplan_device *d, const request *q, const sp_range *gap, uint64_t unit) {
   int small = d->counters.peak_reserved_bytes < SMALL_POOL * d->prim.granularity;
-  int some = q->need % unit == 0 && q->need >= WHOLE_LEAST * unit && q->need <= WHOLE_MOST * unit;
+  int some = q->room % unit == 0 && q->room >= WHOLE_LEAST * unit && q->room <= WHOLE_MOST * unit;
   return some && small && sp_device_moves(d) && gap->zone == SP_ZONE_OPEN;
 }
 
@@ -121,7 +122,7 @@ static int on_whole(const stplan_device *d, const request *q, const sp_range *ga
  * a neighbour at either end, and a small job keeps one to three per cent in such ends. */
 static uint64_t start(const stplan_device *d, const request *q, const sp_range *gap) {
   uint64_t unit = sp_arena_unit(&d->arena, gap), whole = sp_round_up(gap->addr, unit);
-  return on_whole(d, q, gap, unit) && whole + q->need <= gap->addr + gap->size ? whole : gap->addr;
+  return on_whole(d, q, gap, unit) && whole + q->room <= gap->addr + gap->size ? whole : gap->addr;
 }
 
 /* choose takes a free range for the request, or NULL if none fits, or if it still has a
@@ -146,7 +147,7 @@ static sp_range *choose(stplan_device *d, request *q) {
   if (gap == NULL)
     return NULL;
   q->source = q->grown ? STPLAN_FROM_GROW : STPLAN_FROM_GAP;
-  return sp_arena_take(&d->arena, gap, addr, q->need);
+  return sp_arena_take(&d->arena, gap, addr, q->room);
 }
 
 /* order makes the request's stream wait for what used the range; if it has to
@@ -180,7 +181,7 @@ static int order(stplan_device *d, const request *q, sp_range *r) {
  * own zone nor the device has memory for. Locked. */
 static int elsewhere(stplan_device *d, request *q) {
   for (int zone = 0; zone < SP_ZONES; zone++) {
-    if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->need, q->stream) == NULL)
+    if (sp_arena_fit(&d->arena, &d->streams, (sp_zone)zone, q->room, q->stream) == NULL)
       continue;
     q->zone = (sp_zone)zone;
     q->grown = 0;
@@ -197,17 +198,17 @@ static sp_range *unwaited(stplan_device *d, request *q) {
   q->home = q->hole = 0;
   if (!sp_device_nodes(d))
     return NULL;
-  sp_range *ready = sp_arena_ready(&d->arena, &d->streams, q->zone, q->need, q->stream);
+  sp_range *ready = sp_arena_ready(&d->arena, &d->streams, q->zone, q->room, q->stream);
   if (ready == NULL && q->zone == SP_ZONE_OPEN)
-    ready = sp_arena_ready(&d->arena, &d->streams, SP_ZONE_LARGE, q->need, q->stream);
+    ready = sp_arena_ready(&d->arena, &d->streams, SP_ZONE_LARGE, q->room, q->stream);
   if (ready != NULL) {
     q->source = STPLAN_FROM_GAP;
-    return sp_arena_take(&d->arena, ready, ready->addr, q->need);
+    return sp_arena_take(&d->arena, ready, ready->addr, q->room);
   }
-  if (!sp_device_grow(d, q->zone, q->need, q->stream, 1, &addr))
+  if (!sp_device_grow(d, q->zone, q->room, q->stream, 1, &addr))
     return NULL;
   q->source = STPLAN_FROM_GROW;
-  return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->need), addr, q->need);
+  return sp_arena_take(&d->arena, sp_arena_at(&d->arena, addr, q->room), addr, q->room);
 }
 
 /* find repeats until the request has a range that its stream may touch. NULL if
@@ -235,7 +236,7 @@ static sp_range *find(stplan_device *d, request *q) {
       continue;
     q->grown = 1;
     if (r == NULL) {
-      if (!sp_device_grow(d, q->zone, q->need, q->stream, 0, &addr) && !elsewhere(d, q))
+      if (!sp_device_grow(d, q->zone, q->room, q->stream, 0, &addr) && !elsewhere(d, q))
         return NULL;
       continue;
     }
@@ -246,7 +247,7 @@ static sp_range *find(stplan_device *d, request *q) {
 /* begin makes the range a block. Locked. */
 static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requested) {
   r->requested = requested;
-  sp_usage_begin(&d->usage, r->zone == SP_ZONE_SMALL, r->size, requested);
+  sp_usage_begin(&d->usage, r->zone == SP_ZONE_SMALL, q->need, requested);
   memset(&r->uses, 0, sizeof r->uses);
   r->stream = (uint32_t)q->stream;
   r->number = d->history == NULL ? 0 : sp_history_alloc(d->history, requested, r->stream);
@@ -256,17 +257,17 @@ static void begin(stplan_device *d, const request *q, sp_range *r, uint64_t requ
   if (d->plan != NULL)
     sp_device_plan_done(d, &q->place, q->need, home);
   SP_COUNT(d, allocations, 1);
-  SP_COUNT(d, allocation_bytes, r->size);
-  SP_COUNT(d, allocated_bytes, r->size);
+  SP_COUNT(d, allocation_bytes, q->need);
+  SP_COUNT(d, allocated_bytes, q->need);
   if (d->counters.allocated_bytes > d->counters.peak_allocated_bytes)
     SP_SET(d, peak_allocated_bytes, d->counters.allocated_bytes);
   if (d->plan != NULL && !sp_device_follows_next(d))
-    sp_device_plan_followed(d, r->size, q->source == STPLAN_FROM_PLAN);
+    sp_device_plan_followed(d, q->need, q->source == STPLAN_FROM_PLAN);
   if (q->source == STPLAN_FROM_PLAN) {
     if (!sp_device_learns_of_next(d))
-      sp_learn_fits(&d->learn, r->size);
+      sp_learn_fits(&d->learn, q->need);
     SP_COUNT(d, planned_allocations, 1);
-    SP_COUNT(d, planned_bytes, r->size);
+    SP_COUNT(d, planned_bytes, q->need);
     SP_COUNT(d, displaced_allocations, (uint64_t)q->hole);
   }
 }
@@ -318,6 +319,7 @@ uint64_t stplan_malloc(stplan_device *d, size_t size, stplan_stream stream, stpl
   } else {
     q.need = sp_aligned(size);
     q.zone = q.need <= SMALL ? SP_ZONE_SMALL : SP_ZONE_OPEN;
+    q.room = q.zone == SP_ZONE_SMALL ? q.need : sp_halves_room(&d->halves, size);
     ask(d, &q, size, stream);
     r = find(d, &q);
     if (r == NULL) {
