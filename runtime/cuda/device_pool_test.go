@@ -86,23 +86,22 @@ func TestBlocksOfWholeGranulesMove(t *testing.T) {
 // those leaves room for both. It is not counted for more than it asked for.
 func TestHalvesFitWhereAWholeWas(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	aligned := func(n uint64) uint64 { return (n + 511) / 512 * 512 }
 	for range 100 {
 		half := 256<<10 + 1 + random.Uint64N(16*poolMiB)
 		d := pool(t)
 		mustFree(t, d, mustMalloc(t, d, half))
 		whole := mustMalloc(t, d, 2*half)
 		behind := mustMalloc(t, d, 2*half)
-		if got, want := d.Counters().AllocatedBytes, 2*aligned(2*half); got != want {
+		if got, want := d.Counters().AllocatedBytes, 2*up(2*half); got != want {
 			t.Fatalf("two of %d B: %d B counted, expected %d", 2*half, got, want)
 		}
 		mustFree(t, d, whole)
 		for i := range uint64(2) {
-			if got, want := mustMalloc(t, d, half), whole+i*aligned(half); got != want {
+			if got, want := mustMalloc(t, d, half), whole+i*up(half); got != want {
 				t.Fatalf("half %d of %d B is at %#x, expected %#x, between %#x and %#x", i, 2*half, got, want, whole, behind)
 			}
 		}
-		if got, want := d.Counters().AllocatedBytes, 2*aligned(half)+aligned(2*half); got != want {
+		if got, want := d.Counters().AllocatedBytes, 2*up(half)+up(2*half); got != want {
 			t.Fatalf("two of %d B and one of %d: %d B counted, expected %d", half, 2*half, got, want)
 		}
 	}

@@ -125,7 +125,8 @@ typedef struct {
 } stplan_statistics;
 
 /* A range of memory: a live block, or a free range. Addresses between ranges
- * have no memory. */
+ * have no memory. A block may be 512 bytes larger than its request rounded up to 512,
+ * which is what counters and statistics count. */
 typedef struct {
   uint64_t address, size;
   uint64_t requested; /* bytes; 0 for a free range */

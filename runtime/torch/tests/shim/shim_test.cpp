@@ -202,6 +202,34 @@ static void the_memory_fraction_limits_both_allocators() {
   drop_pool();
 }
 
+struct Reporter : c10::MemoryReportingInfoBase {
+  int64_t sum = 0;
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override { sum += bytes; }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
+// A block that leaves room for two halves counts as what was asked for, wherever it is counted.
+static void room_for_halves_is_not_counted() {
+  constexpr size_t half = kMiB + 256;
+  const auto reporter = std::make_shared<Reporter>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, reporter);
+  DataPtr part = installed->allocate(half), whole = installed->allocate(2 * half);
+  DEMAND(reporter->sum == 3 * kMiB + 1024);
+  size_t largest = 0, allocated = 0;
+  for (const auto& segment : installed->snapshot({0, 0}, true).segments) {
+    allocated += segment.allocated_size;
+    for (const auto& block : segment.blocks)
+      if (block.allocated && block.requested_size == 2 * half)
+        largest = std::max<size_t>(largest, block.size);
+  }
+  DEMAND(largest == 2 * (kMiB + 512));
+  DeviceStats stats = installed->getDeviceStats(0);
+  DEMAND(allocated == static_cast<size_t>(current(stats.allocated_bytes)));
+  part.clear();
+  whole.clear();
+  DEMAND(reporter->sum == 0);
+}
+
 struct Named : c10::GatheredContext {};
 static std::shared_ptr<c10::GatheredContext> named() { return std::make_shared<Named>(); }
 
@@ -651,6 +679,7 @@ int main() {
   unknown_pointers_are_refused();
   running_out_of_memory_raises_torchs_exception();
   the_memory_fraction_limits_both_allocators();
+  room_for_halves_is_not_counted();
   history_is_recorded_in_order();
   who_gives_memory_back_is_recorded();
   a_forked_child_frees_nothing();

@@ -19,6 +19,9 @@
 
 namespace stplan {
 
+// rounded is what a request counts as, in bytes: the next multiple of 512.
+inline size_t rounded(size_t size) { return (size + 511) / 512 * 512; }
+
 // Device is one device as the program sees it. It is never destroyed.
 // SharedFile is a file by which other processes map a granule. It is open as long as one of
 // the blocks lives that are shared and have bytes there.

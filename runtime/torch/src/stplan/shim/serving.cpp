@@ -29,9 +29,6 @@ static void report(Device& device, void* pointer, int64_t bytes) {
                                    c10::Device(c10::DeviceType::CUDA, device.index));
 }
 
-// rounded is the size of the block for a request, in bytes: a multiple of 512.
-static size_t rounded(size_t size) { return (size + 511) / 512 * 512; }
-
 // handed_out reports a new block to torch's tools and returns its pointer.
 static void* handed_out(Device& device, uint64_t address, size_t size) {
   void* pointer = reinterpret_cast<void*>(address);
@@ -222,7 +219,7 @@ bool Allocator::release(void* pointer) {
     if (stplan_release(runtime, address, &block) != STPLAN_OK)
       continue;
     trace_deallocation(pointer);
-    report(d, pointer, -static_cast<int64_t>(block.size));
+    report(d, pointer, -static_cast<int64_t>(rounded(block.requested)));
     if (C10_UNLIKELY(unusual_.load(std::memory_order_relaxed) & kWatched))
       Raised::rethrow();
     return true;

@@ -65,8 +65,8 @@ void Allocator::add_segments(Device& device, std::vector<SegmentInfo>& segments)
     block.allocated = block.active = true;
     block.context_when_allocated = device.history.context_of(r.address);
     s.requested_size += r.requested;
-    s.allocated_size += r.size;
-    s.active_size += r.size;
+    s.allocated_size += rounded(r.requested);
+    s.active_size += rounded(r.requested);
   }
 }
 
