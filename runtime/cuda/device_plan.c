@@ -446,9 +446,7 @@ static int lacks(const stplan_device *d, uint64_t share) {
  * may never need as much: with half the length one reserved 1.57 of what it allocated. There
  * idle memory moves before more is added, by what laws forecast, and only the plan's end is
  * decided by what was recorded. */
-static uint64_t expected(const sp_plan_device *plan) {
-  return plan->end == SP_END_REQUESTED ? plan->peak_allocated : plan->peak_active;
-}
+static uint64_t expected(const sp_plan_device *plan) { return sp_plan_peak(plan); }
 
 /* follows says whether the run has allocated as much as the recording had, so that it may come to
  * need as much. A plan in large granules takes whole ones for its first blocks, among places of
@@ -469,6 +467,8 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   else if (follows(d, excess) && (excess == SP_EXCESS_ENDS || (fits(p) && !sp_matcher_smaller(p->matcher))))
     most = expected(p->plan);
   uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
+  if (excess == SP_EXCESS_LENDS && !sp_matcher_under_way(p->matcher, c->allocated_bytes))
+    forecast = 0;
   if (most < c->peak_allocated_bytes)
     most = c->peak_allocated_bytes;
   if (most < c->allocated_bytes + more)

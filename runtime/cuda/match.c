@@ -119,6 +119,8 @@ int sp_matcher_settled(const sp_matcher *m) { return m->missed == 0; }
 
 uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m->layout); }
 
+int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated) { return sp_layout_under_way(m->layout, m->at, allocated); }
+
 int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout); }
 
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }

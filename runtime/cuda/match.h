@@ -80,9 +80,12 @@ void sp_matcher_hear(sp_matcher *m, sp_occupied *occupied, void *self);
  * that since it last was not. */
 int sp_matcher_settled(const sp_matcher *m);
 
-/* sp_matcher_forecast is the most bytes that this pass or one before takes by the laws of its
- * sizes, known from its first request that varies on. 0 if they did not hold lately. */
+/* sp_matcher_forecast is the most bytes that this part of the pass takes by the laws of its
+ * sizes, known from its first request that varies on, if that is larger than any before. 0 otherwise, and if laws did not
+ * hold lately. sp_matcher_under_way says whether a run that has so many bytes allocated is well under way there: then more may be
+ * added for what is forecast. Before, that may still turn out to be an evaluation, which needs less. */
 uint64_t sp_matcher_forecast(const sp_matcher *m);
+int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated);
 
 /* sp_matcher_smaller says that the run has begun with smaller sizes than the recording, by its
  * first requests that vary, and has had none near the largest recorded one since. It may be one

@@ -17,6 +17,13 @@ enum { WORSE = 4 };
  * that are not masked vary, 1.3 % of the plan. Of jobs whose lengths vary it is 26 % and more. */
 enum { FEW = 16 };
 
+/* A run is under way once it is at a step where 1/UNDER_WAY of a forecast is live, beyond what is live at the beginning of its
+ * segment, as long as it has allocated what is live there by the laws, but for 1/LACKS. An evaluation may have a larger batch than any
+ * step, and keep nothing for a backward pass: such runs came to reserve 8 to 50 % more than they allocate, for places that
+ * no step asked for. Until then idle memory moves: with half of a forecast twice as much in a GRPO run as without,
+ * with a quarter half as much again, which is less than half of its memory. */
+enum { UNDER_WAY = 4, LACKS = 8 };
+
 /* worse says whether the places take too much more than the plan's do. */
 static int worse(const sp_layout *l, const sp_sequence *s) {
   for (uint64_t p = 0; p < s->part_count; p++) {
@@ -131,6 +138,7 @@ int sp_layout_make(sp_layout **layout, sp_sequence *s, const sp_plan_device *pla
   int ok = sp_laws_make(&l->laws, s);
   if (ok && stretched(&l->laws) && sp_laws_likely(&l->laws)) {
     l->arena_bytes = plan->arena_bytes;
+    l->peak = sp_plan_peak(plan);
     l->room = sp_round_up(plan->arena_bytes * (ROOM + 1), SP_LAYOUT_APART);
     l->credit = INT64_MAX; /* what is done here is bounded by the plan */
     l->anew = calloc(s->count + 1, sizeof *l->anew);
@@ -175,6 +183,9 @@ void sp_layout_drop(sp_layout *l) {
   free(l->change);
   free(l->fixed);
   free(l->kept);
+  free(l->live);
+  free(l->at_once);
+  free(l->known);
   free(l->islands);
   free(l->anew);
   free(l->own);
@@ -195,17 +206,29 @@ static int recorded(const sp_sequence *s, uint64_t key, uint64_t requested) {
   return (requested <= step->most || sp_step_fits(step, requested)) && (key >= s->parts[0].end || requested >= step->least);
 }
 
+/* enter has a segment of a pass be the one that the run is in, or begins it again at its key. What was forecast is over:
+ * the run has allocated what that takes by now, or will not. */
+static void enter(sp_layout *l, uint32_t segment, uint64_t pass, uint64_t step) {
+  if (segment == l->current && pass == l->current_pass && step != l->laws.segments[segment].key)
+    return;
+  l->known[l->current] = l->laws.segments[l->current].reach;
+  l->current = segment;
+  l->current_pass = pass;
+  l->forecast = 0;
+}
+
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
   if (l == NULL)
     return;
   uint32_t segment = l->laws.segment_of[step];
   if (l->credit < (int64_t)s->count * SP_LAYOUT_WORK)
     l->credit += SP_LAYOUT_WORK;
+  enter(l, segment, pass, step);
   if (sp_laws_note(&l->laws, step, requested, pass))
     l->stale[segment] = SP_STALE;
   if (!l->held && l->anew == NULL && sp_laws_hold(&l->laws)) {
     l->held = 1;
-    sp_layout_foresee(l, s);
+    sp_layout_foresee(l, s, segment);
   }
   if (l->laws.segments[segment].key != step)
     return;
@@ -227,6 +250,14 @@ uint64_t sp_layout_forecast(const sp_layout *l) {
   if (l == NULL || !(sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws))))
     return 0;
   return l->forecast;
+}
+
+int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated) {
+  if (l == NULL || at == SP_NOWHERE || at == 0 || l->laws.segment_of[at - 1] != l->current)
+    return 0;
+  uint64_t first = l->laws.segments[l->current].first, before = l->fixed[first] + l->kept[first];
+  uint64_t live = sp_layout_as_recorded(l, l->current, l->live[at - 1]), more = l->forecast - sp_least(before, l->forecast);
+  return live >= before + more / UNDER_WAY && allocated >= live - live / LACKS;
 }
 
 int sp_layout_smaller(const sp_layout *l) { return l != NULL && l->smaller; }

@@ -42,9 +42,12 @@ sp_laws *sp_layout_laws(sp_layout *l);
  * steps, this one's included. */
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass);
 
-/* sp_layout_forecast is the most bytes that the plan needs for the quantities that the run has
- * shown; 0 if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
+/* sp_layout_forecast is the most bytes that the segment takes that the run is in, if its quantity is larger than any
+ * before: 0 otherwise, and if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
+
+/* sp_layout_under_way says whether a run that has so many bytes allocated before a step does what is forecast, as far as it has come. */
+int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated);
 
 /* sp_layout_smaller says that the run has begun with smaller sizes than the recording, and no key
  * has had three quarters of its largest recorded size since. */

@@ -112,9 +112,14 @@ static int make_blocks(sp_layout *l, const sp_sequence *s, const sp_plan_device 
   l->change = calloc(s->count + 1, sizeof *l->change);
   l->fixed = calloc(s->count + 1, sizeof *l->fixed);
   l->kept = calloc(s->count + 1, sizeof *l->kept);
-  if (l->stacks == NULL || l->blocks == NULL || l->change == NULL || l->fixed == NULL || l->kept == NULL || !note_kept(l, s, plan))
+  l->known = calloc(l->laws.segment_count + 1, sizeof *l->known);
+  l->live = calloc(s->count + 1, sizeof *l->live);
+  l->at_once = calloc(l->laws.segment_count + 1, sizeof *l->at_once);
+  int ok = l->stacks != NULL && l->blocks != NULL && l->change != NULL && l->fixed != NULL && l->kept != NULL;
+  if (!ok || l->live == NULL || l->known == NULL || l->at_once == NULL || !note_kept(l, s, plan))
     return 0;
   note_fixed(l, s);
+  sp_layout_note_recorded(l, s);
   for (uint32_t i = 0; i < l->count; i++) {
     const sp_place_anew *p = &l->places[i];
     l->blocks[i] = (sp_block){.from = p->step, .to = s->steps[p->step].end, .floor = p->floor};

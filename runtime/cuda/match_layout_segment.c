@@ -16,6 +16,9 @@ void sp_layout_place(const sp_layout *l, sp_step *step, uint64_t offset) {
     step->offset = step->size = 0;
 }
 
+/* sizing is the bytes that a place needs. */
+typedef uint64_t sizing(const sp_layout *l, const sp_sequence *s, uint32_t step);
+
 /* reached is the bytes that a place needs for the largest reading of its segment. If laws have failed there it is the
  * plan's own, which may have been made for more than was recorded: for rounds of a loop that few passes have. */
 static uint64_t reached(const sp_layout *l, const sp_sequence *s, uint32_t step) {
@@ -46,14 +49,19 @@ static uint64_t stack_up(const sp_layout *l, sp_sequence *s, uint32_t segment) {
   return top;
 }
 
-/* load is the most bytes that a segment's places and what is found once need at a time. *all is
+/* recorded is the bytes that a place needs for the largest request of the recording. */
+static uint64_t recorded(const sp_layout *l, const sp_sequence *s, uint32_t step) {
+  return l->own[step] == 0 ? 0 : sp_aligned(s->steps[step].most);
+}
+
+/* load is the most bytes that a segment's places, of these sizes, and what is found once need at a time. *all is
  * likewise with what stays and what crosses the seam. */
-static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment, uint64_t *all) {
+static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment, sizing *size_of, uint64_t *all) {
   const sp_segment *g = &l->laws.segments[segment];
   uint64_t most = 0, live = 0; /* live is modulo 2^64 */
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     uint32_t step = l->places[i].step;
-    uint64_t size = reached(l, s, step);
+    uint64_t size = size_of(l, s, step);
     l->change[step] += size;
     l->change[s->steps[step].end] -= size;
   }
@@ -63,7 +71,8 @@ static uint64_t load(const sp_layout *l, const sp_sequence *s, uint32_t segment,
     l->change[i] = 0;
     uint64_t here = l->fixed[i] + live;
     most = here > most ? here : most;
-    *all = here + l->kept[i] > *all ? here + l->kept[i] : *all;
+    l->live[i] = here + l->kept[i];
+    *all = l->live[i] > *all ? l->live[i] : *all;
   }
   l->change[g->end] = 0;
   return most;
@@ -94,26 +103,49 @@ uint64_t sp_layout_work(const sp_layout *l, uint32_t segment) {
   return g->end - g->first + 2 * (end - first) + (end > first ? l->places[end - 1].end - l->places[first].first : 0);
 }
 
-/* foresee adds what a segment takes to the forecast, if the run has requested its key. Until laws
- * hold, places are found for the sizes recorded, which a smaller run never has. */
+/* Without this a forecast is all that the plan has places for: with micro-batches of any length a run came to
+ * reserve 4 % more than it allocates. */
+uint64_t sp_layout_as_recorded(const sp_layout *l, uint32_t segment, uint64_t bytes) {
+  uint64_t most = l->at_once[segment];
+  return most <= l->peak ? bytes : (uint64_t)((double)bytes * (double)l->peak / (double)most);
+}
+
+/* foresee forecasts what the segment takes that the run is in, if its key is larger than any before: what another takes
+ * shows in what is allocated. Until laws hold, places are found for the sizes recorded, which a smaller run never has. */
 static void foresee(sp_layout *l, uint32_t segment, uint64_t need) {
-  if (l->laws.segments[segment].reach > 0 && (l->roomy || sp_laws_hold_in(&l->laws, segment)) && need > l->forecast)
+  if (segment != l->current || l->laws.segments[segment].reach <= l->known[segment])
+    return;
+  need = sp_layout_as_recorded(l, segment, need);
+  if ((l->roomy || sp_laws_hold_in(&l->laws, segment)) && need > l->forecast)
     l->forecast = need;
 }
 
-void sp_layout_foresee(sp_layout *l, const sp_sequence *s) {
-  for (uint32_t g = 0; g < l->laws.segment_count; g++) {
-    uint64_t need;
-    if (l->laws.segments[g].reach == 0)
-      continue;
-    load(l, s, g, &need);
-    spend(l, sp_layout_work(l, g));
-    foresee(l, g, need);
+void sp_layout_foresee(sp_layout *l, const sp_sequence *s, uint32_t segment) {
+  uint64_t need;
+  if (l->laws.segments[segment].reach == 0)
+    return;
+  load(l, s, segment, reached, &need);
+  spend(l, sp_layout_work(l, segment));
+  foresee(l, segment, need);
+}
+
+void sp_layout_note_recorded(sp_layout *l, const sp_sequence *s) {
+  const sp_segment *segments = l->laws.segments;
+  uint32_t count = (uint32_t)l->laws.segment_count, g = 0;
+  for (uint64_t p = 0; p < s->part_count; p++) {
+    uint32_t first = g;
+    uint64_t most = 0, here;
+    for (; g < count && segments[g].first < s->parts[p].end; g++) {
+      load(l, s, g, recorded, &here);
+      most = here > most ? here : most;
+    }
+    for (uint32_t i = first; i < g; i++)
+      l->at_once[i] = most;
   }
 }
 
 void sp_layout_settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
-  uint64_t need, top = stack_up(l, s, segment), least = load(l, s, segment, &need);
+  uint64_t need, top = stack_up(l, s, segment), least = load(l, s, segment, reached, &need);
   spend(l, sp_layout_work(l, segment));
   if (top > l->highest && top - l->base > least + l->island_bytes + need / LOOSE)
     top = fit_first(l, s, segment, top);

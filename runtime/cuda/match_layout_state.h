@@ -56,12 +56,18 @@ struct sp_layout {
   uint32_t *beneath;
   uint64_t beneath_count, beneath_room;
   uint64_t room, highest; /* end of the addresses, and of the highest place so far */
-  uint64_t forecast;      /* bytes that segments take whose keys the run has requested */
+  uint32_t current;       /* the segment that the run is in, and its pass */
+  uint64_t current_pass;
+  uint64_t forecast;      /* bytes that this segment takes, if its key is larger than any before; 0 if not */
+  uint64_t *known;        /* the largest reading of each segment that the run has gone beyond */
   sp_stack *stacks;       /* of each segment */
   sp_block *blocks;       /* of each place, for first fit */
+  uint64_t *live;         /* bytes live at each step, if every step were there, for the largest reading of its segment */
   uint64_t *change;       /* of the bytes live at each step, zero between calls */
   uint64_t *fixed;        /* bytes live at each step that are found once */
   uint64_t *kept;         /* and those that stay or cross the seam, at the plan's places */
+  uint64_t peak;          /* the most bytes that the recording had allocated */
+  uint64_t *at_once;      /* of each segment: the most bytes live at a time in its part, if every step were there with its recorded size */
   uint8_t *stale;         /* of each segment */
 };
 
@@ -82,9 +88,16 @@ void sp_layout_place(const sp_layout *l, sp_step *step, uint64_t offset);
 void sp_layout_settle(sp_layout *l, sp_sequence *s, uint32_t segment);
 uint64_t sp_layout_work(const sp_layout *l, uint32_t segment);
 
-/* sp_layout_foresee adds up what all segments take whose keys the run has requested, once laws begin to hold: their keys
- * come but once in a pass, and in the first pass of a run that is before anything has shown that laws hold. */
-void sp_layout_foresee(sp_layout *l, const sp_sequence *s);
+/* sp_layout_note_recorded finds what each part takes with the sizes recorded. */
+void sp_layout_note_recorded(sp_layout *l, const sp_sequence *s);
+
+/* sp_layout_foresee forecasts what the segment takes that the run is in, once laws begin to hold: its key comes but once
+ * in a pass, and in the first pass of a run that is before anything has shown that laws hold. */
+void sp_layout_foresee(sp_layout *l, const sp_sequence *s, uint32_t segment);
+
+/* sp_layout_as_recorded is `bytes` that are live in a segment if every step is there, less what no recorded pass had of them:
+ * none has all steps of its part, each with its largest size. */
+uint64_t sp_layout_as_recorded(const sp_layout *l, uint32_t segment, uint64_t bytes);
 
 /* sp_layout_find_base finds where places that are found anew begin, and the islands above that. sp_layout_put finds all
  * places for the sizes recorded. 0 without host memory. */
