@@ -47,21 +47,22 @@ func newLengthJob(seed uint64) *lengthJob {
 
 // record trains with batches of these lengths.
 func (j *lengthJob) record(name string, lengths []trace.Bytes) *trace.Trace {
-	j.begin()
+	return j.recordBetween(name, lengths, func(int) {})
+}
+
+// recordBetween trains with batches of these lengths, and does something else behind each step.
+func (j *lengthJob) recordBetween(name string, lengths []trace.Bytes, behind func(step int)) *trace.Trace {
+	for range j.layers {
+		j.alloc(8<<20, 0)
+	}
 	for k, length := range lengths {
 		j.step(length)
 		if k == 0 {
 			j.alloc(32<<20, 0)
 		}
+		behind(k)
 	}
 	return &trace.Trace{Name: name, Devices: []trace.Device{j.d}}
-}
-
-// begin makes the weights.
-func (j *lengthJob) begin() {
-	for range j.layers {
-		j.alloc(8<<20, 0)
-	}
 }
 
 // step trains with one batch.
@@ -267,17 +268,11 @@ func TestLargerBatchesThatKeepNothing(t *testing.T) {
 		}
 		p, _ := compiledAt(t, newLengthJob(seed).record("recorded", lengths[:8]), 0)
 		j := newLengthJob(seed)
-		j.begin()
-		for k, length := range lengths {
-			j.step(length)
-			if k == 0 {
-				j.alloc(32<<20, 0)
-			}
-			for i := 1 + r.IntN(4); k%6 == 5 && i > 0; i-- {
+		by := drive(t, j.recordBetween("evaluates", lengths, func(step int) {
+			for i := 1 + r.IntN(4); step%6 == 5 && i > 0; i-- {
 				j.evaluate(trace.Bytes(10000 + r.IntN(5000)))
 			}
-		}
-		by := drive(t, &trace.Trace{Name: "evaluates", Devices: []trace.Device{j.d}}, p, true)
+		}), p, true)
 		sum += float64(by.PeakReserved)/float64(by.PeakAllocated) - 1
 		if by.PeakReserved > by.PeakAllocated/33*34+granules {
 			t.Errorf("seed %d: %d MiB reserved, %d allocated", seed, by.PeakReserved>>20, by.PeakAllocated>>20)

@@ -441,13 +441,6 @@ static int lacks(const stplan_device *d, uint64_t share) {
   return d->plan->recorded_bytes > peak + peak / share;
 }
 
-/* expected is the most that the recording had allocated. It tells what the run
- * is going to need, if the run does as the recording did. A run that begins with shorter texts
- * may never need as much: with half the length one reserved 1.57 of what it allocated. There
- * idle memory moves before more is added, by what laws forecast, and only the plan's end is
- * decided by what was recorded. */
-static uint64_t expected(const sp_plan_device *plan) { return sp_plan_peak(plan); }
-
 /* follows says whether the run has allocated as much as the recording had, so that it may come to
  * need as much. A plan in large granules takes whole ones for its first blocks, among places of
  * later ones. So it ends only if the run is of another job: with FOLLOWS a run lost it at a fifth
@@ -456,6 +449,10 @@ static int follows(const stplan_device *d, sp_excess excess) {
   return !lacks(d, excess == SP_EXCESS_ENDS && d->plan->large ? RESEMBLES : FOLLOWS);
 }
 
+/* The recording's peak tells what the run is going to need, if the run does as the recording did. A run that begins with shorter texts
+ * may never need as much: with half the length one reserved 1.57 of what it allocated. There
+ * idle memory moves before more is added, by what laws forecast, and only the plan's end is
+ * decided by what was recorded. */
 int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, sp_excess excess) {
   if (!sp_device_plan_served(d))
     return 0;
@@ -465,7 +462,7 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   if (!sp_device_moves(d))
     most = p->plan->arena_bytes; /* which came in one piece */
   else if (follows(d, excess) && (excess == SP_EXCESS_ENDS || (fits(p) && !sp_matcher_smaller(p->matcher))))
-    most = expected(p->plan);
+    most = sp_plan_peak(p->plan);
   uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
   if (excess == SP_EXCESS_LENDS && !sp_matcher_under_way(p->matcher, c->allocated_bytes))
     forecast = 0;

@@ -82,8 +82,8 @@ int sp_matcher_settled(const sp_matcher *m);
 
 /* sp_matcher_forecast is the most bytes that this part of the pass takes by the laws of its
  * sizes, known from its first request that varies on, if that is larger than any before. 0 otherwise, and if laws did not
- * hold lately. sp_matcher_under_way says whether a run that has so many bytes allocated is well under way there: then more may be
- * added for what is forecast. Before, that may still turn out to be an evaluation, which needs less. */
+ * hold lately. sp_matcher_under_way says whether a run that has so many bytes allocated has had enough of that part, as its laws
+ * say, for memory to be added for what is forecast. Before, it may be an evaluation, which needs less. */
 uint64_t sp_matcher_forecast(const sp_matcher *m);
 int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated);
 

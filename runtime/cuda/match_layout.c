@@ -228,7 +228,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->stale[segment] = SP_STALE;
   if (!l->held && l->anew == NULL && sp_laws_hold(&l->laws)) {
     l->held = 1;
-    sp_layout_foresee(l, s, segment);
+    sp_layout_foresee(l, s);
   }
   if (l->laws.segments[segment].key != step)
     return;

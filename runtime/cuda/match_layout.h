@@ -46,7 +46,8 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
  * before: 0 otherwise, and if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
-/* sp_layout_under_way says whether a run that has so many bytes allocated before a step does what is forecast, as far as it has come. */
+/* sp_layout_under_way says whether a run that is before a step, with so many bytes allocated, has had enough of its segment for
+ * memory to be added for what is forecast, and has allocated what the laws say of that. */
 int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated);
 
 /* sp_layout_smaller says that the run has begun with smaller sizes than the recording, and no key

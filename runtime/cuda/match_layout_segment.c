@@ -103,7 +103,7 @@ uint64_t sp_layout_work(const sp_layout *l, uint32_t segment) {
   return g->end - g->first + 2 * (end - first) + (end > first ? l->places[end - 1].end - l->places[first].first : 0);
 }
 
-/* Without this a forecast is all that the plan has places for: with micro-batches of any length a run came to
+/* A forecast that is not less by that is all that the plan has places for: with micro-batches of any length a run came to
  * reserve 4 % more than it allocates. */
 uint64_t sp_layout_as_recorded(const sp_layout *l, uint32_t segment, uint64_t bytes) {
   uint64_t most = l->at_once[segment];
@@ -111,22 +111,24 @@ uint64_t sp_layout_as_recorded(const sp_layout *l, uint32_t segment, uint64_t by
 }
 
 /* foresee forecasts what the segment takes that the run is in, if its key is larger than any before: what another takes
- * shows in what is allocated. Until laws hold, places are found for the sizes recorded, which a smaller run never has. */
-static void foresee(sp_layout *l, uint32_t segment, uint64_t need) {
-  if (segment != l->current || l->laws.segments[segment].reach <= l->known[segment])
+ * shows in what is allocated. Before the run there is no such key. Until laws hold, places are found for the sizes recorded,
+ * which a smaller run never has. */
+static void foresee(sp_layout *l, uint64_t need) {
+  uint32_t segment = l->current;
+  if (l->laws.segments[segment].reach <= l->known[segment])
     return;
   need = sp_layout_as_recorded(l, segment, need);
   if ((l->roomy || sp_laws_hold_in(&l->laws, segment)) && need > l->forecast)
     l->forecast = need;
 }
 
-void sp_layout_foresee(sp_layout *l, const sp_sequence *s, uint32_t segment) {
+void sp_layout_foresee(sp_layout *l, const sp_sequence *s) {
   uint64_t need;
-  if (l->laws.segments[segment].reach == 0)
+  if (l->laws.segments[l->current].reach == 0)
     return;
-  load(l, s, segment, reached, &need);
-  spend(l, sp_layout_work(l, segment));
-  foresee(l, segment, need);
+  load(l, s, l->current, reached, &need);
+  spend(l, sp_layout_work(l, l->current));
+  foresee(l, need);
 }
 
 void sp_layout_note_recorded(sp_layout *l, const sp_sequence *s) {
@@ -150,7 +152,7 @@ void sp_layout_settle(sp_layout *l, sp_sequence *s, uint32_t segment) {
   if (top > l->highest && top - l->base > least + l->island_bytes + need / LOOSE)
     top = fit_first(l, s, segment, top);
   l->highest = sp_least(top > l->highest ? top : l->highest, l->room);
-  foresee(l, segment, need);
+  foresee(l, need);
   for (uint32_t i = l->places_of[segment]; i < l->places_of[segment + 1]; i++) {
     sp_step *step = &s->steps[l->places[i].step];
     sp_layout_place(l, step, step->offset);

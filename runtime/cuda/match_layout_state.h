@@ -93,7 +93,7 @@ void sp_layout_note_recorded(sp_layout *l, const sp_sequence *s);
 
 /* sp_layout_foresee forecasts what the segment takes that the run is in, once laws begin to hold: its key comes but once
  * in a pass, and in the first pass of a run that is before anything has shown that laws hold. */
-void sp_layout_foresee(sp_layout *l, const sp_sequence *s, uint32_t segment);
+void sp_layout_foresee(sp_layout *l, const sp_sequence *s);
 
 /* sp_layout_as_recorded is `bytes` that are live in a segment if every step is there, less what no recorded pass had of them:
  * none has all steps of its part, each with its largest size. */

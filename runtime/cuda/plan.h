@@ -67,11 +67,11 @@ struct stplan_plan {
 /* sp_plan_find is the device with this ordinal, or NULL. */
 const sp_plan_device *sp_plan_find(const stplan_plan *plan, int ordinal);
 
-/* Record i of a section. */
-uint64_t sp_plan_stream(const sp_plan_device *d, uint64_t i);
 /* sp_plan_peak is the most bytes that the recording had allocated, by the frees that the plan has. */
 static inline uint64_t sp_plan_peak(const sp_plan_device *d) { return d->end == SP_END_REQUESTED ? d->peak_allocated : d->peak_active; }
 
+/* Record i of a section. */
+uint64_t sp_plan_stream(const sp_plan_device *d, uint64_t i);
 sp_slot sp_plan_slot(const sp_plan_device *d, uint64_t i);
 sp_wait sp_plan_wait(const sp_plan_device *d, uint64_t i);
 sp_phase sp_plan_phase(const sp_plan_device *d, uint64_t i);
