@@ -44,7 +44,9 @@ enum { FITTING = 75 };
  * requests ended plans for good, although the pool costs more in the long run. */
 enum { EXCESS_FITS = 33 };
 
-/* 1/N, likewise, for a plan that has come in the run. It is put in place if the pool has 1/55 beyond what is allocated, or moves
+/* 1/N, likewise, for a plan that has come in the run, or come back: that was suspended, and has been followed for a pass since.
+ * An evaluation that it does not know leaves a little more reserved. By that a fine-tuning lost the plan in the midst of the next
+ * larger batch, and moved half of its memory. A plan that has come is put in place if the pool has 1/55 beyond what is allocated, or moves
  * much (device_install.c), so it has to cost about as little: with 33 the first run of a style transfer came from 1.018 of what it
  * allocates to 1.032. */
 enum { EXCESS_CAME = 50 };
@@ -248,7 +250,7 @@ static void set_zone(stplan_device *d, sp_zone zone) {
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
- * leaves behind, and owes nothing. If the plan leaves nothing, the pool goes on
+ * leaves behind, and owes nothing the first time. If the plan leaves nothing, the pool goes on
  * as if there were none. What a plan on trial leaves is little, and not the
  * pool's, which would spread over its addresses: it moves first (device_move.c). */
 static void suspend(stplan_device *d, int suspended) {
@@ -474,8 +476,8 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
     most = sp_least(forecast, most + c->peak_allocated_bytes / BEYOND);
   if (excess == SP_EXCESS_ENDS && lacks(d, RESEMBLES))
     share = EXCESS_OTHER;
-  else if (excess == SP_EXCESS_ENDS && !p->doubted && fits(p))
-    share = p->came ? EXCESS_CAME : EXCESS_FITS;
+  else if (excess == SP_EXCESS_ENDS && (!p->doubted || p->kept) && fits(p))
+    share = p->came || p->doubted ? EXCESS_CAME : EXCESS_FITS;
   return c->reserved_bytes + taken > most + most / share + GRANULES_MORE * d->prim.granularity;
 }
 

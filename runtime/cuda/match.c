@@ -249,8 +249,10 @@ static sp_choice in_body(const sp_matcher *m, const sp_hypothesis *h) {
 /* drift takes the step of the best hypothesis, or raises hypotheses. */
 static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   answer->drifted = !m->adrift;
-  if (!m->adrift)
+  if (!m->adrift) {
     sp_hypotheses_discount(&m->others, m->fitted);
+    sp_layout_doubt(m->layout);
+  }
   m->adrift = 1;
   m->fitted = 0;
   m->missed++;
@@ -264,6 +266,8 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
     serve(m, &c, stream, answer);
   } else if (searches(m)) {
     sp_hypotheses_raise(&m->others, m->at, m->part, &m->recent, m->part == 0 || early(m) || m->missed >= ASTRAY);
+  } else {
+    sp_hypotheses_raise_starts(&m->others, m->recent.list[SP_GRAM - 1]);
   }
 }
 

@@ -153,11 +153,13 @@ static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64
       suppose(h, at, part, requested);
 }
 
-/* raise_starts raises the first step of each body. */
-static void raise_starts(sp_hypotheses *h, uint64_t requested) {
-  for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++)
-    if (sp_step_fits(&h->plan->steps[h->plan->parts[p].first], requested))
-      suppose(h, h->plan->parts[p].first, p, requested);
+void sp_hypotheses_raise_starts(sp_hypotheses *h, uint64_t requested) {
+  for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++) {
+    uint64_t at = h->plan->parts[p].first;
+    sp_hypothesis *g = sp_step_fits(&h->plan->steps[at], requested) || reads(h, at, requested) ? suppose(h, at, p, requested) : NULL;
+    if (g != NULL)
+      read_key(h, g, requested);
+  }
 }
 
 /* raise_gram raises the place of a gram of this number, if it has the hash and the request fits there. 0 if it has
@@ -193,7 +195,7 @@ void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, cons
   uint64_t requested = recent->list[SP_GRAM - 1];
   raise_ratio(h, pointer, part, requested);
   raise_near(h, pointer, part, requested);
-  raise_starts(h, requested);
+  sp_hypotheses_raise_starts(h, requested);
   raise_grams(h, pointer, recent, prologue);
 }
 

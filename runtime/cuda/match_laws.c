@@ -39,6 +39,10 @@ enum { TOO_MUCH = 256 };
  * per cent of the bytes that have to be as the laws say. */
 enum { RECENT = 4096, SHOWN = 128, HOLD = 90 };
 
+/* Requests that follow laws, behind a key. If fewer have come when the run leaves the sequence, what the key has read is not
+ * confirmed. Of an evaluation that the plan does not know, one to three fit the steps of a training step. */
+enum { CONFIRMED = 8 };
+
 /* Per cent of the bytes of laws with three points whose point between is where the outer two have
  * it. Below that the recording itself shows that no one quantity decides. */
 enum { LIKELY = 75 };
@@ -498,6 +502,21 @@ int sp_laws_failed_in(const sp_laws *l, uint64_t segment) {
   return t->judged >= SHOWN && !holds(t);
 }
 
+int sp_laws_contradicted(const sp_laws *l, uint64_t segment) {
+  const sp_tally *t = &l->segments[segment].since;
+  return t->right < t->bytes / 100 * HOLD;
+}
+
+int sp_laws_doubt(sp_laws *l, uint64_t segment) {
+  sp_segment *g = &l->segments[segment];
+  if (g->reading == 0 || (g->since.judged >= CONFIRMED && !sp_laws_contradicted(l, segment)))
+    return 0;
+  int farther = g->reach > g->before;
+  g->reading = 0;
+  g->reach = g->before;
+  return farther;
+}
+
 int sp_laws_untried(const sp_laws *l) { return l->all.judged < SHOWN; }
 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
@@ -507,8 +526,10 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   if (step == g->key) {
     int farther = requested > g->reach;
     g->reading = requested;
+    g->before = g->reach;
     g->reach = farther ? requested : g->reach;
     g->pass = pass;
+    g->since = (sp_tally){0};
     return farther;
   }
   if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || g->reading == 0 || g->pass != pass)
@@ -517,6 +538,7 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
   if (w->kind != g->kind)
     return 0;
   uint64_t said = law_size(w, (double)g->reading);
+  judge(&g->since, said, requested);
   judge(&l->all, said, requested);
   judge(&l->tallies[g->tally], said, requested);
   if (requested <= said && said - requested <= said / TOO_MUCH)

@@ -26,20 +26,22 @@ typedef struct {
   uint8_t missed; /* times that it did not hold with three points */
 } sp_law;
 
+/* sp_tally is how well laws hold: requests that have one, their bytes lately, and those that are as it says. */
+typedef struct {
+  uint64_t judged, bytes, right;
+} sp_tally;
+
 typedef struct {
   uint64_t first, end; /* steps */
   uint64_t key;        /* step, SP_NOWHERE if there is none */
   uint32_t kind;       /* of key: the first step of its kin */
   uint64_t reading;    /* bytes of the key's last request, 0 before there was one */
   uint64_t reach;      /* the largest reading */
+  uint64_t before;     /* likewise, before the last one */
   uint64_t pass;       /* of the last one (sp_matcher.pass) */
+  sp_tally since;      /* the reading: of what came after it in the segment */
   uint64_t tally;      /* of the segments with its kind of key: the first of these */
 } sp_segment;
-
-/* sp_tally is how well laws hold: requests that have one, their bytes lately, and those that are as it says. */
-typedef struct {
-  uint64_t judged, bytes, right;
-} sp_tally;
 
 typedef struct {
   sp_segment *segments;
@@ -90,6 +92,14 @@ int sp_laws_likely(const sp_laws *l);
 int sp_laws_hold(const sp_laws *l);
 int sp_laws_hold_in(const sp_laws *l, uint64_t segment);
 int sp_laws_failed_in(const sp_laws *l, uint64_t segment);
+
+/* sp_laws_contradicted says whether less than nine tenths of the bytes that came behind a segment's last reading are as the laws
+ * say for it. If nothing has come yet they are not. */
+int sp_laws_contradicted(const sp_laws *l, uint64_t segment);
+
+/* sp_laws_doubt has a segment's last reading be none if it is contradicted, or if next to nothing has come behind it: the run
+ * does something else. It returns 1 if the reading had been the largest. */
+int sp_laws_doubt(sp_laws *l, uint64_t segment);
 
 /* sp_laws_untried says that a run has shown too little of its laws to say whether they hold. */
 int sp_laws_untried(const sp_laws *l);

@@ -246,8 +246,17 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     sp_layout_settle(l, s, segment);
 }
 
+void sp_layout_doubt(sp_layout *l) {
+  if (l == NULL || !sp_laws_doubt(&l->laws, l->current))
+    return;
+  l->stale[l->current] = SP_STALE;
+  l->forecast = 0;
+}
+
 uint64_t sp_layout_forecast(const sp_layout *l) {
   if (l == NULL || !(sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws))))
+    return 0;
+  if (sp_laws_contradicted(&l->laws, l->current))
     return 0;
   return l->forecast;
 }

@@ -42,8 +42,12 @@ sp_laws *sp_layout_laws(sp_layout *l);
  * steps, this one's included. */
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass);
 
+/* sp_layout_doubt is told that the run has left the sequence of requests. If next to nothing has confirmed what the last key
+ * read, it was no key: an evaluation begins with a block that looks like one. */
+void sp_layout_doubt(sp_layout *l);
+
 /* sp_layout_forecast is the most bytes that the segment takes that the run is in, if its quantity is larger than any
- * before: 0 otherwise, and if laws do not hold. Of a plan with room they do until the run has shown otherwise. */
+ * before: 0 otherwise, and if laws do not hold, lately or behind the key. Of a plan with room they do until the run has shown otherwise. */
 uint64_t sp_layout_forecast(const sp_layout *l);
 
 /* sp_layout_under_way says whether a run that is before a step, with so many bytes allocated, has had enough of its segment for
