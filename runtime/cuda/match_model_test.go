@@ -579,13 +579,15 @@ func (m *matchModel) drift(n uint64) int {
 		}
 		return m.guesses[best].at
 	}
-	// Every one of 32, then every second up to 64, every fourth up to 128 and so on.
+	// Every one of 32, then every second up to 64, every fourth up to 128 and so on. The others may begin a body.
 	every := 1
 	for every < 64 && m.lost >= 32*every {
 		every *= 2
 	}
 	if m.lost%every == 0 {
 		m.raise(n)
+	} else {
+		m.raiseStarts(n)
 	}
 	m.lost++
 	return nowhere
@@ -662,11 +664,7 @@ func (m *matchModel) raise(n uint64) {
 			m.suppose(at, n)
 		}
 	}
-	for part := 1; part < len(m.follower); part++ {
-		if m.steps[m.first[part]].fits(n) {
-			m.suppose(m.first[part], n)
-		}
-	}
+	m.raiseStarts(n)
 	from := 0
 	if m.part() > 0 && m.missed < 256 {
 		from = m.first[1]
@@ -675,6 +673,15 @@ func (m *matchModel) raise(n uint64) {
 	m.raiseRuns(at-1, from-1, -1, n)
 	m.raiseRuns(at, len(m.steps), 1, n)
 	m.raiseRuns(from, len(m.steps), 1, n)
+}
+
+// raiseStarts raises the first step of each body.
+func (m *matchModel) raiseStarts(n uint64) {
+	for part := 1; part < len(m.follower); part++ {
+		if m.steps[m.first[part]].fits(n) {
+			m.suppose(m.first[part], n)
+		}
+	}
 }
 
 // raiseRuns raises the first four places from a step on, up to another one, at which the last four
