@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pickle
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,17 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or None in (_build.compiler("c"), _build.compiler("c++")),
     reason="torch is not installed, or there is no compiler",
 )
+
+
+def plan_file(*iterations: int) -> bytes:
+    """As much of a plan (docs/planfile.md) as says how many iterations it was made of: a producer, and a record for each device."""
+    sections = [b"a test", *(96 * b"\0" + struct.pack("<I", count) + 52 * b"\0" for count in iterations)]
+    data, table = b"", b""
+    for number, section in enumerate(sections):
+        offset = 32 * (1 + len(sections)) + len(data)
+        table += struct.pack("<IIQQQ", 2 if number else 1, number, offset, len(section), 1)
+        data += section + -len(section) % 8 * b"\0"
+    return struct.pack("<8sIIQQ", b"\x89STPLAN\n", 1, len(sections), 32 + len(table) + len(data), 0) + table + data
 
 
 class Job:

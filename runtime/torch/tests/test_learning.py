@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from conftest import FAKE_TORCH, Job, needs_torch
+from conftest import FAKE_TORCH, Job, needs_torch, plan_file
 from stplan import _plankey, _proven
 
 BEGIN = """
@@ -236,12 +236,12 @@ def test_the_runtime_is_told_of_a_mark_of_the_cache_only(job: Job) -> None:
     assert done.stderr.startswith("asked 3: None auto\n")
 
 
-def offered(job: Job, env: Dict[str, str]) -> Path:
+def offered(job: Job, env: Dict[str, str], content: bytes = b"") -> Path:
     """A plan of BEGIN in the cache, which serves similar runs too."""
     job.finish(job.start(BEGIN, env))
     first = job.said()[0]
     plan = job.folder / "plans" / first["cached"]
-    plan.write_bytes(b"")
+    plan.write_bytes(content)
     plan.with_suffix(".call").write_text("stplan-call 1\n" + "".join(f"{digest}\n" for digest in first["call"]))
     return plan
 
@@ -276,6 +276,21 @@ def test_a_plan_of_a_similar_run_that_wastes_memory_is_replaced(
     # Either script has another content than that of the plan.
     written = written or reserved == 900
     assert ("history of rank 3: steps of [0, 0, 0, 0]\n" in late.stderr) == written, late.stderr
+
+
+@pytest.mark.parametrize(
+    "made_of, steps, written", [(6, 5, False), (6, 6, True), (100, 35, False), (100, 36, True), (1, 3, False), (1, 4, True)]
+)
+def test_a_plan_of_a_similar_run_may_be_of_batches_that_are_still_to_come(job: Job, made_of: int, steps: int, written: bool) -> None:
+    env = environment(job)
+    offered(job, env, plan_file(made_of))
+    env["COUNTERS"] = json.dumps({"0": {"peak_allocated_bytes": 500 << 20, "peak_reserved_bytes": 600 << 20}})
+    for before in histories(job):
+        (job.reports / before).unlink()
+    # Whether it is written in a step, not at the end.
+    content = f"for _ in range({steps} - 2):\n    optimizer.step()\nprint(os.listdir({str(job.reports)!r}))\n"
+    done = job.finish(job.start(BEGIN + content, env))
+    assert (".1.history" in done.stdout) == written, done.stdout
 
 
 def test_the_parts_of_a_plans_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

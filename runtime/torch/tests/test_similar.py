@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import struct
 from pathlib import Path
 from typing import List, Optional
 
 import pytest
 
+from conftest import plan_file
 from stplan._plankey import PlanKey
-from stplan._similar import difference, digests, nearest
+from stplan._similar import difference, digests, iterations, nearest
 
 FAMILY = "train-0123456789abcdef-"
 
@@ -125,3 +127,31 @@ def test_a_file_that_is_no_list_of_digests_is_none(tmp_path: Path, text: str, fo
     assert len(digests(str(tmp_path / "a.bin"))) == found
     (tmp_path / "b.call").mkdir()
     assert digests(str(tmp_path / "b.bin")) == []
+
+
+def test_the_iterations_that_a_plan_was_made_of(tmp_path: Path) -> None:
+    plan = tmp_path / "a.bin"
+    plan.write_bytes(plan_file(7, 9))
+    assert iterations(str(plan)) == 9
+    assert iterations(str(tmp_path / "none.bin")) == 0
+
+
+@pytest.mark.parametrize("at, value", [(0, 1), (8, 2), (12, 1 << 31), (12, 0)])
+def test_a_file_that_is_no_plan_was_made_of_none(tmp_path: Path, at: int, value: int) -> None:
+    data = bytearray(plan_file(7))
+    struct.pack_into("<I", data, at, value)
+    plan = tmp_path / "a.bin"
+    plan.write_bytes(data)
+    assert iterations(str(plan)) == 0
+
+
+def test_a_plan_that_was_cut_or_damaged_is_read_to_its_end(tmp_path: Path) -> None:
+    plan = tmp_path / "a.bin"
+    whole = plan_file(7)
+    for end in range(len(whole)):
+        plan.write_bytes(whole[:end])
+        assert iterations(str(plan)) in (0, 7)
+    elsewhere = bytearray(whole)
+    struct.pack_into("<Q", elsewhere, 32 + 32 + 8, (1 << 64) - 1)  # where the device's record is said to be
+    plan.write_bytes(elsewhere)
+    assert iterations(str(plan)) == 0

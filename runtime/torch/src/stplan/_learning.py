@@ -12,6 +12,7 @@ from typing import Any, Dict, Optional
 from stplan._exits import Exits
 from stplan._process import described, say
 from stplan._recorder import eager
+from stplan._similar import iterations
 from stplan._steps import StepCounter
 
 # Bytes of history for each device. An allocation and its free take four or five, so it
@@ -31,6 +32,11 @@ _MOST_OPTIMIZERS = 255
 _SHARE = 55
 _MORE = 20 << 20
 
+# Iterations after which such a plan is known to waste memory, unless it was made of fewer: a run has the largest of its batches late. Of
+# 36 the last plan of a first run is made (device_learn.h), which knows what comes now and then. At four steps LLaMA-Factory's
+# LoRA lost a plan that fitted it wholly for one of these four, and moved three times what it reserves.
+_KNOWN = 36
+
 
 class Learner:
     """Writes the history after this many iterations, again if later ones go beyond the plan, and
@@ -38,20 +44,21 @@ class Learner:
 
     served: the shim or the runtime that serves this process. path: of the files, without their
     ends: PATH.N.history is the Nth history, and PATH.N.plan holds the launcher's answer, the
-    path of the plan, or nothing if there is none. rank: this process's. similar: it is served by the plan of a similar
-    run. If that was larger its plan may fit this one and still take as much memory, so the history is written
-    then too, for a plan of this run's own.
+    path of the plan, or nothing if there is none. rank: this process's. similar: the plan of a similar run that serves
+    it, if one does. If that run was larger its plan may fit this one and still take as much memory, so the history is
+    written then too, for a plan of this run's own.
 
     No error may reach the job: every function that torch or the interpreter calls catches
     its exceptions."""
 
-    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str], similar: bool = False) -> None:
+    def __init__(self, torch: Any, served: Any, path: str, steps: int, rank: Optional[str], similar: Optional[str] = None) -> None:
         self._torch = torch
         self._served = served
         self._path = path
         self._steps = steps
         self._rank = None if rank is None else int(rank)
-        self._similar = similar
+        self._similar = similar is not None
+        self._known = min(iterations(similar), _KNOWN) if similar is not None else 0
         self._counter = StepCounter()
         self._numbers: Dict[int, int] = {}  # of optimizers, by id
         self._exits = Exits(self._settle, self._forked)
@@ -99,7 +106,7 @@ class Learner:
 
     def _wastes(self) -> bool:
         """Whether this process needs a plan of its own since that of a similar run wastes memory, on any device."""
-        if not self._similar or self._histories > 0:
+        if not self._similar or self._histories > 0 or self._counter.steps < self._known:
             return False
         for device in range(self._torch.cuda.device_count()):
             now = self._served.counters(device)

@@ -79,7 +79,7 @@ def serve(torch: Any, settings: RunSettings) -> None:
     # A job that is recorded at the same time has its trace. Both would want to be told how
     # the process ends.
     if settings.learn > 0 and ENVIRONMENT not in os.environ and not _is_helper(settings, number):
-        _learn(torch, settings, report.name, number, facts["similar"])
+        _learn(torch, settings, report.name, number, facts["plan"] if facts["similar"] else None)
     if facts["plan"] is not None or settings.learn > 0:
         settings.hand_on(os.environ, report.name)
 
@@ -136,7 +136,7 @@ def _install(settings: RunSettings, plan: Optional[str], name: str, own: bool) -
         return backend, None
 
 
-def _learn(torch: Any, settings: RunSettings, name: str, number: Optional[str], similar: bool) -> None:
+def _learn(torch: Any, settings: RunSettings, name: str, number: Optional[str], similar: Optional[str]) -> None:
     """Have the runtime keep a history for the launcher, in files beside the report that begin
     with its name. If that fails the process is served all the same."""
     try:

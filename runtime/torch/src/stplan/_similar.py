@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import struct
 from collections import Counter
 from typing import List, Optional, Sequence
 
@@ -19,6 +20,14 @@ _LENGTH = 1 << 16
 # Plans that are looked at, from the one that was used last. It takes 20 us for each on a local disk, and a
 # millisecond on a shared one.
 _LOOKED_AT = 64
+
+# The beginning of a plan file of version 1 (docs/planfile.md), and of an entry of its section table. A file has eight sections for
+# each device and one more; no machine has a thousand devices.
+_HEADER = struct.Struct("<8sII16x")
+_SECTION = struct.Struct("<IIQ16x")
+_MAGIC = b"\x89STPLAN\n"
+_MOST_SECTIONS = 8 * 1000 + 1
+_DEVICE, _ITERATIONS_AT = 2, 96
 
 _DIGESTS = re.compile(rb"stplan-call 1\n((?:[0-9a-f]{16}\n){2,})")
 
@@ -48,6 +57,21 @@ def digests(plan: str) -> List[str]:
         if found is not None:
             return found[1].decode().split()
     return []
+
+
+def iterations(plan: str) -> int:
+    """How many iterations of a run a plan was made of, the most of any device: 0 if the file does not say so. It is the
+    runtime that decides whether a file is a plan."""
+    most = 0
+    with contextlib.suppress(OSError, struct.error), open(plan, "rb") as file:
+        magic, version, sections = _HEADER.unpack(file.read(_HEADER.size))
+        if magic != _MAGIC or version != 1 or sections > _MOST_SECTIONS:
+            return 0
+        for kind, _, offset in _SECTION.iter_unpack(file.read(sections * _SECTION.size)):
+            if kind == _DEVICE:
+                file.seek(min(offset, os.path.getsize(plan)) + _ITERATIONS_AT)
+                most = max(most, *struct.unpack("<I", file.read(4)))
+    return most
 
 
 def difference(mine: Sequence[str], other: Sequence[str]) -> Optional[int]:
