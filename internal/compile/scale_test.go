@@ -241,6 +241,17 @@ func TestShorterBatches(t *testing.T) {
 	t.Logf("at most %.4f of what no plan reserves", worst)
 }
 
+// someLength is the length of a batch, and someLengths those of n.
+func someLength(r *rand.Rand) trace.Bytes { return trace.Bytes(4000 + r.IntN(6000)) }
+
+func someLengths(r *rand.Rand, n int) []trace.Bytes {
+	lengths := make([]trace.Bytes, n)
+	for i := range lengths {
+		lengths[i] = someLength(r)
+	}
+	return lengths
+}
+
 // evaluate runs a batch forward only: each block goes when the next one is there.
 func (j *lengthJob) evaluate(length trace.Bytes) {
 	before := j.alloc(j.layers[0].at(length), 0)
@@ -262,10 +273,7 @@ func TestLargerBatchesThatKeepNothing(t *testing.T) {
 	var sum float64
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 23))
-		lengths := make([]trace.Bytes, 24)
-		for i := range lengths {
-			lengths[i] = trace.Bytes(4000 + r.IntN(6000))
-		}
+		lengths := someLengths(r, 24)
 		p, _ := compiledAt(t, newLengthJob(seed).record("recorded", lengths[:8]), 0)
 		j := newLengthJob(seed)
 		by := drive(t, j.recordBetween("evaluates", lengths, func(step int) {

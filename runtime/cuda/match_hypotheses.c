@@ -156,9 +156,8 @@ static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64
 void sp_hypotheses_raise_starts(sp_hypotheses *h, uint64_t requested) {
   for (uint64_t p = 1; p < h->plan->part_count && h->count < SP_HYPOTHESES; p++) {
     uint64_t at = h->plan->parts[p].first;
-    sp_hypothesis *g = sp_step_fits(&h->plan->steps[at], requested) || reads(h, at, requested) ? suppose(h, at, p, requested) : NULL;
-    if (g != NULL)
-      read_key(h, g, requested);
+    if (sp_step_fits(&h->plan->steps[at], requested) || reads(h, at, requested))
+      read_key(h, suppose(h, at, p, requested), requested); /* there is room for one */
   }
 }
 

@@ -254,11 +254,9 @@ void sp_layout_doubt(sp_layout *l) {
 }
 
 uint64_t sp_layout_forecast(const sp_layout *l) {
-  if (l == NULL || !(sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws))))
+  if (l == NULL || sp_laws_contradicted(&l->laws, l->current))
     return 0;
-  if (sp_laws_contradicted(&l->laws, l->current))
-    return 0;
-  return l->forecast;
+  return sp_laws_hold(&l->laws) || (l->roomy && sp_laws_untried(&l->laws)) ? l->forecast : 0;
 }
 
 int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated) {
