@@ -20,6 +20,12 @@ func (*Device) Free(uint64, uint64) error { return ErrNotBuilt }
 // RecordStream returns ErrNotBuilt.
 func (*Device) RecordStream(uint64, uint64) error { return ErrNotBuilt }
 
+// BeginExchange returns 0.
+func (*Device) BeginExchange() uint64 { return 0 }
+
+// AwaitExchange does nothing.
+func (*Device) AwaitExchange(uint64, uint64) {}
+
 // StopMoving does nothing.
 func (*Device) StopMoving() {}
 

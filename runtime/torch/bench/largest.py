@@ -11,7 +11,8 @@ with --filled-by expandable under expandable segments. Then a ballast process ta
 memory, except what that run had used: so the card is one that this allocator fills with the
 reference batch. Each allocator then looks for its largest batch: from the best one so far it
 goes up in steps that double, or down, and bisects what is between. Settings that are recommended
-against fragmentation are tried above what the same allocator reached without them. Every trial
+against fragmentation are tried above what the same allocator reached without them. With
+--without-stplan all of the time is for PyTorch's allocators and their settings. Every trial
 is a new process, and trains --steps steps.
 
 At the end the best of each kind runs --rounds times more, in turn, when nothing else runs, and is
@@ -34,7 +35,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import monotonic
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ballast import SLACK, Ballast, Waiting
 from table import GIB, Output, gib, line, on_plan
@@ -228,11 +229,11 @@ def named(name: str) -> Variant:
     return next(variant for variant in VARIANTS if variant.name == name)
 
 
-def search(bench: Bench, reference: int, grain: int, found: Dict[str, Tuple[int, int]]) -> None:
+def search(bench: Bench, variants: Sequence[Variant], reference: int, grain: int, found: Dict[str, Tuple[int, int]]) -> None:
     """Fills found: the largest batch of each variant and the smallest that failed. Settings
     come last, as they are what may be left out if time is short, and have the largest of
     their base if they do not get beyond it."""
-    order = sorted(VARIANTS, key=lambda variant: bool(variant.base))
+    order = sorted(variants, key=lambda variant: bool(variant.base))
     earlier = tried_in_search(bench.trials)
     for number, variant in enumerate(order):
         for other in order[number + 1 : number + 2]:
@@ -380,6 +381,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="timed runs of each")
     parser.add_argument("--layers", type=int, default=0, help="layers of the model, the job's own if not given")
     parser.add_argument("--completion", type=int, default=0, help="grpo: tokens of a completion at most")
+    parser.add_argument("--without-stplan", action="store_true", help="search only what PyTorch's allocators train")
     parser.add_argument("--earlier", help="largest-JOB.json of a search that is to go on, with the same options")
     parser.add_argument("--time-limit", type=float, default=280, help="seconds after which no run begins")
     return parser.parse_args()
@@ -395,6 +397,7 @@ def main() -> int:
     found: Dict[str, Tuple[int, int]] = {}
     figures: Dict[str, List[Dict[str, Any]]] = {}
     limit: List[str] = []
+    variants = [variant for variant in VARIANTS if not (options.without_stplan and variant.name in OURS)]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(os.path.abspath(options.stplan), job, Path(folder), begin + options.time_limit - for_timing, out.keep)
         ballast = Ballast()
@@ -414,9 +417,9 @@ def main() -> int:
             )
             out.lines([*INTRODUCTION.format(left=gib(bench.left), card=gib(card), **about).splitlines(), ""])
             try:
-                search(bench, options.reference, options.grain, found)
+                search(bench, variants, options.reference, options.grain, found)
             except OutOfTime:
-                missing = ", ".join(variant.name for variant in VARIANTS if variant.name not in found and not variant.base)
+                missing = ", ".join(variant.name for variant in variants if variant.name not in found and not variant.base)
                 bench.problems.append(f"time was short: not searched to the end: {missing}")
                 so_far(bench.trials, found)
             bench.deadline += for_timing
