@@ -78,7 +78,7 @@ func (s *script) widest() gap {
 // period is the number of allocations of a round if the gap is more rounds of a loop that goes on
 // before it. Otherwise it is 0.
 func (g gap) period() int {
-	n, period := repeated(hashes(g.of, weakOf), g.from, g.to)
+	n, period := repeated(hashes(g.of, weakOf), nil, g.from, g.to)
 	if float64(n) < agreement*float64(g.size()) {
 		return 0
 	}

@@ -54,6 +54,7 @@ func episode(shortest int) int { return max(leastEpisode, int(episodeShare*float
 // most limit ranks besides more rounds of a loop.
 func (r *rotation) noEpisode(a, b []int32, limit int) bool {
 	var loops *looping // of a, made once it is asked
+	whole := b
 	for from := 0; from < len(a); {
 		for len(b) > 0 && b[0] < a[from] {
 			b = b[1:]
@@ -71,12 +72,13 @@ func (r *rotation) noEpisode(a, b []int32, limit int) bool {
 				return false
 			}
 			if loops == nil {
-				loops = r.looping(a)
+				loops = r.looping(a, whole)
 			}
 			if n-loops.rounds(from, to) > limit {
 				return false
 			}
 			r.looped = true
+			loops.share(from, to)
 		}
 		from = to
 	}
@@ -92,33 +94,70 @@ const (
 	// repetitions in itself, such as the 16 to 80 layers of a model, so the first periods
 	// found are those of these.
 	roundPeriods = 128
+	// loopShare is the share of a round that two passes have, or that is more rounds of a loop already, if what repeats it is
+	// more rounds of a loop. Of a batch of an evaluation 1/10 was taken for what a step does; of rounds of a made-up
+	// generation, which are aligned with others here and there, it is between a quarter and a half.
+	loopShare = 1. / 4
 )
 
-// looping is the hashes of the classes of a pass, in order and in reverse.
-type looping struct{ forward, backward []uint64 }
+// looping is the allocations of a pass, in order and in reverse.
+type looping struct {
+	has               []bool // another pass has the allocation too, or it is of more rounds of a loop
+	forward, backward direction
+}
 
-func (r *rotation) looping(pass []int32) *looping {
-	l := &looping{forward: make([]uint64, len(pass))}
+// direction is the hashes of the classes of allocations, and how many of the first n others have too.
+type direction struct {
+	classes []uint64
+	shared  []int32
+}
+
+// looping looks for loops in a pass that another one has too.
+func (r *rotation) looping(pass, other []int32) *looping {
+	l := &looping{has: make([]bool, len(pass))}
+	l.forward = direction{make([]uint64, len(pass)), make([]int32, len(pass)+1)}
 	for i, rank := range pass {
-		l.forward[i] = r.weak[rank]
+		l.forward.classes[i] = r.weak[rank]
+		_, l.has[i] = slices.BinarySearch(other, rank)
 	}
-	l.backward = slices.Clone(l.forward)
-	slices.Reverse(l.backward)
+	l.backward = direction{slices.Clone(l.forward.classes), make([]int32, len(pass)+1)}
+	slices.Reverse(l.backward.classes)
+	l.share(0, 0)
 	return l
+}
+
+// share notes that the allocations [from, to) are more rounds of a loop.
+func (l *looping) share(from, to int) {
+	for i := from; i < to; i++ {
+		l.has[i] = true
+	}
+	count := func(into []int32, at func(i int) bool) {
+		for i := range l.has {
+			into[i+1] = into[i]
+			if at(i) {
+				into[i+1]++
+			}
+		}
+	}
+	count(l.forward.shared, func(i int) bool { return l.has[i] })
+	count(l.backward.shared, func(i int) bool { return l.has[len(l.has)-1-i] })
 }
 
 // rounds is how many of the allocations [from, to) of a pass, at their beginning or at their
 // end, are more rounds of a loop that goes on before or behind them, such as the tokens of a
 // longer generation, or more micro-batches: they repeat, with some period, what is there.
 func (l *looping) rounds(from, to int) int {
-	n, _ := repeated(l.forward, from, to)
-	back, _ := repeated(l.backward, len(l.backward)-to, len(l.backward)-from)
+	length := len(l.forward.classes)
+	n, _ := repeated(l.forward.classes, l.forward.shared, from, to)
+	back, _ := repeated(l.backward.classes, l.backward.shared, length-to, length-from)
 	return max(n, back)
 }
 
 // repeated is how much of v[from:to] repeats what is before it, and with which period. The first
-// round has to, since an evaluation of many batches repeats itself too.
-func repeated(v []uint64, from, to int) (most, with int) {
+// round has to, since an evaluation of many batches repeats itself too. With shared, which counts what another pass has
+// too of the first elements of v, so has loopShare of the round before: a few allocations in the midst of an evaluation may be
+// taken for those of a step, and what is behind them repeats the evaluation's own batches.
+func repeated(v []uint64, shared []int32, from, to int) (most, with int) {
 	for at := from; at < from+roundProbes*maxGram && at+maxGram <= to; at += maxGram {
 		tried := 0
 		for period := 1; period <= min(from, to-from) && tried < roundPeriods; period++ {
@@ -127,6 +166,9 @@ func repeated(v []uint64, from, to int) (most, with int) {
 			}
 			tried++
 			if asBefore(v[from-period:from+period], period) < period {
+				continue
+			}
+			if shared != nil && float64(shared[from]-shared[from-period]) < loopShare*float64(period) {
 				continue
 			}
 			if n := asBefore(v[from-period:to], period); n > most {

@@ -55,7 +55,7 @@ func (b *Body) episode(sizes [][]float64) int {
 // before them, and of the round behind them: the last one of each pass may have been matched
 // with the last one of the longest.
 func (b *Body) believe(believed, sizes [][]float64, weak []uint64, from, to int) {
-	n, period := repeated(weak, from, to)
+	n, period := repeated(weak, nil, from, to)
 	if n == 0 {
 		return
 	}

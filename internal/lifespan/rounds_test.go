@@ -188,3 +188,39 @@ func longestPass(p *Periodic, body int) int {
 	}
 	return longest
 }
+
+// TestEvaluationLikeAForwardPass: of an evaluation of many batches some allocations are matched with those of a step, here
+// and there, and a batch is what the step's forward pass is, which comes right behind. It is an episode all the same. If
+// the other pass has one of the batches, or what is matched lies in rounds of such a loop, they are more rounds.
+func TestEvaluationLikeAForwardPass(t *testing.T) {
+	const batch, batches, backward = 600, 13, 3400
+	r := &rotation{weak: make([]uint64, batches*batch+batch+backward)}
+	var evaluates []int32
+	for i := range r.weak {
+		evaluates = append(evaluates, int32(i))
+		if i < batches*batch+batch {
+			r.weak[i] = uint64(i % batch)
+		} else {
+			r.weak[i] = uint64(i)
+		}
+	}
+	step := evaluates[batches*batch:]
+	matched := func(stretches ...[2]int) []int32 {
+		var ranks []int32
+		for _, s := range stretches {
+			ranks = append(ranks, evaluates[s[0]:s[1]]...)
+		}
+		return append(ranks, step...)
+	}
+	few := matched([2]int{0, 1}, [2]int{2400, 2402}, [2]int{3600, 3609}, [2]int{6600, 6660})
+	first := matched([2]int{0, batch}, [2]int{3600, 3609}, [2]int{6600, 6660})
+	for _, c := range []struct {
+		name  string
+		other []int32
+		alike bool
+	}{{"a few of its allocations", few, false}, {"its first batch, and a few", first, true}} {
+		if alike := r.alike(evaluates, c.other); alike != c.alike {
+			t.Errorf("the other pass has %s: alike is %v, expected %v", c.name, alike, c.alike)
+		}
+	}
+}

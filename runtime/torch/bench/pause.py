@@ -3,11 +3,11 @@ a loop of reinforcement learning on one GPU, and writes Markdown.
 
     python runtime/torch/bench/pause.py bin/stplan > docs/results/pause.md
 
-Each iteration of the loop gives idle memory away, generates completions, and trains on them.
+Each iteration of a loop gives idle memory away, generates completions, and trains on them.
 While it generates, a second process has all memory of the device but 3 GiB, as an engine for
-inference would. The loop runs natively and with expandable segments, where empty_cache gives
-memory away, and under stplan. Needs torch, transformers, and one GPU with 40 GiB free; takes
-two to three minutes. The exit code is 1 if the second process does not get the memory, a
+inference would. One loop is the script's own, the other is TRL's GRPO trainer. They run natively and
+with expandable segments, where empty_cache gives memory away, and under stplan. Needs torch,
+transformers, trl, datasets, and one GPU with 40 GiB free that nothing else uses; takes four to five minutes. The exit code is 1 if the second process does not get the memory, a
 loss is not native's to the last bit, the plan does not survive, or a process fails.
 """
 
@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 # Before torch is imported: without it the products of matrices add in any order.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -32,6 +33,8 @@ from driver import Device
 from registered import run
 
 GIB = 1 << 30
+
+T = TypeVar("T")
 
 ITERATIONS = 9
 """Of the loop. The first three are not timed: a plan, and the libraries, take memory there. In
@@ -52,7 +55,8 @@ Written by `runtime/torch/bench/pause.py` on {about}:
     python runtime/torch/bench/pause.py bin/stplan
 
 A loop of {count} iterations gives idle memory away, generates {completion} tokens for {rows} prompts,
-and trains on them. While it generates, another process takes all memory of the device but 3 GiB with
+and trains on them: once in a loop of its own, and once in TRL's GRPO trainer, which is told nothing but to give memory away before
+it generates. While it generates, another process takes all memory of the device but 3 GiB with
 cudaMalloc, and frees it. Medians of iterations {first} to {last}:
 
 - *given* is what the loop gave; *given in* and *taken back in* is the time of `stplan.pause` and
@@ -60,6 +64,8 @@ cudaMalloc, and frees it. Medians of iterations {first} to {last}:
 - *iteration* is the time of an iteration without that of the other process.
 - *held on* is what stays reserved meanwhile; *on plan* is of the whole run.
 """
+
+TITLES = {"own": "A loop of its own", "trl": "TRL's GRPO trainer"}
 
 COLUMNS = ("allocator", "given GiB", "given in ms", "ms/GiB", "taken back in ms", "ms/GiB", "held on GiB", "iteration ms", "reserved GiB", "on plan", "equal losses")
 
@@ -122,49 +128,117 @@ def neighbour() -> None:
         print(size, flush=True)
 
 
-def job(by: str, iterations: int) -> None:
-    """The loop. It prints one line of JSON."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+def deterministic() -> None:
     import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
 
-    stplan: Any = sys.modules.get("stplan")  # loaded by `stplan run`
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    # The backward passes of these add in any order, and warn_only lets them: generating has no deterministic form.
+    torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def model() -> Any:
+    """Of half a billion parameters, on the GPU."""
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
     config = Qwen2Config(
         hidden_size=1536, intermediate_size=8960, num_hidden_layers=12, num_attention_heads=12,
         num_key_value_heads=2, vocab_size=WORDS,
     )
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        model = AutoModelForCausalLM.from_config(config)
+        made = AutoModelForCausalLM.from_config(config)
     torch.set_default_dtype(torch.float32)
-    model.generation_config.eos_token_id = None  # so that all completions have the same length
-    model.generation_config.pad_token_id = 0
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    other = Neighbour() if by != "nothing" else None
-    figures: List[Dict[str, float]] = []
-    losses: List[str] = []
+    return made
 
-    def timed(call: Any) -> "tuple[float, Any]":
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        result = call()
-        torch.cuda.synchronize()
-        return time.perf_counter() - begin, result
 
-    def give() -> int:
-        if by == "empty_cache":
+def timed(call: Callable[[], T]) -> Tuple[float, T]:
+    import torch
+
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    result = call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begin, result
+
+
+class Exchange:
+    """Gives idle memory away while a loop generates. by: as of Variant. figures and losses are
+    those of the iterations so far."""
+
+    def __init__(self, by: str, iterations: int) -> None:
+        self.by, self.iterations = by, iterations
+        self.stplan: Any = sys.modules.get("stplan")  # loaded by `stplan run`
+        self.other = Neighbour() if by != "nothing" else None
+        self.figures: List[Dict[str, float]] = []
+        self.losses: List[str] = []
+        self.gone = ""
+        self.ended = 0.0  # when the last generation ended, in seconds of time.perf_counter
+
+    def give(self) -> int:
+        import torch
+
+        if self.by == "empty_cache":
             before = torch.cuda.memory_reserved()
             torch.cuda.empty_cache()
             return before - torch.cuda.memory_reserved()
-        return int(stplan.pause())
+        return int(self.stplan.pause())
 
-    def take() -> int:
-        return int(stplan.resume()) if by != "empty_cache" else 0
+    def take(self) -> int:
+        return int(self.stplan.resume()) if self.by != "empty_cache" else 0
+
+    def around(self, generate: Callable[[], T]) -> T:
+        """Generates while the other process has the memory, and begins the figures of an iteration."""
+        import torch
+
+        # In the last iteration memory is asked for while the other process still has it.
+        late = len(self.figures) == self.iterations - 1 and self.by != "empty_cache"
+        now: Dict[str, float] = {}
+        self.figures.append(now)
+        if self.other is not None:
+            now["give_s"], now["given"] = timed(self.give)
+            now["held"] = torch.cuda.memory_reserved()
+            now["neighbour"] = self.other.ask("take")
+        now["generate_s"], result = timed(generate)
+        if self.other is not None:
+            if not late:
+                self.other.ask("give")
+            try:
+                now["take_s"], now["taken"] = timed(self.take)
+            except RuntimeError as error:
+                self.gone = str(error)
+            if late:
+                self.other.ask("give")
+        self.ended = time.perf_counter()
+        return result
+
+    def end(self) -> None:
+        """Prints one line of JSON."""
+        import torch
+
+        for now in self.figures:
+            now["iteration_s"] = sum(now.get(key, 0.0) for key in ("offload_s", "give_s", "generate_s", "take_s", "train_s"))
+        counters = None if self.stplan is None else self.stplan.stats(0)
+        print(json.dumps({
+            "figures": self.figures, "losses": self.losses, "reserved": torch.cuda.max_memory_reserved(),
+            "gone": self.gone, "stplan": counters if counters and counters["backend"] else None,
+        }), flush=True)
+
+
+def own_loop(by: str, iterations: int) -> None:
+    """Generates and trains as an example would. With "host" the optimizer's state is on the host meanwhile."""
+    import torch
+
+    deterministic()
+    trained = model()
+    trained.generation_config.eos_token_id = None  # so that all completions have the same length
+    trained.generation_config.pad_token_id = 0
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-5, fused=True)
+    exchange = Exchange("pause" if by == "host" else by, iterations)
 
     def states() -> List[Any]:
         return [value for state in optimizer.state.values() for value in state.values() if value.is_cuda and value.dim()]
@@ -172,76 +246,98 @@ def job(by: str, iterations: int) -> None:
     def generate(number: int) -> Any:
         generator = torch.Generator().manual_seed(number)
         prompts = torch.randint(1, WORDS, (ROWS, PROMPT), generator=generator).cuda()
-        model.eval()
+        trained.eval()
         with torch.no_grad():
-            return model.generate(
+            return trained.generate(
                 prompts, attention_mask=torch.ones_like(prompts), do_sample=True, min_new_tokens=COMPLETION, max_new_tokens=COMPLETION
             )
 
     def train(words: Any) -> None:
-        model.train()
+        trained.train()
         advantages = torch.linspace(-1, 1, ROWS, device="cuda")
-        logits = model(words, use_cache=False).logits[:, PROMPT - 1 : -1].float()
+        logits = trained(words, use_cache=False).logits[:, PROMPT - 1 : -1].float()
         chosen = logits.log_softmax(-1).gather(-1, words[:, PROMPT:, None]).squeeze(-1)
         loss = -(chosen.mean(-1) * advantages).mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item().hex())
+        exchange.losses.append(loss.item().hex())
 
-    gone = ""
+    kept: List[Any] = []
+
+    def away() -> None:
+        # What torch_memory_saver does for a region whose contents it keeps.
+        for value in states():
+            kept.append((value, value.to("cpu", copy=True), value.untyped_storage().nbytes()))
+            value.untyped_storage().resize_(0)
+
+    def back() -> None:
+        while kept:
+            value, copy, size = kept.pop()
+            value.untyped_storage().resize_(size)
+            value.copy_(copy)
+
     for number in range(iterations):
-        last = number == iterations - 1
-        now: Dict[str, float] = {}
-        kept: List[Any] = []
-        offload, taken = 0.0, 0
-        if by == "host":
-            # What torch_memory_saver does for a region whose contents it keeps.
-            def away() -> None:
-                for value in states():
-                    kept.append((value, value.to("cpu", copy=True), value.untyped_storage().nbytes()))
-                    value.untyped_storage().resize_(0)
-
-            offload, _ = timed(away)
-        if other is not None:
-            now["give_s"], now["given"] = timed(give)
-            now["held"] = torch.cuda.memory_reserved()
-            now["neighbour"] = other.ask("take")
-        now["generate_s"], words = timed(lambda: generate(number))
-        if other is not None and not (last and by == "pause"):
-            other.ask("give")
-        if other is not None:
-            try:
-                now["take_s"], taken = timed(take)
-            except RuntimeError as error:
-                gone = str(error)
-            if last and by == "pause":
-                other.ask("give")
-        now["taken"] = taken
-        if by == "host":
-            def back() -> None:
-                for value, copy, size in kept:
-                    value.untyped_storage().resize_(size)
-                    value.copy_(copy)
-
-            offload += timed(back)[0]
-        now["train_s"], _ = timed(lambda: train(words))
-        now["iteration_s"] = offload + sum(now.get(key, 0.0) for key in ("give_s", "generate_s", "take_s", "train_s"))
-        figures.append(now)
+        offload = timed(away)[0] if by == "host" else 0.0
+        words = exchange.around(lambda: generate(number))
+        offload += timed(back)[0] if by == "host" else 0.0
+        exchange.figures[-1].update(offload_s=offload, train_s=timed(lambda: train(words))[0])
         del words
-    counters = None if stplan is None else stplan.stats(0)
-    print(json.dumps({
-        "figures": figures, "losses": losses, "reserved": torch.cuda.max_memory_reserved(),
-        "gone": gone, "stplan": counters if counters and counters["backend"] else None,
-    }), flush=True)
+    exchange.end()
+
+
+def trl_loop(by: str, iterations: int) -> None:
+    """TRL's GRPO trainer, which is told nothing but to give memory away before it generates."""
+    import torch
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    import trainers
+
+    deterministic()
+    random.seed(0)
+    exchange = Exchange(by, iterations)
+
+    class Pausing(GRPOTrainer):  # type: ignore[misc]
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            return exchange.around(lambda: super(Pausing, self)._generate_and_score_completions(inputs))
+
+    class Kept(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            torch.cuda.synchronize()
+            exchange.figures[-1]["train_s"] = time.perf_counter() - exchange.ended
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            exchange.losses.extend(float(logs[name]).hex() for name in ("loss", "grad_norm") if name in logs)
+
+    with tempfile.TemporaryDirectory() as folder:
+        Pausing(
+            model=model(),
+            reward_funcs=lambda completions, **_: [float(len(completion) % 7) for completion in completions],
+            args=GRPOConfig(
+                **trainers.common(folder, iterations, ROWS),
+                num_generations=ROWS,
+                max_completion_length=COMPLETION,
+                generation_kwargs={"min_new_tokens": COMPLETION},
+                save_strategy="no",
+            ),
+            train_dataset=Dataset.from_list([{"prompt": trainers.text(PROMPT)} for _ in range(200)]),
+            processing_class=trainers.tokenizer(WORDS),
+            callbacks=[Kept()],
+        ).train()
+    exchange.end()
 
 
 # The measurement.
 
 
-def measure(stplan: str, folder: Path) -> "tuple[List[str], List[str]]":
-    """Returns the lines of the table, and the problems."""
-    loop = [sys.executable, os.path.abspath(__file__), "--job"]
+LOOPS: Dict[str, Callable[[str, int], None]] = {"own": own_loop, "trl": trl_loop}
+
+
+def measure(stplan: str, name: str, folder: Path) -> "tuple[List[str], List[str]]":
+    """Returns the lines of the table of a loop, and the problems."""
+    loop = [sys.executable, os.path.abspath(__file__), "--loop", name, "--job"]
     plan = folder / "plan.bin"
     problems: List[str] = []
     done = run([stplan, "record", "-o", str(folder), "--", *loop, "nothing", "--iterations", "4"], {})
@@ -251,6 +347,8 @@ def measure(stplan: str, folder: Path) -> "tuple[List[str], List[str]]":
         return [], [f"{done.args[1]}: exit code {done.returncode}: {end_of(done)}"]
     found: Dict[str, Dict[str, Any]] = {}
     for variant in variants(str(plan)):
+        if variant.by == "host" and name != "own":
+            continue  # only the loop of our own moves tensors
         command = [*loop, variant.by, "--iterations", str(ITERATIONS)]
         if variant.options is not None:
             command = [stplan, "-q", "run", *variant.options, "--", *command]
@@ -293,7 +391,8 @@ def wrong(variant: Variant, result: Dict[str, Any], native: Optional[Dict[str, A
         return problems
     if result["stplan"] is None:
         return [*problems, f"{variant.name}: stplan did not serve it"]
-    if variant.by == "pause" and "not enough memory left" not in result["gone"]:
+    asks_for_more = result["figures"][-1].get("given", 0.0) > LEFT  # than the other process has left
+    if variant.by == "pause" and asks_for_more and "not enough memory left" not in result["gone"]:
         problems.append(f"{variant.name}: the memory was gone in the last iteration, and resume did not say so: {result['gone']!r}")
     if variant.by == "pause" and any(not 0 <= figure["given"] - figure["taken"] <= LEFT for figure in timed_ones(result)):
         problems.append(f"{variant.name}: what was given was not taken back, apart from what generating took")
@@ -320,22 +419,27 @@ def main() -> int:
     parser.add_argument("stplan", nargs="?", help="the stplan binary")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help=argparse.SUPPRESS)
     parser.add_argument("--job", metavar="BY", help=argparse.SUPPRESS)
+    parser.add_argument("--loop", choices=sorted(LOOPS), help="measure only this loop")
     parser.add_argument("--neighbour", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.neighbour:
         neighbour()
         return 0
     if chosen.job:
-        job(chosen.job, chosen.iterations)
+        LOOPS[chosen.loop](chosen.job, chosen.iterations)
         return 0
     if not chosen.stplan:
         parser.error("expected the stplan binary")
-    with tempfile.TemporaryDirectory() as folder:
-        lines, problems = measure(os.path.abspath(chosen.stplan), Path(folder))
     print(INTRODUCTION.format(
         about=Device().about(), count=ITERATIONS, completion=COMPLETION, rows=ROWS, first=WARM + 1, last=ITERATIONS - 1,
     ))
-    print("\n".join([*lines, "", "Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)]))
+    problems: List[str] = []
+    for name in [chosen.loop] if chosen.loop else sorted(LOOPS):
+        with tempfile.TemporaryDirectory() as folder:
+            lines, found = measure(os.path.abspath(chosen.stplan), name, Path(folder))
+        print("\n".join([f"## {TITLES[name]}", "", *lines, ""]), flush=True)
+        problems += [f"{TITLES[name]}: {text}" for text in found]
+    print("\n".join(["Problems:" + ("" if problems else " none."), *(f"- {text}" for text in problems)]))
     return 1 if problems else 0
 
 

@@ -68,7 +68,7 @@ if sys.argv[1] == "record":
 elif sys.argv[2] == "compile":
     assert sys.argv[3].endswith("/train.pickle.gz") and sys.argv[4] == "-o"
 else:
-    assert sys.argv[1:3] == ["-q", "run"] and "--job" in sys.argv
+    assert sys.argv[1:3] == ["-q", "run"] and "--loop own --job" in " ".join(sys.argv)
     if "host" in sys.argv:
         sys.exit("no memory")
     print("noise")
@@ -84,7 +84,7 @@ def test_every_variant_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     python.write_text(f"#!/bin/sh\necho '{json.dumps(made)}'\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    lines, problems = pause.measure(str(stplan), tmp_path)
+    lines, problems = pause.measure(str(stplan), "own", tmp_path)
     names = [cells(line)[0] for line in lines[2:]]
     assert names == ["native", "expandable", "no plan", "plan", "plan, empty_cache"]
     assert problems == ["plan, optimizer on the host: exit code 1: no memory"]
