@@ -116,9 +116,9 @@ func (c *compiler) packClasses(l *line, classes []int32) (packing.Placement, err
 	})
 }
 
-// apartShare is 1/N of the plan: what it may grow by to have its small slots apart. The jobs with varying sizes that
-// it was tried with take 1/1000 at most.
-const apartShare = 256
+// apartShare is 1/N of the plan: what it may grow by to have its small slots apart. With 1/256 a LoRA finetuning with texts of any
+// length takes 0.35 % more for as many bytes on plan and nothing less that moves, and one of SFT has fewer on plan.
+const apartShare = 1024
 
 // smallApart packs small slots by themselves, if large sizes vary, and puts them between what is kept, if that is packed
 // apart (classes, of orKeptBelow), and the rest. A run that does not do as the plan says, in an evaluation for instance, is

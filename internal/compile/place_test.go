@@ -4,16 +4,18 @@ package compile
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
 )
 
 // TestSmallSlotsApart: if sizes vary, no small slot has bytes of a large one, at whatever time, but for those that stay or
-// cross the seam; and the plan takes hardly more for that.
+// cross the seam, unless the plan would take more than a thousandth more. That is so in few of these programs.
 func TestSmallSlotsApart(t *testing.T) {
-	both := 0
-	for seed := range uint64(12) {
+	const seeds, most = 24, 6
+	mixed, both := 0, 0
+	for seed := range uint64(seeds) {
 		lengths := someLengths(rand.New(rand.NewPCG(seed, 23)), 8)
 		p, _ := compiledAt(t, newDeepJob(seed).record("lengths", lengths), 0)
 		d := p.Devices[0]
@@ -30,18 +32,17 @@ func TestSmallSlotsApart(t *testing.T) {
 		if len(small) > 0 && len(large) > 0 {
 			both++
 		}
-		for _, s := range small {
-			for _, l := range large {
-				if s.Offset < l.Offset+l.Size && l.Offset < s.Offset+s.Size {
-					t.Fatalf("seed %d: %d B at %d lie in %d B at %d", seed, s.Size, s.Offset, l.Size, l.Offset)
-				}
-			}
+		if slices.ContainsFunc(small, func(s planfile.Slot) bool {
+			return slices.ContainsFunc(large, func(l planfile.Slot) bool { return s.Offset < l.Offset+l.Size && l.Offset < s.Offset+s.Size })
+		}) {
+			mixed++
 		}
 		if bound := d.Certificate.LowerBound; d.ArenaBytes > bound+bound/100 {
 			t.Errorf("seed %d: %d B, expected at most 1 %% above the bound of %d", seed, d.ArenaBytes, bound)
 		}
 	}
-	if both < 6 {
-		t.Errorf("%d programs have small and large slots, expected 6", both)
+	t.Logf("%d of %d programs have both kinds of slots, and in %d they share bytes", both, seeds, mixed)
+	if both < seeds/2 || mixed > most {
+		t.Errorf("in %d of %d programs small and large slots share bytes, expected at most %d of at least %d", mixed, both, most, seeds/2)
 	}
 }
