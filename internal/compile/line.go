@@ -164,6 +164,22 @@ func (l *line) mostBelow(list []int32, most packing.Bytes) ([]int32, error) {
 	return divide(n), nil
 }
 
+// smallApart divides the buffers into three classes for packing.Apart: those of class 0 in classes, if that is not nil, those of
+// at most `small` bytes, and the others.
+func (l *line) smallApart(classes []int32, small packing.Bytes) []int32 {
+	apart := make([]int32, len(l.uses))
+	for i := range apart {
+		switch {
+		case classes != nil && classes[i] == 0:
+		case l.problem.Buffers[i].Size <= small:
+			apart[i] = 1
+		default:
+			apart[i] = 2
+		}
+	}
+	return apart
+}
+
 // settle gives every slot the offset of its buffer.
 func (d *draft) settle(pl packing.Placement) {
 	for i := range d.slots {

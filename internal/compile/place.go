@@ -117,8 +117,12 @@ func (c *compiler) packClasses(l *line, classes []int32) (packing.Placement, err
 }
 
 // apartShare is 1/N of the plan: what it may grow by to have its small slots apart. With 1/256 a LoRA finetuning with texts of any
-// length takes 0.35 % more for as many bytes on plan and nothing less that moves, and one of SFT has fewer on plan.
+// length takes 0.35 % more for as many bytes on plan and nothing less that moves.
 const apartShare = 1024
+
+// smallest are the sizes in bytes up to which slots may count as small. The largest for which the plan grows by
+// apartShare at most is taken.
+var smallest = []packing.Bytes{leastVaries, leastVaries / 2, leastVaries / 4, leastVaries / 8}
 
 // smallApart packs small slots by themselves, if large sizes vary, and puts them between what is kept, if that is packed
 // apart (classes, of orKeptBelow), and the rest. A run that does not do as the plan says, in an evaluation for instance, is
@@ -128,27 +132,25 @@ func (c *compiler) smallApart(d *draft, l *line, classes []int32, pl packing.Pla
 	if !c.follows(d) {
 		return pl, nil
 	}
-	apart := make([]int32, len(l.uses))
-	for i := range apart {
-		switch {
-		case classes != nil && classes[i] == 0:
-		case l.problem.Buffers[i].Size <= leastVaries:
-			apart[i] = 1
-		default:
-			apart[i] = 2
+	most := pl.Makespan + pl.Makespan/apartShare
+	for _, small := range smallest {
+		apart := l.smallApart(classes, small)
+		if least, err := packing.ApartLoad(&l.problem, apart); err != nil {
+			return pl, err
+		} else if least > most {
+			continue
+		}
+		other, err := c.packClasses(l, apart)
+		if err != nil {
+			return pl, err
+		}
+		if other.Makespan <= most {
+			other.MaxLoad, other.LowerBound, other.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
+			d.settle(other)
+			return other, nil
 		}
 	}
-	most := pl.Makespan + pl.Makespan/apartShare
-	if least, err := packing.ApartLoad(&l.problem, apart); err != nil || least > most {
-		return pl, err
-	}
-	other, err := c.packClasses(l, apart)
-	if err != nil || other.Makespan > most {
-		return pl, err
-	}
-	other.MaxLoad, other.LowerBound, other.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
-	d.settle(other)
-	return other, nil
+	return pl, nil
 }
 
 // packApart packs each stream by itself, and does to the placement of each what
