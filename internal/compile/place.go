@@ -62,8 +62,7 @@ func (c *compiler) orApart(label string, l *line, pl packing.Placement) (packing
 	if err != nil || apart.Makespan >= pl.Makespan {
 		return pl, err
 	}
-	apart.MaxLoad, apart.LowerBound, apart.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
-	return apart, nil
+	return certifiedAs(pl, apart), nil
 }
 
 // keptShare is 1/N of the arena: with less than this between what is kept it is not packed by itself. A run that
@@ -96,9 +95,8 @@ func (c *compiler) orKeptBelow(d *draft, l *line, pl packing.Placement) ([]int32
 		try := d.clone()
 		try.settle(other)
 		if try.sortedKeptTop() < top {
-			other.MaxLoad, other.LowerBound, other.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
 			d.settle(other)
-			return classes, other, nil
+			return classes, certifiedAs(pl, other), nil
 		}
 	}
 	return nil, pl, nil
@@ -107,6 +105,13 @@ func (c *compiler) orKeptBelow(d *draft, l *line, pl packing.Placement) ([]int32
 // follows says whether places of the plan may follow the sizes of a run.
 func (c *compiler) follows(d *draft) bool {
 	return c.periodic != nil && !c.NoCrossStream && !c.limited && d.varies()
+}
+
+// certifiedAs is a placement with the certificate of another one of the same problem: that of classes packed apart is of
+// placements that keep them apart.
+func certifiedAs(whole, apart packing.Placement) packing.Placement {
+	apart.MaxLoad, apart.LowerBound, apart.Witness = whole.MaxLoad, whole.LowerBound, whole.Witness
+	return apart
 }
 
 // packClasses packs each class by itself.
@@ -145,9 +150,8 @@ func (c *compiler) smallApart(d *draft, l *line, classes []int32, pl packing.Pla
 			return pl, err
 		}
 		if other.Makespan <= most {
-			other.MaxLoad, other.LowerBound, other.Witness = pl.MaxLoad, pl.LowerBound, pl.Witness
 			d.settle(other)
-			return other, nil
+			return certifiedAs(pl, other), nil
 		}
 	}
 	return pl, nil
