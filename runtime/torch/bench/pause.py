@@ -7,8 +7,9 @@ Each iteration of a loop gives idle memory away, generates completions, and trai
 While it generates, a second process has all memory of the device but 3 GiB, as an engine for
 inference would. One loop is the script's own, the other is TRL's GRPO trainer. They run natively and
 with expandable segments, where empty_cache gives memory away, and under stplan. Needs torch,
-transformers, trl, datasets, and one GPU with 40 GiB free that nothing else uses; takes four to five minutes. The exit code is 1 if the second process does not get the memory, a
-loss is not native's to the last bit, the plan does not survive, or a process fails.
+transformers, trl, datasets, and one GPU with 40 GiB free that nothing else uses; takes four to
+five minutes. The exit code is 1 if the second process does not get the memory, a loss is not
+native's to the last bit, the plan does not survive, or a process fails.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -129,34 +129,33 @@ def neighbour() -> None:
 
 
 def deterministic() -> None:
+    """What jobs.py does, and no flash attention: its backward adds in any order, and a loop that generates can only be
+    warned of that. Prompts of one length have no mask, which would rule it out."""
     import torch
 
-    torch.manual_seed(0)
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    # The backward passes of these add in any order, and warn_only lets them: generating has no deterministic form.
+    import jobs
+
+    jobs.deterministic(warn_only=True)
     torch.backends.cuda.enable_flash_sdp(False)
-    torch.backends.cuda.enable_mem_efficient_sdp(False)
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def model() -> Any:
     """Of half a billion parameters, on the GPU."""
     import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
+    from transformers import Qwen2Config
+
+    import trainers
 
     config = Qwen2Config(
         hidden_size=1536, intermediate_size=8960, num_hidden_layers=12, num_attention_heads=12,
         num_key_value_heads=2, vocab_size=WORDS,
     )
-    torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        made = AutoModelForCausalLM.from_config(config)
-    torch.set_default_dtype(torch.float32)
-    return made
+        return trainers.causal_model(config)
 
 
 def timed(call: Callable[[], T]) -> Tuple[float, T]:
+    """The seconds that a call takes, with the device idle before and behind it, and what it returns."""
     import torch
 
     torch.cuda.synchronize()
@@ -196,7 +195,7 @@ class Exchange:
         import torch
 
         # In the last iteration memory is asked for while the other process still has it.
-        late = len(self.figures) == self.iterations - 1 and self.by != "empty_cache"
+        late = len(self.figures) == self.iterations - 1 and self.by == "pause"
         now: Dict[str, float] = {}
         self.figures.append(now)
         if self.other is not None:
@@ -238,7 +237,7 @@ def own_loop(by: str, iterations: int) -> None:
     trained.generation_config.eos_token_id = None  # so that all completions have the same length
     trained.generation_config.pad_token_id = 0
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-5, fused=True)
-    exchange = Exchange("pause" if by == "host" else by, iterations)
+    exchange = Exchange(by, iterations)
 
     def states() -> List[Any]:
         return [value for state in optimizer.state.values() for value in state.values() if value.is_cuda and value.dim()]
@@ -296,7 +295,6 @@ def trl_loop(by: str, iterations: int) -> None:
     import trainers
 
     deterministic()
-    random.seed(0)
     exchange = Exchange(by, iterations)
 
     class Pausing(GRPOTrainer):  # type: ignore[misc]

@@ -251,7 +251,7 @@ def arguments() -> argparse.Namespace:
         help="that the language model knows (%(default)s). It draws from all alike, and one of them ends a completion, so with 32 "
         "completions end after 32 tokens on average, if --completion does not end them before",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the texts and images")
+    parser.add_argument("--seed", type=int, default=0, help="of the texts, and of the shapes of images")
     parser.add_argument("--gate", action="store_true", help="wait for more arguments on standard input before the device is used")
     return parser.parse_args()
 
