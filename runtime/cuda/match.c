@@ -164,6 +164,8 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
     m->in_a_row = agrees ? m->in_a_row + 1 : 1;
     m->scale = scale;
   }
+  if (m->adrift && m->layout != NULL)
+    sp_laws_suppose(sp_layout_laws(m->layout), sp_layout_laws(m->layout)->segment_of[c->at]);
   sp_layout_note(m->layout, &m->plan, c->at, m->recent.list[SP_GRAM - 1], m->pass);
   m->bound[step->stream] = stream;
   m->is_bound[step->stream] = 1;
@@ -249,10 +251,10 @@ static sp_choice in_body(const sp_matcher *m, const sp_hypothesis *h) {
 /* drift takes the step of the best hypothesis, or raises hypotheses. */
 static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   answer->drifted = !m->adrift;
-  if (!m->adrift) {
+  if (!m->adrift)
     sp_hypotheses_discount(&m->others, m->fitted);
+  if (m->recent.list[SP_GRAM - 1] > SP_TINY)
     sp_layout_doubt(m->layout);
-  }
   m->adrift = 1;
   m->fitted = 0;
   m->missed++;

@@ -133,6 +133,13 @@ static void raise_ratio(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint6
     g->ratio = ratio;
 }
 
+/* raise_tiny raises the pointer's step if both it and the request are tiny: a batch of more samples has another number of
+ * lengths or indices, which follows no size that laws know. */
+static void raise_tiny(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
+  if (pointer != SP_NOWHERE && requested <= SP_TINY && h->plan->steps[pointer].most <= SP_TINY)
+    suppose(h, pointer, part, requested);
+}
+
 /* may_be_at says whether a request has a size of a step, recorded or by a law. */
 static int may_be_at(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
   return sp_step_fits(&h->plan->steps[at], requested) || lawful(h, at, requested);
@@ -142,7 +149,9 @@ static int may_be_at(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
 static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
   uint64_t at = pointer, on = part;
   for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < NEAR_MOST; i++) {
-    if (i > 0 && may_be_at(h, at, requested))
+    if (reads(h, at, requested))
+      read_key(h, suppose(h, at, on, requested), requested); /* there is room for one */
+    else if (i > 0 && may_be_at(h, at, requested))
       suppose(h, at, on, requested);
     at = sp_sequence_next(h->plan, at, &on);
   }
@@ -193,8 +202,9 @@ static void raise_grams(sp_hypotheses *h, uint64_t pointer, const sp_recent *rec
 void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, const sp_recent *recent, int prologue) {
   uint64_t requested = recent->list[SP_GRAM - 1];
   raise_ratio(h, pointer, part, requested);
+  raise_tiny(h, pointer, part, requested);
+  sp_hypotheses_raise_starts(h, requested); /* first: what is near may be more than there is room for */
   raise_near(h, pointer, part, requested);
-  sp_hypotheses_raise_starts(h, requested);
   raise_grams(h, pointer, recent, prologue);
 }
 

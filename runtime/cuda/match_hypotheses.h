@@ -13,6 +13,9 @@
  * is in step; more of them would find a place sooner in plans with few distinct sizes. */
 enum { SP_HYPOTHESES = 32 };
 
+/* Bytes. Blocks up to this have places of one size, and their sizes say little: they count samples, or are constants. */
+enum { SP_TINY = 512 };
+
 typedef struct {
   uint64_t at; /* the step that fitted last */
   uint64_t part;

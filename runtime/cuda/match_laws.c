@@ -482,11 +482,13 @@ int sp_laws_near(uint64_t said, uint64_t requested) {
   return apart <= said / NEAR;
 }
 
+/* right says whether a request is as a law says. */
+static int right(uint64_t said, uint64_t requested) { return (said > requested ? said - requested : requested - said) <= requested / ROUNDED; }
+
 /* judge counts how well laws hold lately, by bytes. */
 static void judge(sp_tally *t, uint64_t said, uint64_t requested) {
-  uint64_t off = said > requested ? said - requested : requested - said;
   t->bytes += requested;
-  t->right += off <= requested / ROUNDED ? requested : 0;
+  t->right += right(said, requested) ? requested : 0;
   if (++t->judged % RECENT == 0) {
     t->bytes /= 2;
     t->right /= 2;
@@ -517,6 +519,8 @@ int sp_laws_doubt(sp_laws *l, uint64_t segment) {
   return farther;
 }
 
+void sp_laws_suppose(sp_laws *l, uint64_t segment) { l->segments[segment].supposed = CONFIRMED; }
+
 int sp_laws_untried(const sp_laws *l) { return l->all.judged < SHOWN; }
 
 int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
@@ -530,6 +534,7 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
     g->reach = farther ? requested : g->reach;
     g->pass = pass;
     g->since = (sp_tally){0};
+    g->supposed = 0;
     return farther;
   }
   if (l->law_of[step] == SP_NO_LAW || g->key == SP_NOWHERE || g->reading == 0 || g->pass != pass)
@@ -539,6 +544,10 @@ int sp_laws_note(sp_laws *l, uint64_t step, uint64_t requested, uint64_t pass) {
     return 0;
   uint64_t said = law_size(w, (double)g->reading);
   judge(&g->since, said, requested);
+  if (g->supposed > 0) {
+    g->supposed -= right(said, requested);
+    return 0;
+  }
   judge(&l->all, said, requested);
   judge(&l->tallies[g->tally], said, requested);
   if (requested <= said && said - requested <= said / TOO_MUCH)

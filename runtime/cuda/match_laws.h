@@ -40,6 +40,7 @@ typedef struct {
   uint64_t before;     /* likewise, before the last one */
   uint64_t pass;       /* of the last one (sp_matcher.pass) */
   sp_tally since;      /* the reading: of what came after it in the segment */
+  int supposed;        /* requests as the laws say that have to come before one changes a law */
   uint64_t tally;      /* of the segments with its kind of key: the first of these */
 } sp_segment;
 
@@ -100,6 +101,10 @@ int sp_laws_contradicted(const sp_laws *l, uint64_t segment);
 /* sp_laws_doubt has a segment's last reading be none if it is contradicted, or if next to nothing has come behind it: the run
  * does something else. It returns 1 if the reading had been the largest. */
 int sp_laws_doubt(sp_laws *l, uint64_t segment);
+
+/* sp_laws_suppose says that the run has been found again in a segment. It may be the wrong one, so what comes changes no law
+ * until some of it was as the laws say. */
+void sp_laws_suppose(sp_laws *l, uint64_t segment);
 
 /* sp_laws_untried says that a run has shown too little of its laws to say whether they hold. */
 int sp_laws_untried(const sp_laws *l);

@@ -653,6 +653,7 @@ func (m *matchModel) raise(n uint64) {
 			m.guesses[i].ratio = ratio
 		}
 	}
+	m.raiseStarts(n)
 	for i := 0; i < 256 && at != nowhere && len(m.guesses) < 24; i++ {
 		if i > 0 && m.steps[at].fits(n) {
 			m.suppose(at, n)
@@ -664,7 +665,6 @@ func (m *matchModel) raise(n uint64) {
 			m.suppose(at, n)
 		}
 	}
-	m.raiseStarts(n)
 	from := 0
 	if m.part() > 0 && m.missed < 256 {
 		from = m.first[1]

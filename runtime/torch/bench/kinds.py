@@ -116,6 +116,29 @@ def kto(folder: str, steps: int) -> None:
     KTOTrainer(model=language_model(12), args=options, train_dataset=judged, processing_class=tokenizer(ROWS)).train()
 
 
+def orpo(folder: str, steps: int) -> None:
+    """Preferences without a reference model: each batch is padded to the longer of its two sides, which differs."""
+    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+    pairs = preferences()
+    options = ORPOConfig(
+        **common(folder, steps),
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=2,
+        gradient_checkpointing=True,
+        eval_strategy="steps",
+        eval_steps=8,
+        per_device_eval_batch_size=8,
+    )
+    ORPOTrainer(
+        model=language_model(12),
+        args=options,
+        train_dataset=pairs,
+        eval_dataset=pairs.select(range(40)),
+        processing_class=tokenizer(ROWS),
+    ).train()
+
+
 def reward(folder: str, steps: int) -> None:
     """A reward model: a classifier of pairs."""
     from transformers import AutoModelForSequenceClassification, Qwen2Config
@@ -496,7 +519,7 @@ def experts(_: str, steps: int) -> None:
 JOBS: Dict[str, Callable[[str, int], None]] = {
     job.__name__: job
     for job in (
-        *(dpo, dpo_lora, kto, reward, rloo, grpo_twice, offload, packed, seq2seq, diffusion, speech, vision, compiled),
+        *(dpo, dpo_lora, kto, orpo, reward, rloo, grpo_twice, offload, packed, seq2seq, diffusion, speech, vision, compiled),
         *(gan, lstm, curriculum, unfreeze, sanity, bert, tasks, experts),
         *MORE.values(),
     )
