@@ -25,6 +25,7 @@ typedef struct {
   int fitted;    /* requests that speak for it and the pointer did not fit, in a row */
   int told;      /* the last request spoke for it */
   int fork;      /* the request fitted there as well as where the pointer went */
+  int begins;    /* it was raised at the beginning of a body */
   int body;      /* a fork: there another body would have begun */
 } sp_hypothesis;
 
@@ -47,6 +48,10 @@ typedef struct {
  * it does not fit, or that are at the pointer. If one length decides the sizes
  * of this run, the request has to be of the same scale as the one before, or as a law says. */
 void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length);
+
+/* sp_hypotheses_lawful says whether the last request spoke for one of them by having the size that a law says for the key that the run
+ * has read. */
+int sp_hypotheses_lawful(const sp_hypotheses *h);
 
 /* sp_hypotheses_raise adds steps that the last request fits: the pointer's own, if sizes that
  * never varied follow another length now, and without it around the pointer, by a recorded size or a law's, at the

@@ -56,6 +56,7 @@ type modelGuess struct {
 	scale      float64
 	scaled     bool
 	ratio      uint64 // of sizes to what was recorded, 0 if they are that
+	begins     bool   // it was raised at the beginning of a body
 	fork, body bool   // the pointer took another step that fitted as well; here another body begins
 }
 
@@ -564,6 +565,9 @@ func (m *matchModel) drift(n uint64) int {
 		needed := 3
 		if m.distance(g.at) > 512 {
 			needed = 16
+			if g.begins && m.part() > 0 {
+				needed = 8
+			}
 		}
 		if g.fitted < needed {
 			continue
@@ -653,6 +657,9 @@ func (m *matchModel) raise(n uint64) {
 			m.guesses[i].ratio = ratio
 		}
 	}
+	if n <= 512 && m.steps[at].most <= 512 {
+		m.suppose(at, n)
+	}
 	m.raiseStarts(n)
 	for i := 0; i < 256 && at != nowhere && len(m.guesses) < 24; i++ {
 		if i > 0 && m.steps[at].fits(n) {
@@ -679,7 +686,9 @@ func (m *matchModel) raise(n uint64) {
 func (m *matchModel) raiseStarts(n uint64) {
 	for part := 1; part < len(m.follower); part++ {
 		if m.steps[m.first[part]].fits(n) {
-			m.suppose(m.first[part], n)
+			if i := m.suppose(m.first[part], n); i >= 0 {
+				m.guesses[i].begins = true
+			}
 		}
 	}
 }
