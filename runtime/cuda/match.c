@@ -68,6 +68,8 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
     sp_matcher_free(m);
     return NULL;
   }
+  for (uint64_t i = 0; i < m->plan.count; i++)
+    m->certain = m->load[i] > m->certain ? m->load[i] : m->certain;
   for (uint64_t i = 0; i < m->plan.part_count; i++)
     m->anchors[i] = SP_NOWHERE;
   m->behind = SP_NOWHERE;
@@ -122,6 +124,8 @@ uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m-
 int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated) { return sp_layout_under_way(m->layout, m->at, allocated); }
 
 int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout); }
+
+uint64_t sp_matcher_certain(const sp_matcher *m) { return m->certain; }
 
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 

@@ -92,6 +92,10 @@ int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated);
  * that never needs as much. */
 int sp_matcher_smaller(const sp_matcher *m);
 
+/* sp_matcher_certain is the most bytes that the recording had allocated at a time of what every pass has, with one size: weights,
+ * gradients and an optimizer's state. A run that follows the plan needs them, whatever its lengths. */
+uint64_t sp_matcher_certain(const sp_matcher *m);
+
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. A request that has the places of a
  * segment found anew takes some milliseconds (docs/runtime.md, "Sizes that vary"). */
