@@ -306,7 +306,36 @@ func TestFirstBatchNearTheLongest(t *testing.T) {
 		}
 	}
 	t.Logf("%.2f of what is reserved moved", moved/seeds)
-	if moved > 0.2*seeds {
-		t.Errorf("%.2f of what is reserved moved, expected 0.2", moved/seeds)
+	if moved > 0.25*seeds {
+		t.Errorf("%.2f of what is reserved moved, expected 0.25", moved/seeds)
+	}
+}
+
+// TestBatchesOfAnyShare: all batches of a run have the same part of the recorded lengths. Nothing is reserved for the rest: on average 2.5 %
+// is beyond what is allocated, at most 5 %, and the plan serves nearly all. When a first batch of three quarters counted as one of the
+// recorded lengths, it was 5 to 26 %.
+func TestBatchesOfAnyShare(t *testing.T) {
+	const seeds = 12
+	recorded := []trace.Bytes{10000, 4000, 7000, 6500, 8000, 7000, 4000, 10000, 6500, 8000}
+	for _, percent := range []trace.Bytes{50, 60, 70, 75, 80, 85, 90, 95} {
+		var beyond float64
+		for seed := range uint64(seeds) {
+			p, _ := compiledAt(t, newLengthJob(seed).record("recorded", recorded), 0)
+			lengths := make([]trace.Bytes, len(recorded))
+			for i, length := range recorded {
+				lengths[i] = length * percent / 100
+			}
+			by := drive(t, newLengthJob(seed).record("shorter", lengths), p, true)
+			ratio := float64(by.PeakReserved) / float64(by.PeakAllocated)
+			beyond += ratio - 1
+			if ratio > 1.05 || by.PlannedBytes < by.AllocationBytes/100*99 {
+				t.Errorf("%d %%, seed %d: %d MiB reserved, %d allocated; %d of %d MiB on plan", percent, seed, by.PeakReserved>>20, by.PeakAllocated>>20,
+					by.PlannedBytes>>20, by.AllocationBytes>>20)
+			}
+		}
+		t.Logf("%d %%: %.2f %% beyond what is allocated", percent, 100*beyond/seeds)
+		if beyond > 0.025*seeds {
+			t.Errorf("%d %%: %.2f %% are reserved beyond what is allocated, expected 2.5 %%", percent, 100*beyond/seeds)
+		}
 	}
 }

@@ -64,7 +64,8 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
   int ok = (!stretches || sp_layout_make(&m->layout, &m->plan, plan)) && originate(m);
   m->load = sp_load_make(&m->plan, plan);
-  if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL || m->load == NULL) {
+  ok = ok && m->load != NULL && sp_load_at_peak(&m->at_peak, &m->plan, m->load);
+  if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL) {
     sp_matcher_free(m);
     return NULL;
   }
@@ -123,9 +124,11 @@ uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m-
 
 int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated) { return sp_layout_under_way(m->layout, m->at, allocated); }
 
-int sp_matcher_smaller(const sp_matcher *m) { return sp_layout_smaller(m->layout); }
-
-uint64_t sp_matcher_certain(const sp_matcher *m) { return m->certain; }
+uint64_t sp_matcher_expected(const sp_matcher *m, uint64_t peak) {
+  uint64_t same = sp_least(m->at_peak, peak), certain = sp_least(m->certain, peak);
+  uint64_t scaled = same + (peak - same) / SP_SHARE_ALL * sp_layout_share(m->layout);
+  return sp_layout_share(m->layout) == SP_SHARE_ALL ? peak : scaled > certain ? scaled : certain;
+}
 
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 

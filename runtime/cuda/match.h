@@ -87,14 +87,10 @@ int sp_matcher_settled(const sp_matcher *m);
 uint64_t sp_matcher_forecast(const sp_matcher *m);
 int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated);
 
-/* sp_matcher_smaller says that the run has begun with smaller sizes than the recording, by its
- * first requests that vary, and has had none near the largest recorded one since. It may be one
- * that never needs as much. */
-int sp_matcher_smaller(const sp_matcher *m);
-
-/* sp_matcher_certain is the most bytes that the recording had allocated at a time of what every pass has, with one size: weights,
- * gradients and an optimizer's state. A run that follows the plan needs them, whatever its lengths. */
-uint64_t sp_matcher_certain(const sp_matcher *m);
+/* sp_matcher_expected is how many bytes the run is going to allocate at a time, if it does as the recording did, whose peak is given, with
+ * batches as large as its largest until now: a run that has begun with smaller sizes than the recording may be one that never
+ * needs as much. Weights, gradients and an optimizer's state it needs whatever its lengths are. */
+uint64_t sp_matcher_expected(const sp_matcher *m, uint64_t peak);
 
 /* sp_matcher_next matches the next request of the program; requests come in
  * order. It works in bounded time and allocates nothing. A request that has the places of a

@@ -322,6 +322,21 @@ static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
   return 1;
 }
 
+/* note_most notes the largest recorded key of each segment's kin. 0 without host memory. */
+static int note_most(sp_laws *l, const sp_sequence *s) {
+  uint64_t *most = calloc((size_t)l->law_count + 1, sizeof *most);
+  if (most == NULL)
+    return 0;
+  for (uint64_t i = 0; i < s->count; i++)
+    if (l->law_of[i] != SP_NO_LAW && s->steps[i].most > most[l->law_of[i]])
+      most[l->law_of[i]] = s->steps[i].most;
+  for (uint64_t g = 0; g < l->segment_count; g++)
+    if (l->segments[g].key != SP_NOWHERE)
+      l->segments[g].most = most[l->law_of[l->segments[g].key]];
+  free(most);
+  return 1;
+}
+
 /* make_tallies makes a tally for each kind of key. 0 without host memory. */
 static int make_tallies(sp_laws *l) {
   l->tallies = calloc(l->segment_count + 1, sizeof *l->tallies);
@@ -346,7 +361,7 @@ int sp_laws_make(sp_laws *l, sp_sequence *s) {
   ok = ok && cut(l, s, kin);
   if (ok) {
     join_segments(l, s, kin);
-    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin) && make_tallies(l);
+    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin) && note_most(l, s) && make_tallies(l);
   }
   l->twin = kin->twin;
   kin->twin = NULL;

@@ -35,6 +35,7 @@ typedef struct {
   uint64_t first, end; /* steps */
   uint64_t key;        /* step, SP_NOWHERE if there is none */
   uint32_t kind;       /* of key: the first step of its kin */
+  uint64_t most;       /* bytes of the largest key of its kin that was recorded */
   uint64_t reading;    /* bytes of the key's last request, 0 before there was one */
   uint64_t reach;      /* the largest reading */
   uint64_t before;     /* likewise, before the last one */

@@ -218,6 +218,15 @@ static void enter(sp_layout *l, uint32_t segment, uint64_t pass, uint64_t step) 
   l->forecast = 0;
 }
 
+/* note_share notes how large a key is of the largest that was recorded. What comes after the first that is smaller than in the prologue counts. */
+static void note_share(sp_layout *l, const sp_sequence *s, uint64_t key, uint64_t requested) {
+  uint64_t most = sp_laws_segment(&l->laws, key)->most, share = requested >= most ? SP_SHARE_ALL : requested * SP_SHARE_ALL / most;
+  if (key < s->parts[0].end && requested < s->steps[key].least)
+    l->smaller = 1;
+  if (l->smaller && share > l->share)
+    l->share = share;
+}
+
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
   if (l == NULL)
     return;
@@ -233,11 +242,7 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
   }
   if (l->laws.segments[segment].key != step)
     return;
-  int large = requested >= s->steps[l->laws.twin[step]].most / 4 * 3;
-  if (step < s->parts[0].end && requested < s->steps[step].least && !large)
-    l->smaller = 1;
-  else if (large)
-    l->smaller = 0;
+  note_share(l, s, step, requested);
   if (l->anew != NULL && !l->stays && !recorded(s, step, requested)) {
     clear_of_others(l, s);
     swap(l, s);
@@ -269,7 +274,11 @@ int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated) {
   return live >= before + more / UNDER_WAY && allocated >= live - live / LACKS;
 }
 
-int sp_layout_smaller(const sp_layout *l) { return l != NULL && l->smaller; }
+uint64_t sp_layout_share(const sp_layout *l) {
+  if (l == NULL || !l->smaller)
+    return SP_SHARE_ALL;
+  return l->share < SP_SHARE_ALL / 2 ? 0 : l->share;
+}
 
 uint64_t sp_layout_bottom(const sp_layout *l) { return l->anew == NULL ? l->base : 0; }
 

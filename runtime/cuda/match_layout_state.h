@@ -47,7 +47,8 @@ struct sp_layout {
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
   int stays;      /* so little varies that the plan's own places are not left */
-  int smaller;    /* a key in the prologue was asked for smaller than recorded, and none came near the largest since */
+  int smaller;    /* a key in the prologue was asked for smaller than recorded */
+  uint64_t share; /* the largest key since, of the largest recorded, of SP_SHARE_ALL */
   int held;       /* laws have held, since places are found anew */
   int64_t credit; /* work that may be done; below 0, what was done ahead */
   sp_place_anew *places; /* by segment, then by the plan's address */

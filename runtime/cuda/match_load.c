@@ -30,6 +30,9 @@ static void add_up(uint64_t *load, const sp_part *p, uint64_t resident) {
     load[i] = resident += load[i];
 }
 
+/* counted says whether a step is part of the load. */
+static int counted(const sp_step *step) { return !step->optional && !step->varies && step->placed; }
+
 uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan) {
   uint64_t *load = calloc(s->count + 1, sizeof *load), resident = 0;
   if (load == NULL)
@@ -39,7 +42,7 @@ uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan) {
     uint64_t stays = 0;
     for (uint64_t i = p->first; i < p->end; i++) {
       const sp_step *step = &s->steps[i];
-      if (step->optional || step->varies || !step->placed)
+      if (!counted(step))
         continue;
       note(load, p, i, step->end, sp_aligned(step->least));
       if (part == 0 && step->stays)
@@ -53,4 +56,25 @@ uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan) {
     resident += stays;
   }
   return load;
+}
+
+int sp_load_at_peak(uint64_t *bytes, const sp_sequence *s, const uint64_t *load) {
+  uint64_t *others = calloc(s->count + 1, sizeof *others), most = 0;
+  if (others == NULL)
+    return 0;
+  *bytes = 0;
+  for (uint64_t part = 0; part < s->part_count; part++) {
+    const sp_part *p = &s->parts[part];
+    for (uint64_t i = p->first; i < p->end; i++)
+      if (s->steps[i].placed && !counted(&s->steps[i]))
+        note(others, p, i, s->steps[i].end, sp_aligned(s->steps[i].most));
+    add_up(others, p, 0);
+    for (uint64_t i = p->first; i < p->end; i++)
+      if (load[i] + others[i] > most) {
+        most = load[i] + others[i];
+        *bytes = load[i];
+      }
+  }
+  free(others);
+  return 1;
 }

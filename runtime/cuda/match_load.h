@@ -11,4 +11,8 @@
  * The caller frees it. NULL without host memory. */
 uint64_t *sp_load_make(const sp_sequence *s, const sp_plan_device *plan);
 
+/* sp_load_at_peak finds the load at the step where the most would be allocated if every step were there, with its largest size. 0 without
+ * host memory. */
+int sp_load_at_peak(uint64_t *bytes, const sp_sequence *s, const uint64_t *load);
+
 #endif

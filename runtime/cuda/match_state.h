@@ -35,6 +35,7 @@ struct sp_matcher {
   sp_layout *layout; /* of the places, NULL if they stay as the plan has them */
   uint64_t *load; /* of each step (match_load.h) */
   uint64_t certain; /* the most of these */
+  uint64_t at_peak; /* the one at the step where the most is allocated if every step is there */
   uint64_t at;    /* the pointer: the step expected next, SP_NOWHERE at the end */
   uint64_t part;  /* that the pointer is in */
   uint64_t pass;  /* how many parts the pointer has left */
