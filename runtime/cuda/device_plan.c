@@ -463,9 +463,9 @@ int sp_device_plan_costs(const stplan_device *d, uint64_t taken, uint64_t more, 
   uint64_t most = 0, share = excess;
   if (!sp_device_moves(d))
     most = p->plan->arena_bytes; /* which came in one piece */
-  else if (follows(d, excess) && excess == SP_EXCESS_ENDS)
+  else if (follows(d, excess) && excess == SP_EXCESS_ENDS && p->state == STPLAN_PROLOGUE)
     most = sp_plan_peak(p->plan);
-  else if (follows(d, excess) && fits(p))
+  else if (follows(d, excess) && (excess == SP_EXCESS_ENDS || fits(p)))
     most = sp_matcher_expected(p->matcher, sp_plan_peak(p->plan));
   uint64_t forecast = sp_device_moves(d) && fits(p) ? sp_matcher_forecast(p->matcher) : 0;
   if (excess == SP_EXCESS_LENDS && !sp_matcher_under_way(p->matcher, c->allocated_bytes))

@@ -260,7 +260,7 @@ static void drift(sp_matcher *m, stplan_stream stream, sp_match *answer) {
   answer->drifted = !m->adrift;
   if (!m->adrift)
     sp_hypotheses_discount(&m->others, m->fitted);
-  if (m->recent.list[SP_GRAM - 1] > SP_TINY && !sp_hypotheses_lawful(&m->others))
+  if (m->recent.list[SP_GRAM - 1] > SP_TINY && !sp_hypotheses_go_on(&m->others, m->at))
     sp_layout_doubt(m->layout);
   m->adrift = 1;
   m->fitted = 0;

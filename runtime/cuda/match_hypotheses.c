@@ -18,6 +18,9 @@ enum { CONFIRMED_START = 8 };
  * a request that is adrift. */
 enum { AHEAD = 256 };
 
+/* Steps. A hypothesis this close behind the pointer goes on where the run was. */
+enum { CLOSE = 8 };
+
 /* Steps before the pointer at which they are raised: fewer, as requests are
  * left out more often than they are repeated. */
 enum { BEHIND = 32 };
@@ -83,18 +86,20 @@ static int counts(const sp_hypotheses *h, const sp_hypothesis *g, uint64_t reque
   return g->reading != 0 && requested <= SP_TINY && h->plan->steps[g->at].most <= SP_TINY;
 }
 
-/* read_key notes a request that may be the key of a segment. */
+/* read_key notes a request that may be the key of a segment. The hypothesis may be NULL, if there was no room for it. */
 static void read_key(const sp_hypotheses *h, sp_hypothesis *g, uint64_t requested) {
-  if (!reads(h, g->at, requested))
+  if (g == NULL || !reads(h, g->at, requested))
     return;
   g->key = g->at;
   g->reading = requested;
 }
 
-int sp_hypotheses_lawful(const sp_hypotheses *h) {
-  for (int i = 0; i < h->count; i++)
-    if (h->list[i].told && lawful(h, h->list[i].at, h->before))
+int sp_hypotheses_go_on(const sp_hypotheses *h, uint64_t pointer) {
+  for (int i = 0; i < h->count; i++) {
+    const sp_hypothesis *g = &h->list[i];
+    if (g->told && (lawful(h, g->at, h->before) || (pointer != SP_NOWHERE && g->at >= pointer && g->at - pointer <= CLOSE)))
       return 1;
+  }
   return 0;
 }
 
@@ -157,6 +162,14 @@ static void raise_tiny(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64
     suppose(h, pointer, part, requested);
 }
 
+/* raise_key raises the key of the segment that the pointer is in, wherever that lies: the run may have been taken for further on than it
+ * is. */
+static void raise_key(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64_t requested) {
+  uint64_t key = h->laws == NULL || pointer == SP_NOWHERE ? SP_NOWHERE : sp_laws_segment(h->laws, pointer)->key;
+  if (key != SP_NOWHERE && reads(h, key, requested))
+    read_key(h, suppose(h, key, part, requested), requested);
+}
+
 /* may_be_at says whether a request has a size of a step, recorded or by a law. */
 static int may_be_at(const sp_hypotheses *h, uint64_t at, uint64_t requested) {
   return sp_step_fits(&h->plan->steps[at], requested) || lawful(h, at, requested);
@@ -167,7 +180,7 @@ static void raise_near(sp_hypotheses *h, uint64_t pointer, uint64_t part, uint64
   uint64_t at = pointer, on = part;
   for (int i = 0; i < AHEAD && at != SP_NOWHERE && h->count < NEAR_MOST; i++) {
     if (reads(h, at, requested))
-      read_key(h, suppose(h, at, on, requested), requested); /* there is room for one */
+      read_key(h, suppose(h, at, on, requested), requested);
     else if (i > 0 && may_be_at(h, at, requested))
       suppose(h, at, on, requested);
     at = sp_sequence_next(h->plan, at, &on);
@@ -224,6 +237,7 @@ void sp_hypotheses_raise(sp_hypotheses *h, uint64_t pointer, uint64_t part, cons
   raise_ratio(h, pointer, part, requested);
   raise_tiny(h, pointer, part, requested);
   sp_hypotheses_raise_starts(h, requested); /* first: what is near may be more than there is room for */
+  raise_key(h, pointer, part, requested);
   raise_near(h, pointer, part, requested);
   raise_grams(h, pointer, recent, prologue);
 }

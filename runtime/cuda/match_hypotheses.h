@@ -49,9 +49,9 @@ typedef struct {
  * of this run, the request has to be of the same scale as the one before, or as a law says. */
 void sp_hypotheses_advance(sp_hypotheses *h, uint64_t requested, uint64_t pointer, int one_length);
 
-/* sp_hypotheses_lawful says whether the last request spoke for one of them by having the size that a law says for the key that the run
- * has read. */
-int sp_hypotheses_lawful(const sp_hypotheses *h);
+/* sp_hypotheses_go_on says whether the last request spoke for one of them that is close behind the pointer, or by having the size that a
+ * law says for the key that the run has read: then the run goes on with what it was doing. */
+int sp_hypotheses_go_on(const sp_hypotheses *h, uint64_t pointer);
 
 /* sp_hypotheses_raise adds steps that the last request fits: the pointer's own, if sizes that
  * never varied follow another length now, and without it around the pointer, by a recorded size or a law's, at the

@@ -524,9 +524,13 @@ int sp_laws_contradicted(const sp_laws *l, uint64_t segment) {
   return t->right < t->bytes / 100 * HOLD;
 }
 
+int sp_laws_confirmed(const sp_laws *l, uint64_t segment) {
+  return l->segments[segment].since.judged >= CONFIRMED && !sp_laws_contradicted(l, segment);
+}
+
 int sp_laws_doubt(sp_laws *l, uint64_t segment) {
   sp_segment *g = &l->segments[segment];
-  if (g->reading == 0 || (g->since.judged >= CONFIRMED && !sp_laws_contradicted(l, segment)))
+  if (g->reading == 0 || sp_laws_confirmed(l, segment))
     return 0;
   int farther = g->reach > g->before;
   g->reading = 0;

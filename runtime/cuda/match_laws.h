@@ -99,6 +99,9 @@ int sp_laws_failed_in(const sp_laws *l, uint64_t segment);
  * say for it. If nothing has come yet they are not. */
 int sp_laws_contradicted(const sp_laws *l, uint64_t segment);
 
+/* sp_laws_confirmed says whether what has come behind a segment's last reading is as the laws say for it. */
+int sp_laws_confirmed(const sp_laws *l, uint64_t segment);
+
 /* sp_laws_doubt has a segment's last reading be none if it is contradicted, or if next to nothing has come behind it: the run
  * does something else. It returns 1 if the reading had been the largest. */
 int sp_laws_doubt(sp_laws *l, uint64_t segment);

@@ -218,12 +218,17 @@ static void enter(sp_layout *l, uint32_t segment, uint64_t pass, uint64_t step) 
   l->forecast = 0;
 }
 
-/* note_share notes how large a key is of the largest that was recorded. What comes after the first that is smaller than in the prologue counts. */
-static void note_share(sp_layout *l, const sp_sequence *s, uint64_t key, uint64_t requested) {
-  uint64_t most = sp_laws_segment(&l->laws, key)->most, share = requested >= most ? SP_SHARE_ALL : requested * SP_SHARE_ALL / most;
-  if (key < s->parts[0].end && requested < s->steps[key].least)
+/* note_share notes how large a segment's key was of the largest that was recorded, once what follows has confirmed it. What comes after the
+ * first that is smaller than in the prologue counts. */
+static void note_share(sp_layout *l, const sp_sequence *s, uint32_t segment, uint64_t step, uint64_t requested) {
+  const sp_segment *g = &l->laws.segments[segment];
+  if (step == g->key && step < s->parts[0].end && requested < s->steps[step].least)
     l->smaller = 1;
-  if (l->smaller && share > l->share)
+  int said = (step == g->key && step < s->parts[0].end) || sp_laws_confirmed(&l->laws, segment);
+  if (!l->smaller || g->key == SP_NOWHERE || !said)
+    return;
+  uint64_t share = g->reading >= g->most ? SP_SHARE_ALL : g->reading * SP_SHARE_ALL / g->most;
+  if (share > l->share)
     l->share = share;
 }
 
@@ -236,13 +241,13 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
   enter(l, segment, pass, step);
   if (sp_laws_note(&l->laws, step, requested, pass))
     l->stale[segment] = SP_STALE;
+  note_share(l, s, segment, step, requested);
   if (!l->held && l->anew == NULL && sp_laws_hold(&l->laws)) {
     l->held = 1;
     sp_layout_foresee(l, s);
   }
   if (l->laws.segments[segment].key != step)
     return;
-  note_share(l, s, step, requested);
   if (l->anew != NULL && !l->stays && !recorded(s, step, requested)) {
     clear_of_others(l, s);
     swap(l, s);
