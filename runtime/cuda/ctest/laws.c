@@ -3,6 +3,7 @@
  * both are crossed by nothing. So it does if nothing is kept either while the inputs of a micro-batch are encoded. */
 #include <string.h>
 
+#include "../match_hypotheses.h"
 #include "../match_laws.h"
 
 #include "conformance.h"
@@ -77,9 +78,43 @@ static void kinds(void) {
   sp_laws_drop(&l);
 }
 
+/* found_again: a run that is lost is looked for at the key of the segment that its pointer is in, however far behind that lies, and among as many
+ * hypotheses as there is room for. Where it has been found it changes no law before what follows is as the laws say. */
+static void found_again(void) {
+  enum { CONFIRMED = 8 };
+  sp_step steps[MOST];
+  uint64_t second = micro_batch(steps, 0, 0, ENCODED), count = micro_batch(steps, second, 1, ENCODED), pointer = count - 1;
+  sp_part parts[] = {{.first = 0, .end = 0, .follower = 1}, {.first = 0, .end = count, .follower = 1}};
+  sp_sequence s = {.steps = steps, .count = count, .parts = parts, .part_count = 2, .stream_count = 1, .periodic = 1};
+  sp_laws l;
+  DEMAND(sp_laws_make(&l, &s));
+  sp_hypotheses h = {.plan = &s, .laws = &l, .pass = 1};
+  sp_recent recent = {.list = {1, 1, 1, 2000 * KIB}, .seen = SP_GRAM};
+  sp_hypotheses_raise(&h, pointer, 1, &recent, 0);
+  const sp_hypothesis *key = sp_hypotheses_at(&h, second);
+  DEMAND(key != NULL && key->reading == 2000 * KIB && key->key == second);
+  h.count = SP_HYPOTHESES;
+  for (int i = 0; i < SP_HYPOTHESES; i++)
+    h.list[i] = (sp_hypothesis){.at = (uint64_t)i + 1, .part = 1, .fitted = 1};
+  sp_hypotheses_raise(&h, pointer, 1, &recent, 0);
+  DEMAND(h.count == SP_HYPOTHESES && sp_hypotheses_at(&h, second) == NULL);
+
+  sp_laws_note(&l, second, 2000 * KIB, 1);
+  sp_laws_suppose(&l, l.segment_of[second]);
+  for (uint64_t i = second + 1; i <= second + CONFIRMED; i++) {
+    uint64_t said = sp_laws_size(&l, i, 1);
+    DEMAND(!sp_laws_note(&l, i, 2 * said, 1) && sp_laws_size(&l, i, 1) == said);
+    DEMAND(!sp_laws_note(&l, i, said, 1));
+  }
+  uint64_t next = second + CONFIRMED + 1, said = sp_laws_size(&l, next, 1);
+  DEMAND(sp_laws_note(&l, next, 2 * said, 1) && sp_laws_size(&l, next, 1) == 2 * said);
+  sp_laws_drop(&l);
+}
+
 int main(void) {
   check(0);
   check(ENCODED);
   kinds();
+  found_again();
   return 0;
 }
