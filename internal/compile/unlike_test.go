@@ -52,9 +52,8 @@ func TestOtherBatchesUnderAPlan(t *testing.T) {
 func sampled(samples int64, lengths []int64) ([]synth.Buffer, []synth.Step) {
 	const layers = 40
 	p := program{}
-	weights := []int{}
 	for range layers {
-		weights = append(weights, p.alloc(2<<20))
+		p.alloc(2 << 20) // weights
 	}
 	forward := func(length int64, of func(kept int)) {
 		tokens := samples * length
