@@ -125,9 +125,12 @@ uint64_t sp_matcher_forecast(const sp_matcher *m) { return sp_layout_forecast(m-
 int sp_matcher_under_way(const sp_matcher *m, uint64_t allocated) { return sp_layout_under_way(m->layout, m->at, allocated); }
 
 uint64_t sp_matcher_expected(const sp_matcher *m, uint64_t peak) {
+  uint64_t share = sp_layout_share(m->layout);
+  if (share == SP_SHARE_ALL)
+    return peak;
   uint64_t same = sp_least(m->at_peak, peak), certain = sp_least(m->certain, peak);
-  uint64_t scaled = same + (peak - same) / SP_SHARE_ALL * sp_layout_share(m->layout);
-  return sp_layout_share(m->layout) == SP_SHARE_ALL ? peak : scaled > certain ? scaled : certain;
+  uint64_t scaled = same + (peak - same) / SP_SHARE_ALL * share;
+  return scaled > certain ? scaled : certain;
 }
 
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }

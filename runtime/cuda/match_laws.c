@@ -306,10 +306,14 @@ static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
     return 0;
   for (uint64_t i = s->count; i-- > 0;) { /* bodies first: a prologue is one pass */
     sp_segment *g = sp_laws_segment(l, i);
-    if (l->law_of[i] == SP_NO_LAW || g->key == SP_NOWHERE)
+    if (l->law_of[i] == SP_NO_LAW)
       continue;
-    const sp_step *step = &s->steps[i], *key = &s->steps[g->key];
+    const sp_step *step = &s->steps[i];
     sp_law *w = &l->laws[l->law_of[i]];
+    w->most = step->most > w->most ? step->most : w->most;
+    if (g->key == SP_NOWHERE)
+      continue;
+    const sp_step *key = &s->steps[g->key];
     g->kind = sp_kin_of(kin, g->key);
     if (w->points == 0)
       w->kind = g->kind;
@@ -319,21 +323,6 @@ static int fill(sp_laws *l, const sp_sequence *s, sp_kin *kin) {
     if (key->most > key->least)
       add(w, (double)key->most, (double)step->most);
   }
-  return 1;
-}
-
-/* note_most notes the largest recorded key of each segment's kin. 0 without host memory. */
-static int note_most(sp_laws *l, const sp_sequence *s) {
-  uint64_t *most = calloc((size_t)l->law_count + 1, sizeof *most);
-  if (most == NULL)
-    return 0;
-  for (uint64_t i = 0; i < s->count; i++)
-    if (l->law_of[i] != SP_NO_LAW && s->steps[i].most > most[l->law_of[i]])
-      most[l->law_of[i]] = s->steps[i].most;
-  for (uint64_t g = 0; g < l->segment_count; g++)
-    if (l->segments[g].key != SP_NOWHERE)
-      l->segments[g].most = most[l->law_of[l->segments[g].key]];
-  free(most);
   return 1;
 }
 
@@ -361,7 +350,7 @@ int sp_laws_make(sp_laws *l, sp_sequence *s) {
   ok = ok && cut(l, s, kin);
   if (ok) {
     join_segments(l, s, kin);
-    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin) && note_most(l, s) && make_tallies(l);
+    ok = widen(s, kin) && cut(l, s, kin) /* more varies now */ && fill(l, s, kin) && make_tallies(l);
   }
   l->twin = kin->twin;
   kin->twin = NULL;
@@ -492,13 +481,12 @@ uint64_t sp_laws_reach(const sp_laws *l, const sp_step *steps, uint64_t step) {
   return said < most || g->reach <= steps[g->key].most || l->tallies[g->tally].judged >= SHOWN ? most : said;
 }
 
-int sp_laws_near(uint64_t said, uint64_t requested) {
-  uint64_t apart = said > requested ? said - requested : requested - said;
-  return apart <= said / NEAR;
-}
+static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
+
+int sp_laws_near(uint64_t said, uint64_t requested) { return difference(said, requested) <= said / NEAR; }
 
 /* right says whether a request is as a law says. */
-static int right(uint64_t said, uint64_t requested) { return (said > requested ? said - requested : requested - said) <= requested / ROUNDED; }
+static int right(uint64_t said, uint64_t requested) { return difference(said, requested) <= requested / ROUNDED; }
 
 /* judge counts how well laws hold lately, by bytes. */
 static void judge(sp_tally *t, uint64_t said, uint64_t requested) {

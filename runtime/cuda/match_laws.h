@@ -21,6 +21,7 @@ enum { SP_KEY_LEAST = 256 << 10 };
 /* sp_law is a size as a function of a key's: through `points` points, by key. */
 typedef struct {
   double key[3], size[3];
+  uint64_t most; /* bytes of the largest of its steps that was recorded */
   uint32_t kind; /* of key that it is of: the first step of its kin */
   uint8_t points;
   uint8_t missed; /* times that it did not hold with three points */
@@ -35,7 +36,6 @@ typedef struct {
   uint64_t first, end; /* steps */
   uint64_t key;        /* step, SP_NOWHERE if there is none */
   uint32_t kind;       /* of key: the first step of its kin */
-  uint64_t most;       /* bytes of the largest key of its kin that was recorded */
   uint64_t reading;    /* bytes of the key's last request, 0 before there was one */
   uint64_t reach;      /* the largest reading */
   uint64_t before;     /* likewise, before the last one */
@@ -66,6 +66,9 @@ int sp_laws_make(sp_laws *l, sp_sequence *s);
 void sp_laws_drop(sp_laws *l);
 
 static inline sp_segment *sp_laws_segment(const sp_laws *l, uint64_t step) { return &l->segments[l->segment_of[step]]; }
+
+/* sp_laws_key_most is the largest key that was recorded of the kin of a segment's, in bytes. The segment has a key. */
+static inline uint64_t sp_laws_key_most(const sp_laws *l, const sp_segment *g) { return l->laws[l->law_of[g->key]].most; }
 
 /* sp_laws_size is what a step's law says in this pass, in bytes as requested. 0 if there is none,
  * or if the key's request has not come yet. */
@@ -107,7 +110,7 @@ int sp_laws_confirmed(const sp_laws *l, uint64_t segment);
 int sp_laws_doubt(sp_laws *l, uint64_t segment);
 
 /* sp_laws_suppose says that the run has been found again in a segment. It may be the wrong one, so what comes changes no law
- * until some of it was as the laws say. */
+ * until eight requests were as the laws say. */
 void sp_laws_suppose(sp_laws *l, uint64_t segment);
 
 /* sp_laws_untried says that a run has shown too little of its laws to say whether they hold. */

@@ -218,16 +218,16 @@ static void enter(sp_layout *l, uint32_t segment, uint64_t pass, uint64_t step) 
   l->forecast = 0;
 }
 
-/* note_share notes how large a segment's key was of the largest that was recorded, once what follows has confirmed it. What comes after the
- * first that is smaller than in the prologue counts. */
+/* note_share notes how large a segment's key was of the largest that was recorded: in the prologue at once, in a body once what follows has
+ * confirmed it. What comes from the first on that is smaller than in the prologue counts. */
 static void note_share(sp_layout *l, const sp_sequence *s, uint32_t segment, uint64_t step, uint64_t requested) {
   const sp_segment *g = &l->laws.segments[segment];
-  if (step == g->key && step < s->parts[0].end && requested < s->steps[step].least)
+  int begins = step == g->key && step < s->parts[0].end;
+  if (begins && requested < s->steps[step].least)
     l->smaller = 1;
-  int said = (step == g->key && step < s->parts[0].end) || sp_laws_confirmed(&l->laws, segment);
-  if (!l->smaller || g->key == SP_NOWHERE || !said)
+  if (!l->smaller || g->key == SP_NOWHERE || !(begins || sp_laws_confirmed(&l->laws, segment)))
     return;
-  uint64_t share = g->reading >= g->most ? SP_SHARE_ALL : g->reading * SP_SHARE_ALL / g->most;
+  uint64_t most = sp_laws_key_most(&l->laws, g), share = g->reading >= most ? SP_SHARE_ALL : g->reading * SP_SHARE_ALL / most;
   if (share > l->share)
     l->share = share;
 }

@@ -54,6 +54,9 @@ uint64_t sp_layout_forecast(const sp_layout *l);
  * memory to be added for what is forecast, and has allocated what the laws say of that. */
 int sp_layout_under_way(const sp_layout *l, uint64_t at, uint64_t allocated);
 
+/* The unit of sp_layout_share. */
+enum { SP_SHARE_ALL = 1024 };
+
 /* sp_layout_share is how large the run's batches have been until now of the largest recorded, of SP_SHARE_ALL, by their keys, if a key in
  * the prologue was smaller than recorded; SP_SHARE_ALL if none was. Below half it is 0: keys have a part that follows no length, and say too
  * much of short ones. */

@@ -9,9 +9,6 @@
  * too many places of a plan; more make it longer until an undisturbed row has come. */
 enum { SP_GRAM = 4 };
 
-/* The unit of how large a run's batches are of those recorded (sp_layout_share). */
-enum { SP_SHARE_ALL = 1024 };
-
 /* No step. */
 #define SP_NOWHERE UINT64_MAX
 

@@ -68,24 +68,28 @@ def preferences() -> Any:
     return rows(800, lambda: {"prompt": text(length(8, 120)), "chosen": text(length()), "rejected": text(length())})
 
 
+def evaluated(folder: str, steps: int, batch: int, every: int) -> Dict[str, Any]:
+    """Arguments of trl's trainers of preferences: two micro-batches, and an evaluation after every so many steps."""
+    return dict(
+        **common(folder, steps),
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=2,
+        gradient_checkpointing=True,
+        eval_strategy="steps",
+        eval_steps=every,
+        per_device_eval_batch_size=batch,
+    )
+
+
 def dpo(folder: str, steps: int) -> None:
     """Preferences, a reference model, two micro-batches, and an evaluation after every sixth step."""
     from trl import DPOConfig, DPOTrainer
 
     pairs = preferences()
-    options = DPOConfig(
-        **common(folder, steps),
-        per_device_train_batch_size=4,
-        gradient_accumulation_steps=2,
-        gradient_checkpointing=True,
-        eval_strategy="steps",
-        eval_steps=6,
-        per_device_eval_batch_size=4,
-    )
     DPOTrainer(
         model=language_model(12),
         ref_model=language_model(12),
-        args=options,
+        args=DPOConfig(**evaluated(folder, steps, batch=4, every=6)),
         train_dataset=pairs,
         eval_dataset=pairs.select(range(16)),
         processing_class=tokenizer(ROWS),
@@ -121,18 +125,9 @@ def orpo(folder: str, steps: int) -> None:
     from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
     pairs = preferences()
-    options = ORPOConfig(
-        **common(folder, steps),
-        per_device_train_batch_size=8,
-        gradient_accumulation_steps=2,
-        gradient_checkpointing=True,
-        eval_strategy="steps",
-        eval_steps=8,
-        per_device_eval_batch_size=8,
-    )
     ORPOTrainer(
         model=language_model(12),
-        args=options,
+        args=ORPOConfig(**evaluated(folder, steps, batch=8, every=8)),
         train_dataset=pairs,
         eval_dataset=pairs.select(range(40)),
         processing_class=tokenizer(ROWS),
