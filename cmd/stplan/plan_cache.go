@@ -59,7 +59,7 @@ func openPlanCache(folder string) (*planCache, error) {
 
 // cacheVersions is the part of a plan's name in the cache that this stplan decides.
 func cacheVersions() string {
-	return fmt.Sprintf("%s, plan %d, history %d", producer, planfile.Version, trace.HistoryVersion)
+	return fmt.Sprintf("%s, plan %d, history %d", producer, planfile.VersionShares, trace.HistoryVersion)
 }
 
 // path is where a plan of this name lies. The name comes from a process of the job.

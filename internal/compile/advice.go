@@ -123,7 +123,7 @@ func (c *compiler) withoutLast() (*planfile.Device, error) {
 	if later := slices.IndexFunc(c.device.Annotations, func(n trace.Annotation) bool { return n.At > end }); later >= 0 {
 		short.Annotations = c.device.Annotations[:later]
 	}
-	other := compiler{Options: c.Options, ctx: c.ctx, trace: c.trace, device: &short, stacks: c.stacks, settings: c.settings, joined: c.joined.until(end), other: c.other}
+	other := compiler{Options: c.Options, ctx: c.ctx, trace: c.trace, device: &short, stacks: c.stacks, settings: c.settings, joined: c.joined.until(end), other: c.other, shared: c.shared}
 	other.Mode, other.TimeLimit = planfile.ModePeriodic, c.remaining()
 	other.Note, other.Progress, other.Serve = nil, nil, nil
 	made, _, err := other.compile()

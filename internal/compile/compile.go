@@ -7,7 +7,7 @@
 //	       ─packing→  offsets                                  (place.go)
 //	       ─waits→    fewer waits, and those that are left     (waits.go, unroll.go)
 //	       ─write→    a planfile.Device with its certificate   (write.go)
-//	       ─serve→    the better of two steady states          (other.go)
+//	       ─serve→    the best of several steady states        (other.go)
 //	       ─advise→   the recording served with and without it (advice.go)
 //
 // It knows no files, no terminal and no C: what it has to say goes to
@@ -103,6 +103,9 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	}
 	dev, best, served, err := c.orOther(dev, best)
 	if err != nil {
+		return nil, none, err
+	}
+	if dev, best, served, err = c.orShared(dev, best, served); err != nil {
 		return nil, none, err
 	}
 	if dev, best, served, err = c.orEnough(dev, best, served); err != nil {

@@ -81,6 +81,7 @@ type compiler struct {
 	iterations lifespan.Iterations
 	reserved   trace.Bytes        // the most that the recording held
 	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
+	shared     bool               // slots of periodic share places (lifespan.Periodic.Shared), if that saves anything
 	other      bool               // periodic is the other steady state (lifespan.Periodic.Other), if there is one
 	deadline   time.Time          // of the search, if there is a time limit
 	analysed   time.Duration      // what analyse took

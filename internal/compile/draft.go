@@ -32,6 +32,12 @@ type slot struct {
 	cell             int32         // that it enters from or leaves in; noCell if none
 	flags            planfile.SlotFlags
 
+	// holder is the index of the slot whose place it shares, and one; 0 if it shares none. holds says that others share its
+	// place, which is kept until the last end of them all.
+	holder                       int32
+	holds                        bool
+	keptRequested, keptCompleted packing.Time // 0 if it does not hold
+
 	buffer int32 // of the packing problem; noBuffer of a stray
 	offset packing.Bytes
 }
@@ -42,6 +48,9 @@ const (
 )
 
 func (s *slot) is(f planfile.SlotFlags) bool { return s.flags&f != 0 }
+
+// shared says whether it shares its place with others.
+func (s *slot) shared() bool { return s.holds || s.is(planfile.SlotShares) }
 
 // phase is slots[first : first+count].
 type phase struct {
@@ -74,7 +83,33 @@ func newDraft(tl *lifespan.Timeline, per *lifespan.Periodic, end lifespan.End) *
 	for i := range per.Bodies {
 		d.body(&per.Bodies[i])
 	}
+	d.keepShared()
 	return d
+}
+
+// holder is the slot whose place a slot shares, itself if it shares none.
+func (d *draft) holder(s *slot) *slot {
+	if s.holder == 0 {
+		return s
+	}
+	return &d.slots[s.holder-1]
+}
+
+// keepShared finds until when places are kept that slots share.
+func (d *draft) keepShared() {
+	for i := range d.slots {
+		s := &d.slots[i]
+		if h := d.holder(s); h.holds {
+			h.keptRequested, h.keptCompleted = max(h.keptRequested, s.requestedEnd), max(h.keptCompleted, s.completedEnd)
+		}
+	}
+}
+
+// moveShared has the slots that share places lie where these are.
+func (d *draft) moveShared() {
+	for i := range d.slots {
+		d.slots[i].offset = d.holder(&d.slots[i]).offset
+	}
 }
 
 // clone is a draft of its own, as far as offsets and waits go.
@@ -98,14 +133,17 @@ func topOf(slots []slot, f planfile.SlotFlags) packing.Bytes {
 	return top
 }
 
-// until is the end of a slot's live range. It is later than the phase if the
-// recorded completion is.
+// until is when a slot's place is free again: the end of its live range, or the last one of those that share the
+// place. It is later than the phase if the recorded completion is.
 func (d *draft) until(s *slot) packing.Time {
 	if d.end == lifespan.EndCompleted {
-		return s.completedEnd
+		return s.settled()
 	}
-	return s.requestedEnd
+	return max(s.requestedEnd, s.keptRequested)
 }
+
+// settled is when a stream can be made to wait for all that lay in a slot's place.
+func (s *slot) settled() packing.Time { return max(s.completedEnd, s.keptCompleted) }
 
 // of are the slots of phase x.
 func (d *draft) of(x int) []slot {
@@ -121,6 +159,9 @@ func (d *draft) begin(kind planfile.PhaseKind, occurrences int, length packing.T
 func (d *draft) add(s slot) {
 	if s.cell != noCell {
 		s.size = d.cells[s.cell]
+	}
+	if s.holder > 0 {
+		s.flags |= planfile.SlotShares
 	}
 	d.slots = append(d.slots, s)
 	d.phases[len(d.phases)-1].count++
@@ -146,6 +187,10 @@ func (d *draft) prologue(tl *lifespan.Timeline, per *lifespan.Periodic) {
 		s := d.ofBuffer(&tl.Buffers[p.Buffer])
 		s.requestedEnd, s.completedEnd = packing.Time(p.RequestedEnd), packing.Time(p.CompletedEnd)
 		s.cell = p.Cell
+		s.size, s.holds = packing.Bytes(p.Size), p.Holds
+		if p.Holder != int32(len(d.slots)) { // slot i of a prologue is buffer i
+			s.holder = p.Holder + 1
+		}
 		if p.Resident {
 			s.flags |= planfile.SlotResident
 		}
@@ -179,8 +224,12 @@ func (d *draft) body(body *lifespan.Body) {
 		s.flags |= planfile.SlotEntering
 		d.add(s)
 	}
+	first := int32(len(d.slots))
 	for i := range body.Slots {
 		s := d.ofBody(&body.Slots[i])
+		if h := body.Slots[i].Holder; h != i {
+			s.holder = first + int32(h) + 1
+		}
 		if s.cell != noCell {
 			s.flags |= planfile.SlotLeaving
 		}
@@ -196,7 +245,7 @@ func (d *draft) ofBody(s *lifespan.Slot) slot {
 	return slot{
 		start: packing.Time(s.Start), requestedEnd: packing.Time(s.RequestedEnd), completedEnd: packing.Time(s.CompletedEnd),
 		size: packing.Bytes(s.Size), requested: s.Requested, least: s.Least,
-		stream: d.streams.of(s.Stream), occurrences: s.Occurrences, cell: s.Cell,
+		stream: d.streams.of(s.Stream), occurrences: s.Occurrences, cell: s.Cell, holds: s.Holds,
 	}
 }
 

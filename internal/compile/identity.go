@@ -24,7 +24,7 @@ func (o *Options) ID() string {
 		marker = o.Marker.String()
 	}
 	return fmt.Sprintf("%q plan %d mode %d marker %q pending %t cross %t limit %d scale %g serve %t",
-		o.Producer, planfile.Version, o.Mode, marker, o.NoReusePending, o.NoCrossStream, o.TimeLimit, max(1, o.MaxScale), o.Serve != nil)
+		o.Producer, planfile.VersionShares, o.Mode, marker, o.NoReusePending, o.NoCrossStream, o.TimeLimit, max(1, o.MaxScale), o.Serve != nil)
 }
 
 // Identity is the SHA-256 of all that Compile makes a plan from: two recordings with one

@@ -37,7 +37,10 @@ func newLine(d *draft) *line {
 		for i := range d.of(x) {
 			s := &d.of(x)[i]
 			s.buffer = noBuffer
-			if s.cell == noCell && !s.is(planfile.SlotStray) {
+			switch {
+			case s.is(planfile.SlotShares):
+				s.buffer = d.holder(s).buffer
+			case s.cell == noCell && !s.is(planfile.SlotStray):
 				s.buffer = l.addSlot(d, x, s)
 			}
 		}
@@ -61,7 +64,7 @@ func (l *line) addSlot(d *draft, x int, s *slot) int32 {
 		end = l.last()
 	}
 	return l.add(packing.Buffer{Start: l.base[x] + s.start, End: end, Size: s.size},
-		packing.Use{Stream: s.stream, Settled: l.base[x] + s.completedEnd})
+		packing.Use{Stream: s.stream, Settled: l.base[x] + s.settled()})
 }
 
 // stretch is a piece of plan time in which a cell is full.

@@ -43,6 +43,36 @@ func (c *compiler) orOther(dev *planfile.Device, best packing.Placement) (*planf
 	return otherDev, otherBest, otherCost, nil
 }
 
+// orShared is the plan with places that slots share, if data decide what they take, unless it serves the recording clearly worse.
+// served is what serving it with the plan takes that there is, nil if that is not known yet.
+func (c *compiler) orShared(dev *planfile.Device, best packing.Placement, served *replay.Cost) (*planfile.Device, packing.Placement, *replay.Cost, error) {
+	if c.periodic == nil || c.shared || !c.judges() || c.late(c.analysed) {
+		return dev, best, served, nil
+	}
+	other := *c
+	if other.periodic = c.periodic.Shared(c.timeline, c.end()); other.periodic == nil {
+		return dev, best, served, nil
+	}
+	other.shared = true
+	program := replay.NewProgram(c.timeline)
+	if served == nil {
+		cost, err := c.serve(program, dev)
+		if err != nil {
+			return nil, best, nil, err
+		}
+		served = &cost
+	}
+	otherDev, otherBest, cost, err := c.tried(&other, program)
+	if err != nil {
+		return nil, best, nil, err
+	}
+	if better(*served, *cost) {
+		return dev, best, served, nil
+	}
+	*c = other
+	return otherDev, otherBest, cost, nil
+}
+
 // tried is another plan of the recording, and what serving it with that takes.
 func (c *compiler) tried(other *compiler, program *replay.Program) (*planfile.Device, packing.Placement, *replay.Cost, error) {
 	dev, best, err := other.made()

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"math/bits"
 	"slices"
 	"sort"
 
@@ -55,6 +54,7 @@ func (c *compiler) scale(d *draft, sizes [][][]float64) *report.Scaled {
 // NoCrossStream: the bound of what was recorded is of all streams together, and verify proves streams
 // apart by theirs.
 func (c *compiler) believe(d *draft, sizes [][][]float64) {
+	c.believed = 0
 	if c.periodic == nil || c.NoCrossStream {
 		return
 	}
@@ -62,10 +62,23 @@ func (c *compiler) believe(d *draft, sizes [][][]float64) {
 		body := &c.periodic.Bodies[x]
 		first := d.phases[x+1].first + len(body.Entering)
 		for i, bytes := range body.Believed(sizes[x]) {
-			if slot := &d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell {
+			if slot := &d.slots[first+i]; bytes > 0 && !slot.is(planfile.SlotStray) && slot.cell == noCell && !slot.shared() {
 				slot.grow(bytes)
 				c.believed++
 			}
+		}
+	}
+	c.believePrologue(d)
+}
+
+// believePrologue grows the slots of the prologue that data decide: the first iteration was recorded once, and may take as
+// much there as a later one.
+func (c *compiler) believePrologue(d *draft) {
+	body := &c.periodic.Bodies[c.periodic.Passes[0].Body]
+	for i, s := range c.periodic.Prologue {
+		if s.Like >= 0 && body.Slots[s.Like].Requested > d.slots[i].requested {
+			d.slots[i].grow(float64(body.Slots[s.Like].Requested))
+			c.believed++
 		}
 	}
 }
@@ -86,7 +99,7 @@ func (c *compiler) sizes() [][][]float64 {
 	}
 	pass := make([]int, len(per.Bodies)) // of each body, so far
 	c.eachPass(func(p *lifespan.Pass, first int) {
-		for k, slot := range slotsOf(p) {
+		for k, slot := range p.Slots() {
 			out[p.Body][slot][pass[p.Body]] = float64(c.timeline.Buffers[first+k].Requested)
 		}
 		pass[p.Body]++
@@ -106,17 +119,6 @@ func (c *compiler) eachPass(call func(p *lifespan.Pass, first int)) {
 func (c *compiler) bufferAt(t trace.Time) int {
 	b := c.timeline.Buffers
 	return sort.Search(len(b), func(i int) bool { return !b[i].Initial && b[i].Start >= t })
-}
-
-// slotsOf are the slots of a pass's allocations, in their order.
-func slotsOf(p *lifespan.Pass) []int {
-	var out []int
-	for w, word := range p.Present {
-		for ; word != 0; word &= word - 1 {
-			out = append(out, 64*w+bits.TrailingZeros64(word))
-		}
-	}
-	return out
 }
 
 // law is what a slot's size follows, if that is known.
@@ -161,7 +163,7 @@ func (s *scaling) body(x int, sizes [][]float64) {
 	first := s.d.phases[x+1].first + len(s.c.periodic.Bodies[x].Entering)
 	for i := range sizes {
 		slot := &s.d.slots[first+i]
-		if slot.is(planfile.SlotStray) || slot.requested-slot.least < leastVaried {
+		if slot.is(planfile.SlotStray) || slot.shared() || slot.requested-slot.least < leastVaried {
 			continue
 		}
 		s.result.Varied++
@@ -206,7 +208,7 @@ func (s *scaling) prologue(sizes [][]float64, laws []*law, q *quantities) {
 // longest is the first buffer of the pass of a body that has the most allocations, and their slots.
 func (c *compiler) longest(body int) (from int, slots []int) {
 	c.eachPass(func(p *lifespan.Pass, first int) {
-		if of := slotsOf(p); p.Body == body && len(of) > len(slots) {
+		if of := p.Slots(); p.Body == body && len(of) > len(slots) {
 			from, slots = first, of
 		}
 	})
@@ -235,7 +237,7 @@ func (s *scaling) iteration(base, part *lifespan.Timeline, begin int, slotOf fun
 			continue
 		}
 		l, b := laws[slotOf(at)], &part.Buffers[i]
-		if x := value[l.quantity]; x > 0 && l.Near(x, float64(b.Requested)) && !s.d.slots[begin+i].is(planfile.SlotResident) {
+		if x := value[l.quantity]; x > 0 && l.Near(x, float64(b.Requested)) && !s.d.slots[begin+i].is(planfile.SlotResident) && !s.d.slots[begin+i].shared() {
 			s.d.slots[begin+i].grow(s.at(l, q)) // slot i of a prologue is buffer i
 			s.result.Prologue++
 		}

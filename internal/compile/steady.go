@@ -28,6 +28,9 @@ func (c *compiler) steadyState() (*lifespan.Periodic, error) {
 	case c.Mode == planfile.ModePeriodic:
 		return per, nil
 	}
+	if shared := c.sharedWithin(per, c.worthwhile()); shared != nil {
+		return shared, nil
+	}
 	if bound, limit := envelope(c.timeline, per, c.end()), c.worthwhile(); bound > limit {
 		c.note("the plan is of the recorded process only: one that fits every pass takes at least %s, and beyond %s it is not worth it (--mode periodic makes it)",
 			report.Bytes(int64(bound)), report.Bytes(int64(limit)))
@@ -36,11 +39,29 @@ func (c *compiler) steadyState() (*lifespan.Periodic, error) {
 	return per, nil
 }
 
-// findPeriodic is the steady state, or the other one of the same iterations.
+// sharedWithin is the steady state with places that slots share, if only that takes no more than so many bytes.
+func (c *compiler) sharedWithin(per *lifespan.Periodic, limit trace.Bytes) *lifespan.Periodic {
+	if envelope(c.timeline, per, c.end()) <= limit {
+		return nil
+	}
+	shared := per.Shared(c.timeline, c.end())
+	if shared == nil || envelope(c.timeline, shared, c.end()) > limit {
+		return nil
+	}
+	c.shared = true
+	return shared
+}
+
+// findPeriodic is the steady state, or the other one of the same iterations, or the one with places that slots share.
 func (c *compiler) findPeriodic() (*lifespan.Periodic, string) {
 	per, why := lifespan.FindPeriodic(c.timeline, c.iterations, c.end())
 	if c.other && per != nil && per.Other != nil {
 		per = per.Other
+	}
+	if c.shared && per != nil {
+		if shared := per.Shared(c.timeline, c.end()); shared != nil {
+			per = shared
+		}
 	}
 	return per, why
 }
@@ -82,7 +103,11 @@ func (c *compiler) analyseJoined() error {
 				c.joined.names[k], c.device.Ordinal, 100*shared, 100*leastShared)
 		}
 	}
-	if bound, limit := envelope(c.timeline, per, c.end()), max(c.worthwhile(), c.joined.reserved); bound > limit && c.Mode != planfile.ModePeriodic {
+	limit := max(c.worthwhile(), c.joined.reserved)
+	if shared := c.sharedWithin(per, limit); shared != nil {
+		per = shared
+	}
+	if bound := envelope(c.timeline, per, c.end()); bound > limit && c.Mode != planfile.ModePeriodic {
 		return fmt.Errorf("%s: device %d: the recordings do not fit together: one plan for all takes at least %s, and beyond %s it is not worth it (--mode periodic makes it)",
 			c.trace, c.device.Ordinal, report.Bytes(int64(bound)), report.Bytes(int64(limit)))
 	}

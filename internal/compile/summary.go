@@ -49,6 +49,9 @@ func (c *compiler) summary(dev *planfile.Device, pl packing.Placement) report.Co
 func (c *compiler) freeBound() trace.Bytes {
 	if c.periodic != nil {
 		if free, _ := lifespan.FindPeriodic(c.timeline, c.iterations, lifespan.EndRequested); free != nil {
+			if shared := free.Shared(c.timeline, lifespan.EndRequested); c.shared && shared != nil {
+				free = shared
+			}
 			return envelope(c.timeline, free, lifespan.EndRequested)
 		}
 	}
@@ -65,6 +68,7 @@ func (c *compiler) steadySummary(dev *planfile.Device) *report.SteadyState {
 		Cells: cells, CellBytes: int64(cellBytes), StrayBytes: int64(per.StrayBytes), RecordedPeak: int64(recorded.Bytes),
 		Believed: c.believed,
 	}
+	s.Shared, s.Places = dev.CountShared()
 	if recorded.Bytes > 0 {
 		s.EnvelopeCost = float64(dev.Certificate.LowerBound)/float64(recorded.Bytes) - 1
 	}

@@ -28,7 +28,7 @@ func unroll(d *draft, x, passes int) *unrolled {
 		next := base + p.length
 		for i := p.first; i < p.first+p.count; i++ {
 			s := &d.slots[i]
-			if s.is(planfile.SlotEntering | planfile.SlotStray) {
+			if s.is(planfile.SlotEntering | planfile.SlotStray | planfile.SlotShares) {
 				continue
 			}
 			until := base + d.until(s)
@@ -38,7 +38,7 @@ func unroll(d *draft, x, passes int) *unrolled {
 			case s.is(planfile.SlotLeaving):
 				until = min(end, next+enters[s.cell])
 			}
-			u.add(d, int32(i), pass, base+s.start, until, base+s.completedEnd)
+			u.add(d, int32(i), pass, base+s.start, until, base+s.settled())
 		}
 		base = next
 		if pass == 0 && interlude {

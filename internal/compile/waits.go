@@ -181,6 +181,7 @@ func (c *compiler) fewerWaitsIn(d *draft, x int) error {
 			moved.slots[slot].offset = pl.Offsets[i]
 		}
 	}
+	moved.moveShared()
 	if moved.waits = periodicWaits(moved); costOf(moved.waits).less(costOf(d.waits)) {
 		d.slots, d.waits = moved.slots, moved.waits
 	}

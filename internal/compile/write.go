@@ -80,7 +80,10 @@ func (s *slot) written() planfile.Slot {
 		Offset: uint64(s.offset), Size: uint64(s.size), Requested: uint64(s.requested), Least: uint64(s.least),
 		Stream: uint32(s.stream), Flags: s.flags, Occurrences: uint32(s.occurrences), Cell: planfile.NoCell,
 	}
-	if s.cell != noCell {
+	switch {
+	case s.is(planfile.SlotShares):
+		out.Cell = uint32(s.holder - 1)
+	case s.cell != noCell:
 		out.Cell = uint32(s.cell)
 	}
 	return out

@@ -8,12 +8,13 @@ import (
 )
 
 // Offsets are the places of a timeline's buffers in the plan that was made from it, -1
-// for those that have none: strays, and what follows the last recorded pass.
+// for those that have none: strays, what shares its place with others, which lies anywhere
+// in there, and what follows the last recorded pass.
 func Offsets(dev *planfile.Device, tl *lifespan.Timeline) []int64 {
-	out := make([]int64, len(tl.Buffers))
+	out, shared := make([]int64, len(tl.Buffers)), dev.Shared()
 	for i, k := range Slots(dev, tl) {
 		out[i] = -1
-		if k >= 0 && dev.Slots[k].Flags&planfile.SlotStray == 0 {
+		if k >= 0 && dev.Slots[k].Flags&planfile.SlotStray == 0 && !shared[k] {
 			out[i] = int64(dev.Slots[k].Offset)
 		}
 	}

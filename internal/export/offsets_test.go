@@ -79,3 +79,22 @@ func checkApart(t *testing.T, name string, tl *lifespan.Timeline, offsets []int6
 		live = slices.Insert(live, k, c.buffer)
 	}
 }
+
+// TestOffsetsOfSharedPlaces: what shares a place, and its holder, have no offset.
+func TestOffsetsOfSharedPlaces(t *testing.T) {
+	dev := &planfile.Device{
+		Mode: planfile.ModePeriodic, End: planfile.EndRequested,
+		Slots: []planfile.Slot{
+			{Offset: 512, Size: 1024, Cell: planfile.NoCell},
+			{Offset: 512, Size: 1024, Flags: planfile.SlotShares, Cell: 0},
+			{Offset: 2048, Size: 512, Cell: planfile.NoCell},
+			{Flags: planfile.SlotStray, Cell: planfile.NoCell},
+		},
+		Phases: []planfile.Phase{{SlotCount: 3}, {FirstSlot: 3, SlotCount: 1, Length: 1}},
+		Passes: []planfile.Pass{{Phase: 1, Present: []uint64{1}}},
+	}
+	tl := &lifespan.Timeline{Buffers: make([]lifespan.Buffer, 5)}
+	if got, want := Offsets(dev, tl), []int64{-1, -1, 2048, -1, -1}; !slices.Equal(got, want) {
+		t.Errorf("offsets %d, expected %d", got, want)
+	}
+}

@@ -10,33 +10,35 @@ type PhasePeak struct {
 }
 
 // Envelope is the largest load of each phase, the prologue first, with every slot present
-// at its largest size. No plan of the steady state can be smaller. Strays do not count,
+// at its largest size, and places that are shared as a whole. No plan with these places can be smaller. Strays do not count,
 // because a plan has no place for them.
 func (p *Periodic) Envelope(tl *Timeline, end End) []PhasePeak {
 	load := make(Profile, p.Cut+1)
 	var resident trace.Bytes
-	for _, s := range p.Prologue {
-		b := &tl.Buffers[s.Buffer]
-		size, until := b.Size, s.Until(end, p.Cut)
-		if s.Resident {
+	kept := p.keptInPrologue(end)
+	for i, s := range p.Prologue {
+		size := s.Size
+		switch {
+		case int(s.Holder) != i:
+			continue
+		case s.Resident:
 			resident += size
-		}
-		if s.Cell >= 0 {
+		case s.Cell >= 0:
 			size = p.Cells[s.Cell].Size
 		}
-		load[b.Start] += size
-		load[until] -= size
+		load[tl.Buffers[s.Buffer].Start] += size
+		load[kept[i]] -= size
 	}
-	var kept trace.Bytes
+	var cells trace.Bytes
 	for _, c := range p.Cells {
-		kept += c.Size
+		cells += c.Size
 	}
 	peaks := []PhasePeak{load.phasePeak()}
 	for x := range p.Bodies {
 		peak := p.Bodies[x].load(end).phasePeak()
 		peak.Bytes += resident
 		if p.Bodies[x].Interlude {
-			peak.Bytes += kept
+			peak.Bytes += cells
 		}
 		peaks = append(peaks, peak)
 	}
@@ -64,16 +66,39 @@ func (s *Slot) Until(end End, length int) int {
 
 // load has the changes of the load at each time of the body (see accumulate).
 func (b *Body) load(end End) Profile {
-	load := make(Profile, b.Length+1)
-	for _, slots := range [][]Slot{b.Entering, b.Slots} {
-		for i := range slots {
-			if s := &slots[i]; !s.Stray {
-				load[s.Start] += s.Size
-				load[s.Until(end, b.Length)] -= s.Size
-			}
+	load, kept := make(Profile, b.Length+1), b.kept(end)
+	for i := range b.Entering {
+		s := &b.Entering[i]
+		load[s.Start] += s.Size
+		load[s.Until(end, b.Length)] -= s.Size
+	}
+	for i := range b.Slots {
+		if s := &b.Slots[i]; !s.Stray && s.Holder == i {
+			load[i] += s.Size
+			load[kept[i]] -= s.Size
 		}
 	}
 	return load
+}
+
+// kept is until when the place of each slot is kept: the last end of those that share it.
+func (b *Body) kept(end End) []int {
+	out := make([]int, len(b.Slots))
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		out[s.Holder] = max(out[s.Holder], s.Until(end, b.Length))
+	}
+	return out
+}
+
+// keptInPrologue is likewise, of the slots of the prologue.
+func (p *Periodic) keptInPrologue(end End) []trace.Time {
+	out := make([]trace.Time, len(p.Prologue))
+	for i := range p.Prologue {
+		s := &p.Prologue[i]
+		out[s.Holder] = max(out[s.Holder], s.Until(end, p.Cut))
+	}
+	return out
 }
 
 // phasePeak is the peak of a profile that still holds the changes of the load. The

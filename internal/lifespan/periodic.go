@@ -34,9 +34,15 @@ type Cell struct {
 
 // PrologueSlot is a buffer of the prologue. Its times are the recording's.
 type PrologueSlot struct {
-	Buffer   int32 // index into Timeline.Buffers
-	Resident bool  // its place is never reused
-	Cell     int32 // the cell that it leaves the prologue in, -1 if it does not
+	Buffer int32 // index into Timeline.Buffers
+	// Holder is the slot of the prologue whose place it shares, itself if that is its own. Size is the aligned size
+	// of the place. Like is the slot of the first pass's body that is the same line of the program, if data decide
+	// what that takes and it does not share a place; -1 if there is none.
+	Holder, Like int32
+	Size         trace.Bytes
+	Holds        bool  // others share its place
+	Resident     bool  // its place is never reused
+	Cell         int32 // the cell that it leaves the prologue in, -1 if it does not
 	// RequestedEnd is at most Cut, and equal to Cut if the slot is resident or leaves.
 	// CompletedEnd may be later: Cut + t is time t of the first body, up to its length.
 	RequestedEnd, CompletedEnd trace.Time
@@ -70,6 +76,10 @@ type Slot struct {
 	Occurrences            int   // number of recorded passes that had it
 	Cell                   int32 // the cell that it enters from or leaves in, -1 for none
 	Stray                  bool  // outlives its pass without being in a cell: has no place
+	// Holder is the slot of the body whose place it shares, itself if that is its own. The place of a slot
+	// that others share is kept from its start to the last of their ends, and Size is that of the place.
+	Holder int
+	Holds  bool // others share its place
 }
 
 // Pass is one recorded steady iteration. It ends where the next one begins.

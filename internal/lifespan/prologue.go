@@ -12,7 +12,7 @@ func (c *classifier) fillPrologue() {
 	for i := range p.Prologue {
 		b := &c.tl.Buffers[i]
 		s := &p.Prologue[i]
-		*s = PrologueSlot{Buffer: int32(i), Cell: -1, RequestedEnd: min(b.RequestedEnd, p.Cut), CompletedEnd: c.prologueEnd(b.CompletedEnd)}
+		*s = PrologueSlot{Buffer: int32(i), Size: b.Size, Holder: int32(i), Like: -1, Cell: -1, RequestedEnd: min(b.RequestedEnd, p.Cut), CompletedEnd: c.prologueEnd(b.CompletedEnd)}
 		switch pass, _ := c.place(b.Until(c.end)); {
 		case pass == 0:
 			crossing = append(crossing, int32(i))

@@ -9,7 +9,7 @@ func (c *classifier) fillSlots() {
 		body := &c.out.Bodies[x]
 		body.Slots = make([]Slot, body.Length)
 		for i := range body.Slots {
-			body.Slots[i] = Slot{Start: i, Cell: -1}
+			body.Slots[i] = Slot{Start: i, Cell: -1, Holder: i}
 		}
 	}
 	for j, x := range c.bodies {

@@ -36,7 +36,7 @@ type buffers struct {
 // gather makes the columns of the buffers and of the flame graph, with the stacks of both.
 func (d *Device) gather(in Input, slots []int32, l *layout) {
 	d.nameKinds()
-	g := gathering{d: d, in: in, slots: slots, layout: l, stacks: newStacks(d, in.Recording), streams: map[uint64]uint32{}}
+	g := gathering{d: d, in: in, slots: slots, shared: in.Plan.Shared(), addresses: inShared(in.Plan, in.Recording.Timeline, slots), layout: l, stacks: newStacks(d, in.Recording), streams: map[uint64]uint32{}}
 	d.Counts.Buffers = len(in.Recording.Timeline.Buffers)
 	for _, i := range d.chosen(in.Recording) {
 		g.add(i)
@@ -61,12 +61,16 @@ func (d *Device) nameKinds() {
 
 // gathering adds one buffer after the other to the columns.
 type gathering struct {
-	d       *Device
-	in      Input
-	slots   []int32
-	layout  *layout
-	stacks  *stacks
-	streams map[uint64]uint32
+	d     *Device
+	in    Input
+	slots []int32
+	// shared says of each slot of the plan whether its place is shared; addresses are those of
+	// the buffers there, see inShared.
+	shared    []bool
+	addresses map[int]uint64
+	layout    *layout
+	stacks    *stacks
+	streams   map[uint64]uint32
 }
 
 func (g *gathering) add(i int) {
@@ -86,13 +90,15 @@ func (g *gathering) add(i int) {
 
 // place is a buffer's address in the plan.
 func (g *gathering) place(i int) uint32 {
-	if k := g.slots[i]; k >= 0 {
-		if slot := &g.in.Plan.Slots[k]; slot.Flags&planfile.SlotStray == 0 {
-			return uint32(slot.Offset / uint64(trace.Granularity))
-		}
+	address, placed := g.addresses[i]
+	if k := g.slots[i]; k >= 0 && !g.shared[k] && g.in.Plan.Slots[k].Flags&planfile.SlotStray == 0 {
+		address, placed = g.in.Plan.Slots[k].Offset, true
 	}
-	g.d.Counts.OffPlan++
-	return nowhere
+	if !placed {
+		g.d.Counts.OffPlan++
+		return nowhere
+	}
+	return uint32(address / uint64(trace.Granularity))
 }
 
 // stream numbers the streams. The last number is for all streams that have none.

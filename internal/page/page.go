@@ -65,7 +65,7 @@ type Device struct {
 type Counts struct {
 	Buffers int `json:"buffers"`
 	Shown   int `json:"shown"`
-	// OffPlan have no place in the plan.
+	// OffPlan have no place in the plan, or no room in one that they share with others.
 	OffPlan int `json:"off_plan"`
 }
 

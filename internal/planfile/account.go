@@ -1,6 +1,9 @@
 package planfile
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // What follows counts what is in a plan. The plan need not be verified, but it
 // must have passed Decode.
@@ -26,6 +29,63 @@ func (d *Device) PhaseOf(slot uint32) int {
 	return sort.Search(len(d.Phases)-1, func(x int) bool {
 		return uint64(slot) < d.Phases[x].FirstSlot+d.Phases[x].SlotCount
 	})
+}
+
+// Shares says whether some slot shares its place.
+func (d *Device) Shares() bool {
+	return slices.ContainsFunc(d.Slots, func(s Slot) bool { return s.Flags&SlotShares != 0 })
+}
+
+// Shared says of every slot whether others lie in its place as well, at some offset that
+// the plan does not fix: whether it is a sharing slot or the holder of one.
+func (d *Device) Shared() []bool {
+	shared := make([]bool, len(d.Slots))
+	for i := range d.Slots {
+		if holder, ok := d.holder(i); ok {
+			shared[i], shared[holder] = true, true
+		}
+	}
+	return shared
+}
+
+// CountShared counts the slots that share a place with others, and the places that they share.
+func (d *Device) CountShared() (slots, places int) {
+	for i, shared := range d.Shared() {
+		if !shared {
+			continue
+		}
+		slots++
+		if _, ok := d.holder(i); !ok {
+			places++
+		}
+	}
+	return slots, places
+}
+
+// KeptEnds are the two ends of every slot's hold on its place. Those of a holder are the
+// latest among its own and those of all that share its place, because nothing else may
+// use these bytes before. Those of other slots, sharing ones as well, are their own.
+func (d *Device) KeptEnds() (requested, completed []uint64) {
+	requested, completed = make([]uint64, len(d.Slots)), make([]uint64, len(d.Slots))
+	for i := range d.Slots {
+		s := &d.Slots[i]
+		requested[i], completed[i] = s.RequestedEnd, s.CompletedEnd
+		if holder, ok := d.holder(i); ok { // before slot i, so its own ends are there
+			requested[holder] = max(requested[holder], s.RequestedEnd)
+			completed[holder] = max(completed[holder], s.CompletedEnd)
+		}
+	}
+	return requested, completed
+}
+
+// holder is the slot whose place slot i shares. It is false for a slot that shares none,
+// or names no slot before it.
+func (d *Device) holder(i int) (holder int, ok bool) {
+	s := &d.Slots[i]
+	if s.Flags&SlotShares == 0 || uint64(s.Cell) >= uint64(i) {
+		return 0, false
+	}
+	return int(s.Cell), true
 }
 
 // Allocations counts the slots that are allocated in their phase. An entering

@@ -70,7 +70,7 @@ func check(p *Plan) fault {
 	for i := range p.Devices {
 		c := checker{d: &p.Devices[i], device: i}
 		f := c.header(p)
-		for _, rule := range [...]func() fault{c.streams, c.phases, c.slots, c.cells, c.passes, c.waits, c.witness} {
+		for _, rule := range [...]func() fault{c.streams, c.phases, c.slots, c.places, c.cells, c.passes, c.waits, c.witness} {
 			if !f.is() {
 				f = rule()
 			}

@@ -33,7 +33,7 @@ func (c *checker) cellsOf(p int, first, filled []int) fault {
 		bad := func(field, format string, args ...any) fault {
 			return c.fault(sectionSlots, int(i), field, format, args...)
 		}
-		if s.Cell == NoCell {
+		if s.Flags&(SlotEntering|SlotLeaving) == 0 {
 			continue
 		}
 		if uint64(s.Cell) >= uint64(len(first)) {

@@ -51,7 +51,7 @@ func (c *checker) slot(phase *span, s *Slot) (field, problem string) {
 
 // slotKind checks the stream, flags, cell and occurrences of a slot.
 func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
-	crosses := s.Flags&(SlotEntering|SlotLeaving) != 0
+	crosses, shares := s.Flags&(SlotEntering|SlotLeaving) != 0, s.Flags&SlotShares != 0
 	switch {
 	case uint64(s.Stream) >= uint64(len(c.d.Streams)):
 		return "stream", fmt.Sprintf("%d is not one of the device's %d", s.Stream, len(c.d.Streams))
@@ -59,16 +59,18 @@ func (c *checker) slotKind(phase *span, s *Slot) (field, problem string) {
 		return "flags", fmt.Sprintf("%#x has unknown bits", uint32(s.Flags))
 	case c.d.Mode == ModeRecorded && s.Flags&^(SlotResident|SlotInitial) != 0:
 		return "flags", fmt.Sprintf("%#x, expected a sum of 1 (resident) and 2 (initial) in mode recorded", uint32(s.Flags))
+	case shares && s.Flags != SlotShares:
+		return "flags", fmt.Sprintf("%#x, expected no other flag beside 32 (shares)", uint32(s.Flags))
 	case phase.Kind == PhasePrologue && (s.Flags&(SlotEntering|SlotStray) != 0 || s.Flags&(SlotResident|SlotLeaving) == SlotResident|SlotLeaving):
-		return "flags", fmt.Sprintf("%#x, expected in the prologue at most 2 (initial) and one of 1 (resident) and 8 (leaving)", uint32(s.Flags))
+		return "flags", fmt.Sprintf("%#x, expected in the prologue at most 2 (initial) and one of 1 (resident) and 8 (leaving), or 32 (shares)", uint32(s.Flags))
 	case phase.Kind != PhasePrologue && (s.Flags&(SlotResident|SlotInitial) != 0 || s.Flags&(s.Flags-1) != 0):
-		return "flags", fmt.Sprintf("%#x, expected in a body at most one of 4 (entering), 8 (leaving) and 16 (stray)", uint32(s.Flags))
+		return "flags", fmt.Sprintf("%#x, expected in a body at most one of 4 (entering), 8 (leaving), 16 (stray) and 32 (shares)", uint32(s.Flags))
 	case phase.Kind == PhaseInterlude && crosses:
 		return "flags", fmt.Sprintf("%#x, expected no slot of an interlude to cross the seam", uint32(s.Flags))
 	case crosses && s.Cell == NoCell:
 		return "cell", "none, expected one for a slot that crosses the seam"
-	case !crosses && s.Cell != NoCell:
-		return "cell", fmt.Sprintf("%d, expected none for a slot that does not cross the seam", s.Cell)
+	case !crosses && !shares && s.Cell != NoCell:
+		return "cell", fmt.Sprintf("%d, expected none for a slot that neither crosses the seam nor shares its place", s.Cell)
 	case s.Occurrences > phase.Occurrences || s.Occurrences == 0 && s.Flags&SlotEntering == 0:
 		return "occurrences", fmt.Sprintf("%d, expected 1 to %d, the occurrences of its phase", s.Occurrences, phase.Occurrences)
 	}

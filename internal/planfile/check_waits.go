@@ -1,5 +1,9 @@
 package planfile
 
+// slotOwnsNothing has the flags of the slots that occur in no wait. What lies in a cell is
+// owned by the leaving slot, a shared place by its holder, and a stray has no place.
+const slotOwnsNothing = SlotEntering | SlotStray | SlotShares
+
 // waits checks each wait, and that they are in order.
 func (c *checker) waits() fault {
 	d := c.d
@@ -15,10 +19,10 @@ func (c *checker) waits() fault {
 			return bad("later", "slot %d is not one of the device's %d", w.Later, len(d.Slots))
 		case uint64(w.Earlier) >= uint64(len(d.Slots)):
 			return bad("earlier", "slot %d is not one of the device's %d", w.Earlier, len(d.Slots))
-		case d.Slots[w.Later].Flags&(SlotEntering|SlotStray) != 0:
-			return bad("later", "slot %d is entering or a stray: it takes no bytes over", w.Later)
-		case d.Slots[w.Earlier].Flags&(SlotEntering|SlotStray) != 0:
-			return bad("earlier", "slot %d is entering or a stray: it owns no bytes that others take over", w.Earlier)
+		case d.Slots[w.Later].Flags&slotOwnsNothing != 0:
+			return bad("later", "slot %d is entering, a stray or shares its place: it takes no bytes over", w.Later)
+		case d.Slots[w.Earlier].Flags&slotOwnsNothing != 0:
+			return bad("earlier", "slot %d is entering, a stray or shares its place: it owns no bytes that others take over", w.Earlier)
 		case w.Kind&waitReasons == 0 || w.Kind&^waitKindsKnown != 0:
 			return bad("kind", "%#x, expected 1 (cross-stream), 2 (pending) or both, and 4 if over the seam", uint32(w.Kind))
 		case i > 0 && !waitsAscend(d.Waits[i-1], w):

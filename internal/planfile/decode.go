@@ -39,6 +39,9 @@ func Decode(data []byte) (*Plan, error) {
 	if f.is() {
 		return nil, locate(p, f, table)
 	}
+	if err := checkDemanded(p, binary.LittleEndian.Uint32(data[versionAt:])); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -99,10 +102,22 @@ func checkStart(data []byte) error {
 
 func checkVersion(v uint32) error {
 	switch {
-	case v > Version:
-		return &FormatError{ClassNewerVersion, versionAt, "version", fmt.Sprintf("plan format %d is newer than %d, the newest that this stplan reads; upgrade stplan", v, Version)}
-	case v != Version:
-		return &FormatError{ClassBadVersion, versionAt, "version", fmt.Sprintf("%d, expected %d", v, Version)}
+	case v > VersionShares:
+		return &FormatError{ClassNewerVersion, versionAt, "version", fmt.Sprintf("plan format %d is newer than %d, the newest that this stplan reads; upgrade stplan", v, VersionShares)}
+	case v < Version:
+		return &FormatError{ClassBadVersion, versionAt, "version", fmt.Sprintf("%d, expected %d or %d", v, Version, VersionShares)}
+	}
+	return nil
+}
+
+// checkDemanded checks that a plan is stored in the version that it demands. Otherwise it
+// would have two byte strings.
+func checkDemanded(p *Plan, stored uint32) error {
+	switch demanded := p.Version(); {
+	case stored < demanded:
+		return structure(versionAt, "version", "%d, expected %d for a plan in which a slot shares its place", stored, demanded)
+	case stored > demanded:
+		return structure(versionAt, "version", "%d, expected %d for a plan in which no slot shares its place", stored, demanded)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func encode(p *Plan) []byte {
 	table, length := layOut(p)
 	w := &writer{buf: make([]byte, 0, length)}
 	w.buf = append(w.buf, magic...)
-	w.buf = binary.LittleEndian.AppendUint32(w.buf, Version)
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, p.Version())
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(len(table)))
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, length)
 	w.buf = append(w.buf, make([]byte, headerBytes-checksumAt)...)

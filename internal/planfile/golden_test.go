@@ -110,7 +110,7 @@ func (d *dump) record(kind sectionKind, section int, k, count uint64) {
 }
 
 func TestGolden(t *testing.T) {
-	for name, p := range map[string]*Plan{"sample": sample(), "minimal": minimal(), "periodic": periodic()} {
+	for name, p := range map[string]*Plan{"sample": sample(), "minimal": minimal(), "periodic": periodic(), "shared": shared()} {
 		file := filepath.Join("testdata", name+".golden")
 		got := annotate(mustEncode(t, p))
 		if *update {
@@ -131,16 +131,16 @@ func TestGolden(t *testing.T) {
 // TestNumbers pins the numbers of the format, which may not change once a plan has been
 // written.
 func TestNumbers(t *testing.T) {
-	got := fmt.Sprintf("%q version %d; modes %d %d; ends %d %d; advice %d; bounds %d %d, witness of %d; slot flags %d %d %d %d %d; no cell %d; wait kinds %d %d %d; phase kinds %d %d; "+
+	got := fmt.Sprintf("%q versions %d %d; modes %d %d; ends %d %d; advice %d; bounds %d %d, witness of %d; slot flags %d %d %d %d %d %d; no cell %d; wait kinds %d %d %d; phase kinds %d %d; "+
 		"sections %d %d %d %d %d %d %d %d %d of %d %d %d %d %d %d %d %d %d bytes; header %d, entry %d, fields %d %d %d %d; "+
 		"limits %d %d %d %d %d %d %d %d",
-		magic, Version, ModeRecorded, ModePeriodic, EndRequested, EndCompleted, AdvicePool, BoundLoad, BoundWitness, MaxWitness, SlotResident, SlotInitial, SlotEntering, SlotLeaving, SlotStray, NoCell,
+		magic, Version, VersionShares, ModeRecorded, ModePeriodic, EndRequested, EndCompleted, AdvicePool, BoundLoad, BoundWitness, MaxWitness, SlotResident, SlotInitial, SlotEntering, SlotLeaving, SlotStray, SlotShares, NoCell,
 		WaitCrossStream, WaitPending, WaitSeam, PhasePrologue, PhaseBody,
 		sectionProducer, sectionDevice, sectionStreams, sectionSlots, sectionWaits, sectionPhases, sectionPasses, sectionPresence, sectionWitness,
 		producerBytes, deviceBytes, streamBytes, slotBytes, waitBytes, phaseBytes, passBytes, presenceBytes, witnessBytes,
 		headerBytes, entryBytes, versionAt, sectionsAt, lengthAt, checksumAt,
 		maxProducer, maxDevices, maxStreams, uint64(maxRecords), uint64(maxNumber), minAlignment, maxAlignment, maxPhases)
-	const want = `"\x89STPLAN\n" version 1; modes 1 2; ends 1 2; advice 1; bounds 1 2, witness of 24; slot flags 1 2 4 8 16; no cell 4294967295; wait kinds 1 2 4; phase kinds 1 2; ` +
+	const want = `"\x89STPLAN\n" versions 1 2; modes 1 2; ends 1 2; advice 1; bounds 1 2, witness of 24; slot flags 1 2 4 8 16 32; no cell 4294967295; wait kinds 1 2 4; phase kinds 1 2; ` +
 		`sections 1 2 3 4 5 6 7 8 11 of 1 152 8 72 12 56 16 8 4 bytes; header 32, entry 32, fields 8 12 16 24; ` +
 		`limits 255 65536 65536 4294967295 4611686018427387904 512 1073741824 256`
 	if got != want {

@@ -10,9 +10,13 @@ import (
 	"math"
 )
 
-// Version is the format version that Encode writes and the newest that Decode
-// reads.
-const Version = 1
+// Versions of the format. Encode writes the one that the plan demands, and Decode reads
+// both: Version is that of a plan in which every slot has a place of its own, and
+// VersionShares, the newest, that of a plan in which some slot shares its place.
+const (
+	Version       = 1
+	VersionShares = 2
+)
 
 // Mode says what the slots of a device cover.
 type Mode uint32
@@ -96,18 +100,22 @@ type SlotFlags uint32
 // initial slot was live before the recording began. The two sides of a cell are a
 // leaving slot, which is allocated in its phase and live at its end, and an entering
 // slot, which is live when its body begins and is freed in it. A stray outlives its
-// body and has no place in the plan.
+// body and has no place in the plan. A sharing slot has its place together with an
+// earlier slot of its phase, its holder: data decide how many bytes each of the two
+// takes, but not how many they take together. Its Cell is the index of the holder in
+// Device.Slots.
 const (
 	SlotResident SlotFlags = 1 << iota
 	SlotInitial
 	SlotEntering
 	SlotLeaving
 	SlotStray
+	SlotShares
 
-	slotFlagsKnown = SlotResident | SlotInitial | SlotEntering | SlotLeaving | SlotStray
+	slotFlagsKnown = SlotResident | SlotInitial | SlotEntering | SlotLeaving | SlotStray | SlotShares
 )
 
-// NoCell is the cell of a slot that does not cross the seam.
+// NoCell is the cell of a slot that neither crosses the seam nor shares its place.
 const NoCell = math.MaxUint32
 
 // WaitKind says why a reuse has to be ordered on the device.
@@ -152,6 +160,17 @@ type Plan struct {
 	Devices  []Device // by Ordinal, at least one
 }
 
+// Version is the format version that the plan demands. It is not stored in a plan in
+// memory, so that a plan has one byte string only.
+func (p *Plan) Version() uint32 {
+	for i := range p.Devices {
+		if p.Devices[i].Shares() {
+			return VersionShares
+		}
+	}
+	return Version
+}
+
 // Device is the plan of one device. Sizes and offsets are bytes. Times are event
 // indices of the device's list in the recording; in a body they count its
 // allocations.
@@ -187,7 +206,8 @@ type Device struct {
 	Passes []Pass
 }
 
-// SlotEnd is the end of slot i's live range under the device's End.
+// SlotEnd is the end of slot i's own live range under the device's End. A holder's place is
+// taken for longer: see KeptEnds.
 func (d *Device) SlotEnd(i int) uint64 {
 	if d.End == EndCompleted {
 		return d.Slots[i].CompletedEnd
@@ -218,12 +238,12 @@ type Slot struct {
 	// and ends are numbers of allocations begun. A completed end after the phase is the
 	// phase's length plus a time of the body that follows.
 	Start, RequestedEnd, CompletedEnd uint64
-	Offset, Size                      uint64 // bytes, multiples of Device.Alignment; 0 for a stray
+	Offset, Size                      uint64 // bytes, multiples of Device.Alignment; 0 for a stray, those of its holder for a sharing slot
 	Requested, Least                  uint64 // bytes that the program asked for: the most and the fewest
 	Stream                            uint32 // index into Device.Streams
 	Flags                             SlotFlags
 	Occurrences                       uint32 // number of recorded passes that had it; 1 outside of bodies
-	Cell                              uint32 // of an entering or leaving slot, otherwise NoCell
+	Cell                              uint32 // of an entering or leaving slot; of a sharing one its holder; otherwise NoCell
 }
 
 // Wait says that slot Later takes over bytes whose last owner was slot Earlier,
@@ -243,7 +263,7 @@ type Phase struct {
 	FirstSlot, SlotCount uint64 // Device.Slots[FirstSlot:FirstSlot+SlotCount]
 
 	Makespan   uint64 // the largest offset + size of the slots live in it, in bytes
-	LowerBound uint64 // its max load, in requested sizes rounded up to 512 B
+	LowerBound uint64 // its max load, in requested sizes rounded up to 512 B, and shared places whole
 	BoundAt    uint64 // a time of the phase with that load
 }
 

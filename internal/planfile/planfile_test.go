@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -69,9 +70,15 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestBitFlips flips every bit of a plan.
+// TestBitFlips flips every bit of a plan of each version.
 func TestBitFlips(t *testing.T) {
-	data := mustEncode(t, all())
+	for _, p := range []*Plan{all(), shared()} {
+		flipBits(t, mustEncode(t, p))
+	}
+}
+
+func flipBits(t *testing.T, data []byte) {
+	t.Helper()
 	for bit := range 8 * len(data) {
 		flipped := append([]byte(nil), data...)
 		flipped[bit/8] ^= 1 << (bit % 8)
@@ -90,7 +97,7 @@ func flippedClass(file []byte, i int) Class {
 	switch {
 	case i < versionAt:
 		return ClassBadMagic
-	case i < sectionsAt && binary.LittleEndian.Uint32(file[versionAt:]) > Version:
+	case i < sectionsAt && binary.LittleEndian.Uint32(file[versionAt:]) > VersionShares:
 		return ClassNewerVersion
 	case i < sectionsAt:
 		return ClassBadVersion
@@ -109,7 +116,7 @@ func TestNewerVersion(t *testing.T) {
 	if !errors.Is(err, ErrNewerVersion) {
 		t.Fatalf("%v is not ErrNewerVersion", err)
 	}
-	const want = "byte 8: version: plan format 7 is newer than 1, the newest that this stplan reads; upgrade stplan"
+	const want = "byte 8: version: plan format 7 is newer than 2, the newest that this stplan reads; upgrade stplan"
 	if err.Error() != want {
 		t.Errorf("error %q, expected %q", err, want)
 	}
@@ -188,6 +195,7 @@ func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	f.Add(mustEncode(f, all()), true)
 	f.Add(mustEncode(f, minimal()), false)
+	f.Add(mustEncode(f, shared()), true)
 	f.Add(mustEncode(f, random(r)), true)
 	f.Add([]byte(magic), false)
 	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
@@ -206,6 +214,51 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("an accepted file encodes to other bytes (%v)", err)
 		}
 	})
+}
+
+// TestVersion: a plan is of version 2 if and only if some slot of some device shares its
+// place. The vectors check that a reader demands it.
+func TestVersion(t *testing.T) {
+	both := all()
+	d := shared().Devices[0]
+	d.Ordinal, d.Rank = 9, both.Devices[0].Rank
+	both.Devices = append(both.Devices, d)
+	for _, c := range []struct {
+		name string
+		plan *Plan
+		want uint32
+	}{{"sample", sample(), 1}, {"periodic", periodic(), 1}, {"shared", shared(), 2}, {"a sharing device behind others", both, 2}} {
+		data := mustEncode(t, c.plan)
+		if got := binary.LittleEndian.Uint32(data[versionAt:]); got != c.want || c.plan.Version() != c.want {
+			t.Errorf("%s: version %d in the file, %d in memory, expected %d", c.name, got, c.plan.Version(), c.want)
+		}
+		if p, err := Decode(data); err != nil || p.Version() != c.want {
+			t.Errorf("%s: decoded with error %v", c.name, err)
+		}
+	}
+}
+
+// TestKeptEnds: a holder keeps its place until the last slot that shares it has ended.
+func TestKeptEnds(t *testing.T) {
+	d := &shared().Devices[0]
+	requested, completed := d.KeptEnds()
+	if want := []uint64{10, 7, 7, 10, 1, 3, 3, 4, 4, 2, 2}; !slices.Equal(requested, want) {
+		t.Errorf("requested ends %d, expected %d", requested, want)
+	}
+	if want := []uint64{10, 11, 11, 11, 1, 5, 5, 4, 4, 2, 2}; !slices.Equal(completed, want) {
+		t.Errorf("completed ends %d, expected %d", completed, want)
+	}
+	if got, want := fmt.Sprint(d.Shared()), "[false true true false false true true false false true true]"; got != want {
+		t.Errorf("shared %s, expected %s", got, want)
+	}
+	if !d.Shares() || periodic().Devices[0].Shares() {
+		t.Error("a plan shares places that should not, or the other way round")
+	}
+	d.Slots[2].Cell, d.Slots[6].Cell = NoCell, 6 // neither names a slot before it
+	requested, _ = d.KeptEnds()
+	if requested[1] != 5 || requested[5] != 2 || d.Shared()[1] {
+		t.Errorf("requested ends %d by holders that there cannot be", requested)
+	}
 }
 
 func TestNames(t *testing.T) {

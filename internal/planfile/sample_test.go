@@ -53,7 +53,7 @@ func whole(slots []Slot) {
 		if s.Occurrences == 0 {
 			s.Occurrences = 1
 		}
-		if s.Flags&(SlotEntering|SlotLeaving) == 0 {
+		if s.Flags&(SlotEntering|SlotLeaving|SlotShares) == 0 {
 			s.Cell = NoCell
 		}
 		if s.Least == 0 {
@@ -111,6 +111,52 @@ func periodic() *Plan {
 	for i := range d.Fingerprint {
 		d.Fingerprint[i] = byte(3 * i)
 	}
+	return &Plan{Producer: "stplan test", Devices: []Device{d}}
+}
+
+// shared is a small periodic plan in which slots share a place: in the prologue, in a body
+// with waits of and for the holder, and in an interlude. It is also right as a plan.
+func shared() *Plan {
+	d := Device{
+		Rank: -1, Mode: ModePeriodic, End: EndRequested,
+		Events: 45, Alignment: 512, ArenaBytes: 3072, PeakAllocated: 2560, PeakActive: 3072, RecordedPeakReserved: 4096,
+		SteadyStart: 10, SteadyEnd: 42,
+		Certificate: Certificate{Kind: BoundLoad, LowerBound: 3072, At: 10},
+		Streams:     []uint64{0, 0x7f00},
+		Slots: []Slot{
+			{RequestedEnd: 10, CompletedEnd: 10, Size: 512, Requested: 500, Flags: SlotResident | SlotInitial},
+			{Start: 1, RequestedEnd: 5, CompletedEnd: 6, Offset: 512, Size: 2048, Requested: 900},
+			{Start: 2, RequestedEnd: 7, CompletedEnd: 11, Offset: 512, Size: 2048, Requested: 1000, Flags: SlotShares, Cell: 1},
+			{Start: 8, RequestedEnd: 10, CompletedEnd: 11, Offset: 2560, Size: 512, Requested: 512, Flags: SlotLeaving},
+
+			{RequestedEnd: 1, CompletedEnd: 1, Offset: 2560, Size: 512, Requested: 512, Flags: SlotEntering, Occurrences: 2},
+			{Start: 0, RequestedEnd: 2, CompletedEnd: 2, Offset: 512, Size: 2048, Requested: 1500, Least: 600, Occurrences: 2},
+			{Start: 1, RequestedEnd: 3, CompletedEnd: 5, Offset: 512, Size: 2048, Requested: 1000, Least: 400, Flags: SlotShares, Occurrences: 2, Cell: 5},
+			{Start: 2, RequestedEnd: 4, CompletedEnd: 4, Offset: 2560, Size: 512, Requested: 512, Flags: SlotLeaving, Occurrences: 2},
+			{Start: 3, RequestedEnd: 4, CompletedEnd: 4, Offset: 512, Size: 512, Requested: 100, Stream: 1},
+
+			{Start: 0, RequestedEnd: 1, CompletedEnd: 1, Offset: 512, Size: 1536, Requested: 700},
+			{Start: 1, RequestedEnd: 2, CompletedEnd: 2, Offset: 512, Size: 1536, Requested: 600, Flags: SlotShares, Cell: 9},
+		},
+		Waits: []Wait{
+			{Later: 5, Earlier: 1, Kind: WaitPending | WaitSeam},
+			{Later: 5, Earlier: 5, Kind: WaitPending | WaitSeam},
+			{Later: 5, Earlier: 8, Kind: WaitCrossStream | WaitSeam},
+			{Later: 8, Earlier: 5, Kind: WaitCrossStream | WaitPending},
+			{Later: 9, Earlier: 1, Kind: WaitPending | WaitSeam},
+		},
+		Phases: []Phase{
+			{Kind: PhasePrologue, Occurrences: 1, Length: 10, SlotCount: 4, Makespan: 3072, LowerBound: 2560, BoundAt: 1},
+			{Kind: PhaseBody, Occurrences: 2, Length: 4, FirstSlot: 4, SlotCount: 5, Makespan: 3072, LowerBound: 3072},
+			{Kind: PhaseInterlude, Occurrences: 1, Length: 2, FirstSlot: 9, SlotCount: 2, Makespan: 3072, LowerBound: 2560},
+		},
+		Passes: []Pass{
+			{FirstEvent: 10, Phase: 1, Present: []uint64{0b1111}},
+			{FirstEvent: 23, Phase: 2, Present: []uint64{0b11}},
+			{FirstEvent: 31, Phase: 1, Present: []uint64{0b0111}},
+		},
+	}
+	whole(d.Slots)
 	return &Plan{Producer: "stplan test", Devices: []Device{d}}
 }
 
@@ -191,6 +237,9 @@ func randomStream(r *rand.Rand, d *Device) uint32 {
 // with their passes. The prologue is 50 events long.
 func randomSteady(r *rand.Rand, d *Device) {
 	d.Mode, d.SteadyStart, d.StrayBytes = ModePeriodic, d.Events, r.Uint64N(maxNumber)
+	for i := range d.Slots {
+		d.share(r, 0, i)
+	}
 	prologue := Phase{Kind: PhasePrologue, Occurrences: 1, Length: d.Events, SlotCount: uint64(len(d.Slots))}
 	d.Phases = []Phase{prologue}
 	cells := make([]Slot, r.IntN(4))
@@ -278,8 +327,22 @@ func randomBody(r *rand.Rand, d *Device, phase int, cells []Slot) {
 			s.Occurrences = 1
 		}
 		d.Slots = append(d.Slots, s)
+		d.share(r, int(p.FirstSlot), len(d.Slots)-1)
 	}
 	p.SlotCount = uint64(len(d.Slots)) - p.FirstSlot
+}
+
+// share makes slot i share the place of an earlier one of its phase, which begins at slot
+// first, if the two may and chance wants it.
+func (d *Device) share(r *rand.Rand, first, i int) {
+	s, holder := &d.Slots[i], first+r.IntN(i-first+1)
+	h := &d.Slots[holder]
+	if holder == i || s.Flags != 0 || h.Flags != 0 || s.Stream != h.Stream || r.IntN(2) == 0 {
+		return
+	}
+	s.Flags, s.Cell, s.Offset, s.Size = SlotShares, uint32(holder), h.Offset, h.Size
+	s.Requested = min(s.Requested, s.Size)
+	s.Least = min(s.Least, s.Requested)
 }
 
 func randomWaits(r *rand.Rand, d *Device) {
@@ -292,7 +355,7 @@ func randomWaits(r *rand.Rand, d *Device) {
 			} else if a != b || earlier >= later {
 				continue
 			}
-			if (d.Slots[later].Flags|d.Slots[earlier].Flags)&(SlotEntering|SlotStray) == 0 && r.IntN(8) == 0 {
+			if (d.Slots[later].Flags|d.Slots[earlier].Flags)&(SlotEntering|SlotStray|SlotShares) == 0 && r.IntN(8) == 0 {
 				d.Waits = append(d.Waits, w)
 			}
 		}

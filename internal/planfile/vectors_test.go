@@ -174,7 +174,7 @@ func (v vector) text(t *testing.T) []byte {
 // vectors makes all cases. No two have the same name.
 func vectors() []vector {
 	all := goodVectors()
-	for _, more := range [][]vector{wholeVectors(), tableVectors(), recordVectors(), phaseVectors(), bodyVectors()} {
+	for _, more := range [][]vector{wholeVectors(), tableVectors(), recordVectors(), phaseVectors(), bodyVectors(), sharedVectors()} {
 		all = append(all, more...)
 	}
 	return all
@@ -208,6 +208,7 @@ func goodVectors() []vector {
 		{"ok-periodic-completed", "a periodic plan for completed ends, a cell freed before its body begins and completed in it, another one never seen filled", "", encode(periodicCompleted())},
 		{"ok-periodic-words", "a body of 130 allocations, so of three words a pass", "", encode(periodicWide())},
 		{"ok-periodic-interlude", "an interlude without cells behind a body that fills one", "", encode(periodicInterlude())},
+		{"ok-shared", "slots that share a place in the prologue, a body and an interlude", "", encode(shared())},
 		{"ok-minimal", "one device without slots", "", encode(minimal())},
 		{"ok-advice", "a plan that does not pay", "", encode(advised())},
 		{"ok-several", "four devices, two of them without slots", "", encode(several)},
@@ -230,7 +231,7 @@ func wholeVectors() []vector {
 		{"bad-magic-short", "another file, shorter than the magic", ClassBadMagic, []byte("PK")},
 		{"bad-magic-crlf", "a plan after a transfer as text", ClassBadMagic, bytes.Replace(good(), []byte("\n"), []byte("\r\n"), 1)},
 		{"version-0", "the version before the first", ClassBadVersion, patch(versionAt, 0)},
-		{"version-2", "the next version, whatever follows", ClassNewerVersion, patch(versionAt, 2)},
+		{"version-3", "the next version, whatever follows", ClassNewerVersion, patch(versionAt, 3)},
 		{"version-99-short", "a far version of which 12 bytes are left", ClassNewerVersion, patch(versionAt, 99)[:12]},
 		{"truncated-magic", "a part of the magic", ClassTruncated, good()[:5]},
 		{"truncated-header", "half a header", ClassTruncated, good()[:16]},
@@ -404,10 +405,11 @@ func recordVectors() []vector {
 	slot(2, "requested", "a request larger than the slot", func(s *Slot) { s.Requested = 1025 })
 	slot(4, "stream", "a stream that the device does not have", func(s *Slot) { s.Stream = 2 })
 	slot(0, "stream-order", "streams not in the order of their first slot", func(s *Slot) { s.Stream = 1 })
-	slot(2, "flags", "an unknown flag", func(s *Slot) { s.Flags = 32 })
+	slot(2, "flags", "an unknown flag", func(s *Slot) { s.Flags = 64 })
 	slot(2, "flags-entering", "a recorded plan with an entering slot", func(s *Slot) { s.Flags, s.Cell = SlotEntering, 0 })
 	slot(2, "flags-leaving", "a recorded plan with a leaving slot", func(s *Slot) { s.Flags, s.Cell = SlotLeaving, 0 })
 	slot(2, "flags-stray", "a recorded plan with a stray", func(s *Slot) { s.Flags = SlotStray })
+	slot(1, "flags-shares", "a recorded plan with a slot that shares its place", func(s *Slot) { s.Flags, s.Cell = SlotShares, 0 })
 	slot(2, "cell", "a recorded plan with a cell", func(s *Slot) { s.Cell = 0 })
 	slot(2, "occurrences-0", "a slot that never occurred", func(s *Slot) { s.Occurrences = 0 })
 	slot(2, "occurrences-2", "a recorded plan's slot that occurred twice", func(s *Slot) { s.Occurrences = 2 })

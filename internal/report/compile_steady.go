@@ -19,8 +19,12 @@ type SteadyState struct {
 	EnvelopeCost float64 `json:"envelope_cost"`       // lower bound / recorded peak - 1
 	// Believed is the slots that are larger than any recorded request, for rounds of a loop that
 	// some passes lack, or for lengths that other micro-batches had.
-	Believed int     `json:"believed_slots,omitempty"`
-	Phases   []Phase `json:"phases"`
+	Believed int `json:"believed_slots,omitempty"`
+	// Shared is the slots that share a place with others, as data decide what each of them takes, and Places
+	// the places that they share.
+	Shared int     `json:"shared_slots,omitempty"`
+	Places int     `json:"shared_places,omitempty"`
+	Phases []Phase `json:"phases"`
 }
 
 // Phase is the prologue or one body of a periodic plan. Length counts events of
@@ -57,6 +61,9 @@ func (s *SteadyState) write(w io.Writer) error {
 		Bytes(s.CellBytes), Count(s.Cells), Bytes(s.StrayBytes), 100*s.EnvelopeCost)
 	if s.Believed > 0 {
 		seam += fmt.Sprintf("; %s larger than recorded, as in other rounds of a loop or other micro-batches", plural(s.Believed, "slot"))
+	}
+	if s.Shared > 0 {
+		seam += fmt.Sprintf("; data decide sizes: %s share %s", plural(s.Shared, "slot"), plural(s.Places, "place"))
 	}
 	return writeWrapped(w, "  ", seam)
 }

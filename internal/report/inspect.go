@@ -56,7 +56,7 @@ type InspectedDevice struct {
 
 // Inspect describes some devices of a plan, which is in the file of that name.
 func Inspect(p *planfile.Plan, name string, devices []planfile.Device) *Inspected {
-	in := &Inspected{Plan: name, Producer: p.Producer, Version: planfile.Version, Devices: []InspectedDevice{}}
+	in := &Inspected{Plan: name, Producer: p.Producer, Version: int(p.Version()), Devices: []InspectedDevice{}}
 	for i := range devices {
 		in.Devices = append(in.Devices, inspectDevice(&devices[i]))
 	}

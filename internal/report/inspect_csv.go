@@ -12,8 +12,8 @@ import (
 // nobody says otherwise: two show every seam.
 const DefaultRounds = 2
 
-// SlotRows is the most rows that WriteSlots prints for a periodic plan: residents
-// and strays are counted.
+// SlotRows is the most rows that WriteSlots prints for a periodic plan: residents,
+// strays and slots that share a place are counted.
 func SlotRows(d *planfile.Device, rounds int) uint64 {
 	rows := d.Phases[0].SlotCount
 	for i := range d.Phases[1:] {
@@ -24,15 +24,20 @@ func SlotRows(d *planfile.Device, rounds int) uint64 {
 
 // WriteSlots prints the planned allocations of one device as CSV, one row each:
 // id,lower,upper,size,offset. A periodic plan is unrolled by that many rounds of its
-// bodies.
+// bodies. A shared place has one row, from the start of its holder to the end of the last
+// slot in it, since the plan does not say where each of them lies.
 func WriteSlots(out io.Writer, d *planfile.Device, rounds int) error {
 	w := &slotWriter{out: bufio.NewWriterSize(out, 1<<16), d: d}
+	requested, completed := d.KeptEnds()
+	if w.ends = requested; d.End == planfile.EndCompleted {
+		w.ends = completed
+	}
 	w.out.WriteString("id,lower,upper,size,offset\n")
 	if d.Mode == planfile.ModePeriodic {
 		w.unroll(rounds)
 	} else {
 		for i := range d.Slots {
-			w.row(d.Slots[i].Start, d.SlotEnd(i), &d.Slots[i])
+			w.row(d.Slots[i].Start, w.ends[i], &d.Slots[i])
 		}
 	}
 	return w.out.Flush()
@@ -42,6 +47,7 @@ func WriteSlots(out io.Writer, d *planfile.Device, rounds int) error {
 type slotWriter struct {
 	out  *bufio.Writer
 	d    *planfile.Device
+	ends []uint64 // by slot: when its place may be reused
 	line []byte
 	rows int64
 }
@@ -97,9 +103,9 @@ func (w *slotWriter) unroll(repeat int) {
 func (w *slotWriter) pass(phase int, base, seam, last uint64, freed map[uint32]uint64) {
 	p := &w.d.Phases[phase]
 	for i := p.FirstSlot; i < p.FirstSlot+p.SlotCount; i++ {
-		s, end := &w.d.Slots[i], base+min(p.Length, w.d.SlotEnd(int(i)))
+		s, end := &w.d.Slots[i], base+min(p.Length, w.ends[i])
 		switch {
-		case s.Flags&(planfile.SlotEntering|planfile.SlotStray) != 0:
+		case s.Flags&(planfile.SlotEntering|planfile.SlotStray|planfile.SlotShares) != 0:
 			continue
 		case s.Flags&planfile.SlotResident != 0 || s.Flags&planfile.SlotLeaving != 0 && freed == nil:
 			end = last

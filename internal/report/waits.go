@@ -99,11 +99,13 @@ func leastAndMedian(all []int64) (least, median *int64) {
 // waitClock tells the slack of waits, over the seam as well.
 type waitClock struct {
 	d      *planfile.Device
+	kept   []uint64            // of each slot, until when it keeps its place
 	enters []map[uint32]uint64 // of each phase, when what it finds in a cell is freed
 }
 
 func newWaitClock(d *planfile.Device) *waitClock {
 	c := &waitClock{d: d}
+	c.kept, _ = d.KeptEnds()
 	for x := range d.Phases {
 		c.enters = append(c.enters, d.EnteringEnds(x, func(slot int) uint64 { return d.Slots[slot].RequestedEnd }))
 	}
@@ -114,7 +116,7 @@ func newWaitClock(d *planfile.Device) *waitClock {
 // one: events, in a body allocations.
 func (c *waitClock) slack(w planfile.Wait) int64 {
 	earlier, later := &c.d.Slots[w.Earlier], &c.d.Slots[w.Later]
-	end, start := earlier.RequestedEnd, later.Start
+	end, start := c.kept[w.Earlier], later.Start
 	if w.Kind&planfile.WaitSeam != 0 {
 		seam := c.d.Phases[c.d.PhaseOf(w.Earlier)].Length
 		start += seam

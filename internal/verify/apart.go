@@ -109,7 +109,7 @@ func (j *judge) streamLoads() (sum, at uint64) {
 func (j *judge) byStream(st *stage, needs []uint64) [][]interval {
 	all := make([][]interval, len(j.d.Streams))
 	for i := st.first; i < st.end; i++ {
-		if s := &j.d.Slots[i]; s.Flags&planfile.SlotStray == 0 {
+		if s := &j.d.Slots[i]; s.Flags&ownsNothing == 0 {
 			all[s.Stream] = append(all[s.Stream], interval{s.Start, j.endIn(st, i), needs[i]})
 		}
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/stplan/stplan/internal/planfile"
 )
 
+// crosses has the flags of the slots that lie in a cell.
+const crosses = planfile.SlotEntering | planfile.SlotLeaving
+
 // cells checks the seam: every cell has one offset and one size, and every body fills
 // every cell, except interludes, which leave them filled. So what is live at the end of
 // every phase, besides residents, lies in the same cells, and any body may follow any
@@ -19,7 +22,7 @@ func (j *judge) cells() {
 		st.left, st.entered = map[uint32]int{}, map[uint32]int{}
 		for i := st.first; i < st.end; i++ {
 			s := &j.d.Slots[i]
-			if s.Flags&(planfile.SlotEntering|planfile.SlotLeaving) == 0 {
+			if s.Flags&crosses == 0 {
 				continue
 			}
 			if k, ok := first[s.Cell]; !ok {
@@ -61,22 +64,25 @@ func (j *judge) keptCells() (slots []int) {
 }
 
 // needs is the number of bytes that each slot counts with: its request rounded up, in a
-// cell the largest of the cell's slots, and 0 for a stray.
+// cell the largest of the cell's slots, for a holder the whole place, and 0 for a stray and
+// for a slot that shares its place.
 func (j *judge) needs() []uint64 {
 	all, cells := make([]uint64, len(j.d.Slots)), map[uint32]uint64{}
 	for i := range all {
 		s := &j.d.Slots[i]
 		switch {
 		case s.Flags&planfile.SlotStray != 0:
-		case s.Cell != planfile.NoCell:
+		case s.Flags&planfile.SlotShares != 0:
+			all[s.Cell] = s.Size // that of its holder, which is before it
+		case s.Flags&crosses != 0:
 			cells[s.Cell] = max(cells[s.Cell], needed(s.Requested))
 		default:
 			all[i] = needed(s.Requested)
 		}
 	}
 	for i := range all {
-		if c := j.d.Slots[i].Cell; c != planfile.NoCell {
-			all[i] = cells[c]
+		if s := &j.d.Slots[i]; s.Flags&crosses != 0 {
+			all[i] = cells[s.Cell]
 		}
 	}
 	return all

@@ -27,10 +27,86 @@ func randomPeriodic(r *rand.Rand) (*planfile.Plan, *trace.Trace) {
 		}
 		j.phase(d, kind, j.bodies[x].entering(j, x), j.bodies[x].slots)
 	}
-	placeAll(r, d)
+	tr := &trace.Trace{Name: "job", Devices: []trace.Device{j.d}}
+	shareSome(r, d)
+	placeAll(r, d, naiveHeld(d, tr))
 	naiveFigures(d)
 	d.Waits = naivePeriodicWaits(d)
-	return &planfile.Plan{Producer: "random", Devices: []planfile.Device{*d}}, &trace.Trace{Name: "job", Devices: []trace.Device{j.d}}
+	return &planfile.Plan{Producer: "random", Devices: []planfile.Device{*d}}, tr
+}
+
+// shareSome makes some slots share the place of an earlier one.
+func shareSome(r *rand.Rand, d *planfile.Device) {
+	for p := range d.Phases {
+		ph := &d.Phases[p]
+		for i := int(ph.FirstSlot); i < int(ph.FirstSlot+ph.SlotCount); i++ {
+			k := int(ph.FirstSlot) + r.IntN(i-int(ph.FirstSlot)+1)
+			s, h := &d.Slots[i], &d.Slots[k]
+			if i != k && s.Flags == 0 && h.Flags == 0 && s.Stream == h.Stream && r.IntN(2) == 0 {
+				s.Flags, s.Cell = planfile.SlotShares, uint32(k)
+			}
+		}
+	}
+}
+
+// holderOf is the slot that has the place of slot i: its holder, or the slot itself.
+func holderOf(d *planfile.Device, i int) int {
+	if s := &d.Slots[i]; s.Flags&planfile.SlotShares != 0 {
+		return int(s.Cell)
+	}
+	return i
+}
+
+// members are the slots that lie in the place of slot i: itself and those that share it.
+func members(d *planfile.Device, i int) (all []int) {
+	for k := range d.Slots {
+		if holderOf(d, k) == i {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// inACell says whether slot i is in a cell.
+func inACell(d *planfile.Device, i int) bool {
+	return d.Slots[i].Flags&(planfile.SlotEntering|planfile.SlotLeaving) != 0
+}
+
+// naiveHeld is, by slot, the most bytes that its place held at one event of the recording.
+func naiveHeld(d *planfile.Device, t *trace.Trace) []uint64 {
+	var slots []int // of the allocations, in their order
+	for i := range d.Phases[0].SlotCount {
+		if d.Slots[i].Flags&planfile.SlotInitial == 0 {
+			slots = append(slots, int(i))
+		}
+	}
+	for _, p := range d.Passes {
+		ph := &d.Phases[p.Phase]
+		first := int(ph.FirstSlot + ph.SlotCount - ph.Length)
+		for k := range int(ph.Length) {
+			if p.Present[k/64]>>(k%64)&1 == 1 {
+				slots = append(slots, first+k)
+			}
+		}
+	}
+	most, load, at := make([]uint64, len(d.Slots)), make([]uint64, len(d.Slots)), map[uint64]int{}
+	free := requested
+	if d.End == planfile.EndCompleted {
+		free = completed
+	}
+	for _, e := range t.Devices[0].Events {
+		if k, live := at[e.Addr]; live && e.Action == free {
+			load[k] -= inUnits(uint64(e.Size))
+			delete(at, e.Addr)
+		}
+		if e.Action == alloc && len(slots) > 0 {
+			k := holderOf(d, slots[0])
+			at[e.Addr], slots = k, slots[1:]
+			load[k] += inUnits(uint64(e.Size))
+			most[k] = max(most[k], load[k])
+		}
+	}
+	return most
 }
 
 // entering are the entering slots of the body: those of cells that are not always freed
@@ -85,15 +161,18 @@ func (j *job) phase(d *planfile.Device, kind planfile.PhaseKind, entering, slots
 type bar struct{ phase, start, end uint64 }
 
 // barsOf are the bars of slot i. The first body's leaving slot of a cell also has the
-// bars of the cell in interludes.
+// bars of the cell in interludes, and a holder those of all that share its place.
 func barsOf(d *planfile.Device, i int) (bars []bar) {
-	s := &d.Slots[i]
+	s, end := &d.Slots[i], d.SlotEnd(i)
+	for _, k := range members(d, i) {
+		end = max(end, d.SlotEnd(k))
+	}
 	for p := range d.Phases {
 		ph := &d.Phases[p]
 		switch own := uint64(i) >= ph.FirstSlot && uint64(i) < ph.FirstSlot+ph.SlotCount; {
-		case s.Flags&planfile.SlotStray != 0:
+		case s.Flags&(planfile.SlotStray|planfile.SlotShares) != 0:
 		case own:
-			bars = append(bars, bar{uint64(p), s.Start, min(ph.Length, d.SlotEnd(i))})
+			bars = append(bars, bar{uint64(p), s.Start, min(ph.Length, end)})
 		case p > 0 && s.Flags&planfile.SlotResident != 0:
 			bars = append(bars, bar{uint64(p), 0, ph.Length})
 		case ph.Kind == planfile.PhaseInterlude && s.Flags&planfile.SlotLeaving != 0 && uint64(i) >= d.Phases[1].FirstSlot && uint64(i) < d.Phases[1].FirstSlot+d.Phases[1].SlotCount:
@@ -103,13 +182,14 @@ func barsOf(d *planfile.Device, i int) (bars []bar) {
 	return bars
 }
 
-// placeAll gives slots places in random order. The slots of a cell get the same place.
-func placeAll(r *rand.Rand, d *planfile.Device) {
+// placeAll gives slots places in random order. The slots of a cell get the same place, and
+// those that share one. held has the bytes that each place has to have at least.
+func placeAll(r *rand.Rand, d *planfile.Device, held []uint64) {
 	groups := map[uint32][]int{}
 	for i, s := range d.Slots {
 		key := s.Cell
-		if key == planfile.NoCell {
-			key = uint32(100 + i)
+		if !inACell(d, i) {
+			key = uint32(100 + holderOf(d, i))
 		}
 		groups[key] = append(groups[key], i)
 	}
@@ -123,7 +203,7 @@ func placeAll(r *rand.Rand, d *planfile.Device) {
 		var p placed
 		for _, i := range groups[uint32(key)] {
 			p.bars = append(p.bars, barsOf(d, i)...)
-			p.size = max(p.size, inUnits(d.Slots[i].Requested))
+			p.size = max(p.size, inUnits(d.Slots[i].Requested), held[i])
 		}
 		if len(p.bars) == 0 {
 			continue
@@ -182,8 +262,10 @@ func naiveFigures(d *planfile.Device) {
 func naiveLoadIn(d *planfile.Device, phase int, t uint64) (load uint64) {
 	for i, s := range d.Slots {
 		need := inUnits(s.Requested)
-		for _, o := range d.Slots {
-			if s.Cell != planfile.NoCell && s.Cell == o.Cell {
+		for k, o := range d.Slots {
+			if k != i && holderOf(d, k) == i {
+				need = s.Size
+			} else if inACell(d, i) && inACell(d, k) && s.Cell == o.Cell {
 				need = max(need, inUnits(o.Requested))
 			}
 		}
@@ -210,7 +292,7 @@ func naivePeriodicWaits(d *planfile.Device) (waits []planfile.Wait) {
 			ph := &d.Phases[phase]
 			for i := int(ph.FirstSlot); i < int(ph.FirstSlot+ph.SlotCount); i++ {
 				l := &d.Slots[i]
-				if l.Flags&(planfile.SlotEntering|planfile.SlotStray) != 0 {
+				if l.Flags&(planfile.SlotEntering|planfile.SlotStray|planfile.SlotShares) != 0 {
 					continue
 				}
 				for u := l.Offset / d.Alignment; u < (l.Offset+l.Size)/d.Alignment; u++ {
@@ -226,8 +308,10 @@ func naivePeriodicWaits(d *planfile.Device) (waits []planfile.Wait) {
 					if e.Stream != l.Stream {
 						w.Kind |= planfile.WaitCrossStream
 					}
-					if d.End == planfile.EndRequested && e.CompletedEnd > now {
-						w.Kind |= planfile.WaitPending
+					for _, k := range members(d, had.slot) {
+						if d.End == planfile.EndRequested && d.Slots[k].CompletedEnd > now {
+							w.Kind |= planfile.WaitPending
+						}
 					}
 					if w.Kind != 0 && had.pass != pass {
 						w.Kind |= planfile.WaitSeam

@@ -80,9 +80,9 @@ func harmless(path string, d *planfile.Device, t *trace.Trace) bool {
 	case "Rank", "Iterations", "Advice":
 		return true
 	case "Kind": // without cells an interlude is a body
-		return strings.HasPrefix(path, ".Phases") && !slices.ContainsFunc(d.Slots, func(s planfile.Slot) bool { return s.Cell != planfile.NoCell })
-	case "Offset", "Size", "Alignment", "ArenaBytes":
-		return naiveRight(d)
+		return strings.HasPrefix(path, ".Phases") && !slices.ContainsFunc(d.Slots, func(s planfile.Slot) bool { return s.Flags&planfile.SlotLeaving != 0 })
+	case "Offset", "Size", "Alignment", "ArenaBytes", "Cell": // Cell: another holder in the same place
+		return naiveRight(d, t)
 	case "BoundAt":
 		var p int
 		fmt.Sscanf(path, ".Phases[%d]", &p)
@@ -109,10 +109,10 @@ func pending(d *planfile.Device) bool {
 	return slices.ContainsFunc(d.Slots, func(s planfile.Slot) bool { return s.RequestedEnd != s.CompletedEnd })
 }
 
-// naiveRight says whether no two slots overlap, and figures and waits are those of the
-// naive references.
-func naiveRight(d *planfile.Device) bool {
-	if anyMeet(d) {
+// naiveRight says whether no two slots overlap, what shares a place fits into it, and
+// figures and waits are those of the naive references.
+func naiveRight(d *planfile.Device, t *trace.Trace) bool {
+	if anyMeet(d) || !naiveShared(d, t) {
 		return false
 	}
 	again := *d
@@ -126,6 +126,19 @@ func naiveRight(d *planfile.Device) bool {
 		return false
 	}
 	return slices.Equal(naivePeriodicWaits(d), d.Waits)
+}
+
+// naiveShared says whether every slot that shares its place has that of its holder, and
+// whether what shared places held in the recording fits into them.
+func naiveShared(d *planfile.Device, t *trace.Trace) bool {
+	held := naiveHeld(d, t)
+	for i := range d.Slots {
+		s, h := &d.Slots[i], &d.Slots[holderOf(d, i)]
+		if s.Offset != h.Offset || s.Size != h.Size || s.Stream != h.Stream || len(members(d, i)) > 1 && held[i] > s.Size {
+			return false
+		}
+	}
+	return true
 }
 
 // anyMeet says whether two slots share bytes at some time of a phase. The slots of a cell

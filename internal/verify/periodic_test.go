@@ -223,6 +223,11 @@ func TestUnseenCell(t *testing.T) {
 		found++
 		body, cell := phaseOf(d, i), d.Slots[i].Cell
 		d.Slots, d.Waits = slices.Delete(d.Slots, i, i+1), nil
+		for k := range d.Slots {
+			if s := &d.Slots[k]; s.Flags == planfile.SlotShares && int(s.Cell) > i {
+				s.Cell--
+			}
+		}
 		d.Phases[body].SlotCount--
 		for k := body + 1; k < len(d.Phases); k++ {
 			d.Phases[k].FirstSlot--
@@ -247,7 +252,7 @@ func TestPeriodicOverlaps(t *testing.T) {
 		}
 		offset := r.Uint64N((d.ArenaBytes-d.Slots[i].Size)/d.Alignment+1) * d.Alignment
 		for k := range d.Slots {
-			if k == i || d.Slots[k].Cell == d.Slots[i].Cell && d.Slots[i].Cell != planfile.NoCell {
+			if holderOf(d, k) == holderOf(d, i) || inACell(d, k) && inACell(d, i) && d.Slots[k].Cell == d.Slots[i].Cell {
 				d.Slots[k].Offset = offset
 			}
 		}

@@ -64,7 +64,7 @@ func (j *judge) loadOf(st *stage, needs []uint64, always, at uint64) (most, firs
 	there = always
 	var all []interval
 	for i := st.first; i < st.end; i++ {
-		if j.d.Slots[i].Flags&planfile.SlotStray != 0 {
+		if j.d.Slots[i].Flags&ownsNothing != 0 {
 			continue
 		}
 		live := interval{j.d.Slots[i].Start, j.endIn(st, i), needs[i]}
@@ -77,8 +77,8 @@ func (j *judge) loadOf(st *stage, needs []uint64, always, at uint64) (most, firs
 	return plus(always, most), first, there
 }
 
-// endIn is the end of slot i's live range within its phase.
-func (j *judge) endIn(st *stage, i int) uint64 { return min(j.d.SlotEnd(i), st.length) }
+// endIn is the end of slot i's hold on its place within its phase.
+func (j *judge) endIn(st *stage, i int) uint64 { return min(j.keptEnds[i], st.length) }
 
 // strays checks the stray bytes as far as the plan alone allows: they lie between the
 // sums of the least and of the largest requests of the strays. AgainstTrace checks them

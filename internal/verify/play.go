@@ -111,7 +111,7 @@ func (p *play) run(visit func(i int, reused []reuse)) {
 	const report = 1 << 16 // slots between two calls of progress, so that the calls cost nothing
 	for i := p.st.first + p.st.entering; i < p.st.end; i++ {
 		s := &p.d.Slots[i]
-		if s.Flags&planfile.SlotStray == 0 {
+		if s.Flags&ownsNothing == 0 {
 			p.had = p.o.take(i+p.pass*len(p.d.Slots), s.Offset, s.Size, p.had[:0])
 			visit(i, p.ended(i, p.had))
 		}
@@ -155,7 +155,7 @@ func (p *play) live(i int, over bool, at uint64) bool {
 	s := &p.d.Slots[i]
 	switch {
 	case !over:
-		return p.d.SlotEnd(i) > at
+		return p.keptEnds[i] > at
 	case s.Flags&planfile.SlotResident != 0:
 		return true
 	case s.Flags&planfile.SlotLeaving != 0:

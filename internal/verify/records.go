@@ -24,6 +24,7 @@ func (j *judge) records() bool {
 				j.times(i)
 			}
 			j.place(i)
+			j.shares(st, i)
 			if st.body {
 				j.followsIn(st, i)
 			} else {
@@ -36,7 +37,11 @@ func (j *judge) records() bool {
 	for i := range j.d.Waits {
 		j.waitFollows(i)
 	}
-	return j.found == before
+	if j.found > before {
+		return false
+	}
+	j.keep()
+	return true
 }
 
 // device checks the fields of the device record that slots are judged by.

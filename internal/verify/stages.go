@@ -106,19 +106,18 @@ func (j *judge) lengths() bool {
 // kindOf checks that slot i is of a kind that its phase may have.
 func (j *judge) kindOf(st *stage, i int) {
 	s := &j.d.Slots[i]
-	allowed := planfile.SlotResident | planfile.SlotInitial | planfile.SlotLeaving
+	allowed := planfile.SlotResident | planfile.SlotInitial | planfile.SlotLeaving | planfile.SlotShares
 	exclusive := s.Flags &^ planfile.SlotInitial
 	if st.body {
-		allowed = planfile.SlotEntering | planfile.SlotLeaving | planfile.SlotStray
+		allowed = planfile.SlotEntering | planfile.SlotLeaving | planfile.SlotStray | planfile.SlotShares
 	}
 	if st.interlude {
-		allowed = planfile.SlotStray
+		allowed = planfile.SlotStray | planfile.SlotShares
 	}
-	crosses := s.Flags&(planfile.SlotEntering|planfile.SlotLeaving) != 0
 	switch {
 	case s.Flags&^allowed != 0 || exclusive&(exclusive-1) != 0:
 		j.violated(RulePhase, i, none, "slot %d: flags %#x, which a slot of %s cannot have", i, uint32(s.Flags), st.name)
-	case crosses == (s.Cell == planfile.NoCell):
+	case s.Flags&planfile.SlotShares == 0 && (s.Flags&crosses != 0) == (s.Cell == planfile.NoCell):
 		j.violated(RuleCell, i, none, "slot %d: cell %#x, expected a cell if and only if the slot enters or leaves", i, s.Cell)
 	case s.Least > s.Requested:
 		j.violated(RuleSize, i, none, "slot %d: least request of %d B, above the largest of %d B", i, s.Least, s.Requested)

@@ -15,8 +15,8 @@ import (
 //
 // Of a periodic plan it checks that for the prologue. For every pass it checks that each
 // allocation is one of the slots that the pass had, that no slot is smaller or shorter
-// than recorded, and that what crosses a seam is resident, in a cell or a stray. It does
-// not prove how many iterations there are or where they begin.
+// than recorded, that what crosses a seam is resident, in a cell or a stray, and that what
+// shares a place is never more at once than the place has. It does not prove how many iterations there are or where they begin.
 //
 // A nil result, together with a nil result of Plan, is the proof. At most 100 violations
 // of a rule and device are listed.

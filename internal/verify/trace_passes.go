@@ -16,6 +16,9 @@ type passage struct {
 	seen    []observed // by slot
 	// enters has, for each pass, what lies in the cells when it begins.
 	enters []map[uint32]*buffer
+	// held has what the members of shared places take in the current pass, by holder.
+	held   map[int][]interval
+	shared []bool // by slot: whether it is such a member
 	// shown has the cells that some pass found filled and its body has no entering slot
 	// for.
 	shown map[phaseCell]bool
@@ -48,7 +51,8 @@ func (c *comparison) periodic(buffers []buffer) {
 	}
 	c.stages = records.stages
 	p := &passage{comparison: c, buffers: buffers, seen: make([]observed, len(c.d.Slots)),
-		enters: make([]map[uint32]*buffer, len(c.d.Passes)), shown: map[phaseCell]bool{}}
+		enters: make([]map[uint32]*buffer, len(c.d.Passes)), shown: map[phaseCell]bool{},
+		held: map[int][]interval{}, shared: c.d.Shared()}
 	for i := range p.enters {
 		p.enters[i] = map[uint32]*buffer{}
 		p.first = append(p.first, p.bufferAt(c.d.Passes[i].FirstEvent))
@@ -59,9 +63,11 @@ func (c *comparison) periodic(buffers []buffer) {
 		return
 	}
 	c.pair(0, c.stages[0].end, buffers[:p.first[0]], p.prologueSlot)
+	p.fit("in the prologue")
 	for i := range c.d.Passes {
 		p.enter(i)
 		p.allocate(i)
+		p.fit(fmt.Sprintf("in pass %d", i))
 	}
 	p.envelopes()
 	p.unseen()
@@ -178,6 +184,7 @@ func (p *passage) observe(i, pass int, b *buffer) {
 func (p *passage) prologueSlot(i int, b *buffer) {
 	s, freed := &p.d.Slots[i], p.passOf(p.end(b))
 	p.observe(i, -1, b)
+	p.hold(i, b)
 	switch {
 	case s.Flags&planfile.SlotResident != 0:
 		if freed < 0 {
@@ -203,6 +210,7 @@ func (p *passage) allocate(pass int) {
 		b := &p.buffers[k]
 		i := st.first + st.entering + p.ordinal[k-p.first[0]]
 		p.observe(i, pass, b)
+		p.hold(i, b)
 		s, freed := &p.d.Slots[i], p.passOf(p.end(b))
 		switch {
 		case freed == pass || p.heir(pass) == p.after() || s.Flags&planfile.SlotStray != 0:

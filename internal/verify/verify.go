@@ -12,11 +12,13 @@ import (
 )
 
 // The rules. Plan checks all but the last five, which AgainstTrace checks. AgainstTrace
-// also checks the peaks of a periodic plan, because those are of the whole recording.
+// also checks the peaks of a periodic plan, because those are of the whole recording, and
+// that what shares a place fits into it.
 const (
 	RuleDevices     = "devices"     // at least one device, by ordinal, of a known mode and end
 	RulePhase       = "phase"       // the phases divide the slots, and each slot is of a kind that its phase may have
 	RuleCell        = "cell"        // what is live at the end of every phase is what every body begins with
+	RuleShared      = "shared"      // what shares a place names its holder and has the place of that, and all of it fits in there
 	RulePass        = "pass"        // recorded passes in order, with the slots they had
 	RuleOrder       = "order"       // slots by start, waits by later and earlier slot
 	RuleTimes       = "times"       // live ranges not empty, ends in order and in the recording
@@ -139,6 +141,9 @@ func (r *results) devices(p *planfile.Plan) {
 type judge struct {
 	d      *planfile.Device
 	stages []stage // the phases, set by divide
+	// By slot, set by records: the ends of its hold on its place, which are those of its own
+	// live range but for a holder. keptEnds are of the kind that the plan is made for.
+	keptEnds, keptCompleted []uint64
 	*results
 }
 
@@ -153,7 +158,7 @@ func (j *judge) slot(i int) string {
 		of = " of " + j.stageOf(i).name
 	}
 	return fmt.Sprintf("slot %d%s (live [%d, %d), %d B at offset %d, stream %#x)",
-		i, of, s.Start, j.d.SlotEnd(i), s.Size, s.Offset, j.d.Streams[s.Stream])
+		i, of, s.Start, j.keptEnds[i], s.Size, s.Offset, j.d.Streams[s.Stream])
 }
 
 // needed is the number of bytes that a request counts with: a whole number of units, at

@@ -52,7 +52,7 @@ func (j *judge) kind(r reuse, later int) (kind planfile.WaitKind) {
 		start += j.stageOf(r.earlier).length
 	}
 	// With completed ends nothing is reused before its free completed.
-	if e.CompletedEnd > start && j.d.End == planfile.EndRequested {
+	if j.keptCompleted[r.earlier] > start && j.d.End == planfile.EndRequested {
 		kind |= planfile.WaitPending
 	}
 	if kind != 0 && r.over {

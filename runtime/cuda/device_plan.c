@@ -292,6 +292,21 @@ sp_place sp_device_plan_place(const sp_device_plan *p, const sp_match *m, uint64
                     .recorded = m->allocated, .planned = m->placed && need <= m->size, .stray = m->stray};
 }
 
+/* find_in_shared finds where in a place that several steps share a request lies: the lowest addresses that no live block has. Each pass
+ * takes about as much there, in blocks of other sizes, so the end of the place stays free, and has no memory. The place of a
+ * request that finds no room is none. Detours do not have it elsewhere: there is room beside what is in the way. */
+static void find_in_shared(const stplan_device *d, sp_place *place, uint64_t need) {
+  const sp_device_plan *p = d->plan;
+  uint64_t at = p->base + place->offset, end = at + place->size;
+  for (const sp_range *r = sp_arena_holding(&d->arena, at); r != NULL && r->addr < at + need && at + need <= end; r = r->next)
+    if (r->taken)
+      at = r->addr + r->size;
+  place->planned &= at + need <= end;
+  place->address = at;
+  place->offset = at - p->base;
+  place->size = need;
+}
+
 /* could_serve says whether a place is free, be it without memory at present. */
 static int could_serve(const stplan_device *d, const sp_place *place, uint64_t need) {
   if (!place->planned || d->plan->base == 0)
@@ -362,6 +377,8 @@ void sp_device_plan_next(stplan_device *d, uint64_t need, uint64_t requested, st
   if (m.jumped)
     SP_COUNT(d, resyncs, 1);
   *place = sp_device_plan_place(p, &m, need);
+  if (m.shared && place->planned && p->base != 0)
+    find_in_shared(d, place, need);
   if (p->suspended && could_serve(d, place, need))
     p->placed_bytes += need;
   if (p->suspended)

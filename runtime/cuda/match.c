@@ -26,6 +26,9 @@ enum { PATIENT = 32 };
 /* In the end one request in SELDOM searches. */
 enum { SELDOM = 64 };
 
+/* Requests in a row that the pointer fits, after which a run that was lost is aligned again. */
+enum { FOUND = 3 };
+
 /* Each request counts 1/MEMORY in how often consecutive scales agree. */
 enum { MEMORY = 32 };
 
@@ -61,11 +64,16 @@ sp_matcher *sp_matcher_new(const sp_plan_device *plan, int stretches) {
   m->others.plan = &m->plan;
   m->bound = calloc(m->plan.stream_count + 1, sizeof *m->bound);
   m->is_bound = calloc(m->plan.stream_count + 1, 1);
+  m->may_be = calloc(m->plan.stream_count + 1, 1);
   m->anchors = calloc(m->plan.part_count, sizeof *m->anchors);
-  int ok = (!stretches || sp_layout_make(&m->layout, &m->plan, plan)) && originate(m);
+  if (m->plan.shares && (m->align = sp_align_new(&m->plan)) == NULL) {
+    sp_matcher_free(m);
+    return NULL;
+  }
+  int ok = (!stretches || m->plan.shares || sp_layout_make(&m->layout, &m->plan, plan)) && originate(m);
   m->load = sp_load_make(&m->plan, plan);
   ok = ok && m->load != NULL && sp_load_at_peak(&m->at_peak, &m->plan, m->load);
-  if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->anchors == NULL) {
+  if (!ok || !sp_frees_make(&m->frees, m->plan.count) || m->bound == NULL || m->is_bound == NULL || m->may_be == NULL || m->anchors == NULL) {
     sp_matcher_free(m);
     return NULL;
   }
@@ -86,10 +94,12 @@ void sp_matcher_free(sp_matcher *m) {
   if (m == NULL)
     return;
   sp_layout_drop(m->layout);
+  sp_align_free(m->align);
   sp_sequence_drop(&m->plan);
   sp_frees_drop(&m->frees);
   free(m->bound);
   free(m->is_bound);
+  free(m->may_be);
   free(m->anchors);
   free(m->origin);
   free(m->load);
@@ -100,6 +110,7 @@ void sp_matcher_enter(sp_matcher *m) {
   m->part = 1;
   m->at = m->plan.parts[1].first;
   m->adrift = 1;
+  m->astray = 1;
   m->begun = 1;
 }
 
@@ -183,6 +194,7 @@ static void take(sp_matcher *m, const sp_choice *c, stplan_stream stream, sp_mat
   answer->jumped = c->jumped;
   answer->step = c->at;
   answer->placed = step->placed && !c->unsure;
+  answer->shared = step->shared;
   answer->stray = !step->placed;
   answer->offset = step->offset;
   answer->size = step->size;
@@ -290,27 +302,60 @@ static void remember(sp_recent *r, uint64_t requested) {
   r->seen++;
 }
 
+/* by_rules takes the step that the rules and the hypotheses find. */
+static void by_rules(sp_matcher *m, uint64_t requested, stplan_stream stream, uint64_t ahead, sp_match *answer) {
+  uint64_t was = m->at;
+  m->others.laws = m->layout == NULL ? NULL : sp_layout_laws(m->layout);
+  m->others.pass = m->pass;
+  sp_hypotheses_advance(&m->others, requested, m->at, m->one_length >= SP_LENGTH);
+  sp_choice c = sp_matcher_choose(m, ahead, requested, stream);
+  if (c.at == SP_NOWHERE && m->doubted != SP_NO_DOUBT) {
+    answer->drifted = 1;
+  } else if (c.at == SP_NOWHERE) {
+    drift(m, stream, answer);
+  } else if (c.late) {
+    if (c.at == m->omitted.at)
+      m->omitted = (sp_omission){0}; /* it comes after all */
+    take(m, &c, stream, answer);
+  } else {
+    serve(m, &c, stream, answer);
+    if (c.at == was && m->fitted >= SETTLED)
+      m->others.count = m->missed = 0;
+  }
+}
+
+/* by_alignment takes the step that the alignment finds. */
+static void by_alignment(sp_matcher *m, uint64_t requested, stplan_stream stream, sp_match *answer) {
+  for (uint64_t i = 0; i < m->plan.stream_count; i++)
+    m->may_be[i] = !m->is_bound[i] || m->bound[i] == stream;
+  sp_choice c = {0};
+  c.at = sp_align_next(m->align, requested, m->may_be, &c.part);
+  if (c.at != SP_NOWHERE) {
+    serve(m, &c, stream, answer);
+    m->missed = 0;
+  } else {
+    answer->drifted = !m->adrift;
+    m->adrift = 1;
+    m->fitted = 0;
+    m->missed++;
+  }
+  if (sp_align_lost(m->align))
+    m->adrift = m->astray = 1;
+}
+
 sp_match sp_matcher_next(sp_matcher *m, uint64_t requested, stplan_stream stream) {
   sp_match answer = {0};
   uint64_t was = m->at;
   remember(&m->recent, requested);
-  m->others.laws = m->layout == NULL ? NULL : sp_layout_laws(m->layout);
-  m->others.pass = m->pass;
-  sp_hypotheses_advance(&m->others, requested, m->at, m->one_length >= SP_LENGTH);
   uint64_t ahead = was == SP_NOWHERE ? SP_NOWHERE : sp_frees_request(&m->frees, was, m->pass, !m->adrift);
-  sp_choice c = sp_matcher_choose(m, ahead, requested, stream);
-  if (c.at == SP_NOWHERE && m->doubted != SP_NO_DOUBT) {
-    answer.drifted = 1;
-  } else if (c.at == SP_NOWHERE) {
-    drift(m, stream, &answer);
-  } else if (c.late) {
-    if (c.at == m->omitted.at)
-      m->omitted = (sp_omission){0}; /* it comes after all */
-    take(m, &c, stream, &answer);
-  } else {
-    serve(m, &c, stream, &answer);
-    if (c.at == was && m->fitted >= SETTLED)
-      m->others.count = m->missed = 0;
+  if (m->align != NULL && !m->astray)
+    by_alignment(m, requested, stream, &answer);
+  else
+    by_rules(m, requested, stream, ahead, &answer);
+  if (m->align != NULL && m->astray && (answer.jumped || m->fitted >= FOUND) && m->at != SP_NOWHERE) {
+    m->astray = 0;
+    m->others.count = 0;
+    sp_align_begin(m->align, m->at, m->part);
   }
   answer.body = m->plan.periodic && m->part > 0;
   answer.ended = !m->plan.periodic && m->at == SP_NOWHERE;
@@ -350,5 +395,7 @@ void sp_matcher_mark(sp_matcher *m) {
   } else if (*anchor != SP_NOWHERE) {
     m->at = *anchor;
     m->others.count = 0;
+    if (m->align != NULL)
+      sp_align_begin(m->align, m->at, m->part);
   }
 }

@@ -39,6 +39,7 @@ typedef struct {
                           * largest block that the run has left out */
   int matched;           /* it is in the plan's sequence */
   int placed;            /* the plan has a place for it */
+  int shared;            /* it shares the place, and lies anywhere in it */
   int stray;             /* it is matched, and outlives everything that the plan lays out */
   int drifted;           /* the run left the sequence here */
   int jumped;            /* it was found elsewhere in the sequence */

@@ -117,6 +117,35 @@ void sp_sequence_loosen(sp_sequence *s) {
     s->steps[i].varies = !s->steps[i].stays;
 }
 
+/* set_shared marks the steps that share places, and those whose places they share: `at` is the step of each slot. */
+static void set_shared(sp_sequence *s, const sp_plan_device *plan, const uint32_t *at) {
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    sp_slot slot = sp_plan_slot(plan, i);
+    if ((slot.flags & SP_SLOT_SHARES) == 0)
+      continue;
+    sp_step *both[] = {&s->steps[at[i]], &s->steps[at[slot.cell]]};
+    for (int k = 0; k < 2; k++) {
+      both[k]->shared = 1;
+      both[k]->roomy = 0;
+    }
+    s->shares = 1;
+  }
+}
+
+/* find_shared does so for all slots. 0 without host memory. */
+static int find_shared(sp_sequence *s, const sp_plan_device *plan) {
+  uint32_t *at = calloc(plan->slot_count + 1, sizeof *at), next = 0;
+  if (at == NULL)
+    return 0;
+  for (uint64_t i = 0; i < plan->slot_count; i++) {
+    at[i] = next;
+    next += (sp_plan_slot(plan, i).flags & SP_SLOT_ENTERING) == 0;
+  }
+  set_shared(s, plan, at);
+  free(at);
+  return 1;
+}
+
 /* follow finds for each part the body that came after it most often, the first of
  * equals. What follows the last pass is not recorded. 0 without host memory. */
 static int follow(sp_sequence *s, const sp_plan_device *plan) {
@@ -239,7 +268,7 @@ int sp_sequence_make(sp_sequence *s, const sp_plan_device *plan) {
     add_part(s, plan, p.first_slot, p.first_slot + p.slots, p.occurrences);
   }
   if (ok && s->periodic)
-    ok = follow(s, plan);
+    ok = follow(s, plan) && find_shared(s, plan);
   if (!ok) {
     sp_sequence_drop(s);
     return 0;

@@ -29,6 +29,7 @@ typedef struct {
   uint8_t varies;        /* its size is not always the same */
   uint8_t roomy;         /* its place was made for larger requests than were recorded */
   uint8_t turns;         /* it varies, in another proportion than the step before it that varies */
+  uint8_t shared;        /* its place is that of several steps, which lie in it as they come */
   uint8_t below, above;  /* powers of two by which its kin go below its least and above its most bytes (match_kin.h) */
 } sp_step;
 
@@ -54,6 +55,7 @@ typedef struct {
   uint64_t gram_count;
   uint64_t stream_count;
   int periodic;
+  int shares; /* some steps share places: data decide what is allocated */
 } sp_sequence;
 
 /* sp_sequence_make takes the steps from a plan. 0 without host memory. */

@@ -2,6 +2,7 @@
 #ifndef STPLAN_MATCH_STATE_H
 #define STPLAN_MATCH_STATE_H
 
+#include "match_align.h"
 #include "match_frees.h"
 #include "match_hypotheses.h"
 #include "match_layout.h"
@@ -33,6 +34,8 @@ typedef struct {
 struct sp_matcher {
   sp_sequence plan;
   sp_layout *layout; /* of the places, NULL if they stay as the plan has them */
+  sp_align *align;   /* of the run with the plan, if data decide what is allocated; NULL otherwise */
+  int astray;        /* it is lost, and the run is looked for as that of any other plan */
   uint64_t *load; /* of each step (match_load.h) */
   uint64_t certain; /* the most of these */
   uint64_t at_peak; /* the one at the step where the most is allocated if every step is there */
@@ -61,6 +64,7 @@ struct sp_matcher {
   sp_recent recent;
   stplan_stream *bound; /* the run's stream for each of the plan's, as far as is_bound */
   uint8_t *is_bound;
+  uint8_t *may_be; /* scratch of by_alignment: the plan's streams that a request may be on */
   uint64_t *anchors; /* of each part: the step where a mark is expected, SP_NOWHERE before one is known */
 
   /* Last, so that what every request looks at lies in few cache lines. */

@@ -19,14 +19,19 @@ enum {
   SP_SLOT_INITIAL = 2,
   SP_SLOT_ENTERING = 4,
   SP_SLOT_LEAVING = 8,
-  SP_SLOT_STRAY = 16
+  SP_SLOT_STRAY = 16,
+  SP_SLOT_SHARES = 32 /* has the place of an earlier slot of its phase, its holder, together with that */
 };
 #define SP_NO_CELL UINT32_C(0xffffffff)
+
+/* Versions: every slot has a place of its own; some slot shares its place. */
+enum { SP_VERSION = 1, SP_VERSION_SHARES = 2 };
 
 typedef struct {
   uint64_t start, requested_end, completed_end;
   uint64_t offset, size, requested, least;
-  uint32_t stream, flags, occurrences, cell;
+  uint32_t stream, flags, occurrences;
+  uint32_t cell; /* of a sharing slot: the index of its holder, which is below its own */
 } sp_slot;
 
 typedef struct {

@@ -184,16 +184,29 @@ static sp_fault check_device(const stplan_plan *plan, uint32_t i) {
     return SP_FAULT("device", i, problem);
   if (d->slot_count > UINT32_MAX || d->wait_count > UINT32_MAX || d->pass_count > UINT32_MAX)
     return SP_FAULT("device", i, "more than 2^32 - 1 records of a kind");
-  sp_fault (*const rules[])(const sp_plan_device *) = {check_streams, check_phases, sp_check_slots, sp_check_cells, sp_check_passes, sp_check_waits, check_witness};
+  sp_fault (*const rules[])(const sp_plan_device *) = {check_streams,  check_phases,    sp_check_slots, sp_check_places,
+                                                       sp_check_cells, sp_check_passes, sp_check_waits, check_witness};
   sp_fault f = SP_NO_FAULT;
   for (size_t k = 0; f.rule == NULL && k < sizeof rules / sizeof *rules; k++)
     f = rules[k](d);
   return f;
 }
 
-sp_fault sp_plan_check_records(const stplan_plan *plan, const uint8_t *producer, uint64_t length) {
+/* check_version demands that the file has the version that its records need,
+ * since a plan has one byte string only. */
+static sp_fault check_version(const stplan_plan *plan, uint32_t version) {
+  int shares = 0;
+  for (uint32_t i = 0; !shares && i < plan->device_count; i++)
+    for (uint64_t k = 0; !shares && k < plan->devices[i].slot_count; k++)
+      shares = (sp_plan_slot(&plan->devices[i], k).flags & SP_SLOT_SHARES) != 0;
+  if (shares)
+    return version == SP_VERSION_SHARES ? SP_NO_FAULT : SP_FAULT("version", version, "of a plan in which a slot shares its place, expected 2");
+  return version == SP_VERSION ? SP_NO_FAULT : SP_FAULT("version", version, "of a plan in which no slot shares its place, expected 1");
+}
+
+sp_fault sp_plan_check_records(const stplan_plan *plan, uint32_t version, const uint8_t *producer, uint64_t length) {
   sp_fault f = check_producer(producer, length);
   for (uint32_t i = 0; f.rule == NULL && i < plan->device_count; i++)
     f = check_device(plan, i);
-  return f;
+  return f.rule == NULL ? check_version(plan, version) : f;
 }

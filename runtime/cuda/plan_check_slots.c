@@ -5,7 +5,7 @@
 #include "plan_format.h"
 
 /* Flags of a slot: all that the format knows, and those of a slot that crosses the seam. */
-enum { FLAGS_KNOWN = 31, CROSSES = SP_SLOT_ENTERING | SP_SLOT_LEAVING };
+enum { FLAGS_KNOWN = 63, CROSSES = SP_SLOT_ENTERING | SP_SLOT_LEAVING };
 
 /* Kinds of a wait: the two reasons (cross-stream 1, pending 2), over the seam, all of them. */
 enum { WAIT_REASONS = 3, WAIT_SEAM = 4, WAIT_KNOWN = 7 };
@@ -33,6 +33,8 @@ static const char *slot_kind(const sp_plan_device *d, const span *in, const sp_s
     return "with unknown flags";
   if (d->mode == SP_MODE_RECORDED && (flags & ~(uint32_t)(SP_SLOT_RESIDENT | SP_SLOT_INITIAL)) != 0)
     return "with flags that mode recorded does not have";
+  if ((flags & SP_SLOT_SHARES) != 0 && flags != SP_SLOT_SHARES)
+    return "that shares its place and has other flags";
   if (in->phase.kind == SP_PROLOGUE &&
       ((flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) != 0 ||
        (flags & (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)) == (SP_SLOT_RESIDENT | SP_SLOT_LEAVING)))
@@ -41,7 +43,7 @@ static const char *slot_kind(const sp_plan_device *d, const span *in, const sp_s
     return "with flags that a body does not have";
   if (in->phase.kind == SP_INTERLUDE && (flags & CROSSES) != 0)
     return "that crosses the seam of an interlude";
-  if (((flags & CROSSES) != 0) != (s->cell != SP_NO_CELL))
+  if (flags != SP_SLOT_SHARES && ((flags & CROSSES) != 0) != (s->cell != SP_NO_CELL))
     return "that crosses the seam without a cell, or has a cell and does not cross";
   if (s->occurrences > in->phase.occurrences || (s->occurrences == 0 && (flags & SP_SLOT_ENTERING) == 0))
     return "with an impossible number of occurrences";
@@ -148,6 +150,33 @@ sp_fault sp_check_slots(const sp_plan_device *d) {
   return used < d->stream_count ? SP_FAULT("stream", used, "has no slot") : SP_NO_FAULT;
 }
 
+/* shared_place is the rule that slot i, which shares its place, breaks, or NULL.
+ * first is the first slot of its phase. A holder has no flags, so it shares no
+ * place itself. */
+static const char *shared_place(const sp_plan_device *d, uint64_t first, uint64_t i, const sp_slot *s) {
+  if (s->cell < first || s->cell >= i)
+    return "that shares the place of no earlier slot of its phase";
+  sp_slot holder = sp_plan_slot(d, s->cell);
+  if (holder.flags != 0)
+    return "that shares the place of a slot with flags";
+  if (s->stream != holder.stream)
+    return "on another stream than the slot whose place it shares";
+  return s->offset == holder.offset && s->size == holder.size ? NULL : "in another place than the slot whose place it shares";
+}
+
+sp_fault sp_check_places(const sp_plan_device *d) {
+  for (uint64_t p = 0; p < d->phase_count; p++) { /* mode recorded has no phases, and nothing shares its place */
+    sp_phase phase = sp_plan_phase(d, p);
+    for (uint64_t i = phase.first_slot; i < phase.first_slot + phase.slots; i++) {
+      sp_slot s = sp_plan_slot(d, i);
+      const char *problem = (s.flags & SP_SLOT_SHARES) == 0 ? NULL : shared_place(d, phase.first_slot, i, &s);
+      if (problem != NULL)
+        return SP_FAULT("slot", i, problem);
+    }
+  }
+  return SP_NO_FAULT;
+}
+
 /* cell is what is known of a cell so far: the first slot that has it, and the
  * last phase that fills it. Both count from 1; 0 is none yet. */
 typedef struct {
@@ -178,7 +207,7 @@ static sp_fault check_phase_cells(const sp_plan_device *d, uint64_t phase, cell 
   uint64_t leaving = 0;
   for (uint64_t i = p.first_slot; i < p.first_slot + p.slots; i++) {
     sp_slot s = sp_plan_slot(d, i);
-    if (s.cell == SP_NO_CELL)
+    if ((s.flags & CROSSES) == 0)
       continue;
     const char *problem = s.cell >= count ? "of a cell that the first body does not fill" : check_cell(d, &cells[s.cell], phase, i, &s, &leaving);
     if (problem != NULL)
@@ -287,9 +316,10 @@ sp_fault sp_check_passes(const sp_plan_device *d) {
 }
 
 /* takes says whether a slot exists and takes bytes over from others: an
- * entering one has them already, and a stray has no place. */
+ * entering one has them already, a stray has no place, and a shared one is
+ * taken over by its holder. */
 static int takes(const sp_plan_device *d, uint32_t slot) {
-  return slot < d->slot_count && (sp_plan_slot(d, slot).flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY)) == 0;
+  return slot < d->slot_count && (sp_plan_slot(d, slot).flags & (SP_SLOT_ENTERING | SP_SLOT_STRAY | SP_SLOT_SHARES)) == 0;
 }
 
 static const char *check_wait(const sp_plan_device *d, const sp_wait *before, const sp_wait *w) {

@@ -11,6 +11,7 @@
 #define SP_MAX_NUMBER (UINT64_C(1) << 62)
 
 sp_fault sp_check_slots(const sp_plan_device *d);
+sp_fault sp_check_places(const sp_plan_device *d); /* that slots share */
 sp_fault sp_check_cells(const sp_plan_device *d);
 sp_fault sp_check_passes(const sp_plan_device *d);
 sp_fault sp_check_waits(const sp_plan_device *d);

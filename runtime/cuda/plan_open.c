@@ -24,8 +24,6 @@ enum { HEADER_BYTES = 32, VERSION_AT = 8, SECTIONS_AT = 12, LENGTH_AT = 16, CHEC
 /* An entry of the section table: bytes, and where its fields begin. */
 enum { ENTRY_BYTES = 32, KIND_AT = 0, DEVICE_AT = 4, OFFSET_AT = 8, BYTES_AT = 16, COUNT_AT = 24 };
 
-enum { VERSION = 1 };
-
 /* Devices of a file, as docs/planfile.md bounds them. */
 enum { MAX_DEVICES = 1 << 16 };
 
@@ -58,10 +56,10 @@ static uint64_t padded(uint64_t n) { return sp_round_up(n, SECTION_ALIGNMENT); }
 static const char *check_header(const uint8_t *data, uint64_t length) {
   if (length == 0 || memcmp(data, magic, length < sizeof magic ? length : sizeof magic) != 0)
     return length == 0 ? "truncated: the file is empty" : "bad-magic: this is no plan";
-  if (length >= SECTIONS_AT && sp_le32(data + VERSION_AT) > VERSION)
+  if (length >= SECTIONS_AT && sp_le32(data + VERSION_AT) > SP_VERSION_SHARES)
     return "newer-version: a plan of a newer format; upgrade stplan";
-  if (length >= SECTIONS_AT && sp_le32(data + VERSION_AT) != VERSION)
-    return "bad-version: expected 1";
+  if (length >= SECTIONS_AT && sp_le32(data + VERSION_AT) < SP_VERSION)
+    return "bad-version: expected 1 or 2";
   if (length < HEADER_BYTES)
     return "truncated: the file ends in its header";
   uint64_t stored = sp_le64(data + LENGTH_AT);
@@ -183,7 +181,7 @@ static int check(stplan_plan *plan, char *error, size_t size) {
   for (uint32_t i = 0; i < plan->device_count; i++)
     plan->devices[i].checksum = sp_le64(plan->data + CHECKSUM_AT);
   uint64_t first = HEADER_BYTES + (uint64_t)sp_le32(plan->data + SECTIONS_AT) * ENTRY_BYTES;
-  sp_fault f = sp_plan_check_records(plan, plan->data + first, producer_bytes);
+  sp_fault f = sp_plan_check_records(plan, sp_le32(plan->data + VERSION_AT), plan->data + first, producer_bytes);
   if (f.rule != NULL)
     snprintf(error, size, "structure: %s %llu: %s", f.record, (unsigned long long)f.index, f.rule);
   return f.rule == NULL;

@@ -82,7 +82,7 @@ func readVector(t *testing.T, file string) (expect string, data []byte) {
 
 // TestDamagedPlans cuts a good plan at every byte and flips every bit.
 func TestDamagedPlans(t *testing.T) {
-	for _, name := range []string{"ok-sample.vec", "ok-periodic.vec"} {
+	for _, name := range []string{"ok-sample.vec", "ok-periodic.vec", "ok-shared.vec"} {
 		_, whole := readVector(t, filepath.Join(vectors, name))
 		for n := range whole {
 			if class := classOf(t, append([]byte{}, whole[:n]...)); class != "truncated" {
