@@ -37,7 +37,7 @@ func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && 
 // has to pay as well, and neither may reserve more than the pool; if there are too few for that, the
 // plan has to reserve clearly less. Nothing is said
 // if the options forbid waits, since the pool makes what they forbid; nor without
-// a Server. Of a recording that ends in an out-of-memory only the memory counts. served is what serving the recording with the plan took, nil if that is not known yet.
+// a Server. A plan whose slots share places has room for what data decide, and may reserve as much more as any other. Of a recording that ends in an out-of-memory only the memory counts. served is what serving the recording with the plan took, nil if that is not known yet.
 func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Judged, error) {
 	if !c.judges() {
 		return nil, nil
@@ -56,8 +56,8 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 	}
 	planned := *served
 	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}
-	slack, decided := pool.Reserved/paysWithin, differ(dev)
-	if decided {
+	slack, decided, shares := pool.Reserved/paysWithin, differ(dev), dev.Shares()
+	if decided && !shares {
 		slack = 0 // what the next iterations add is not known
 	}
 	if c.timeline.Failed() != nil {
@@ -68,10 +68,12 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 		if err != nil {
 			return nil, err
 		}
-		if judged.Unseen = other != nil; !judged.Unseen {
+		if judged.Unseen = other != nil; judged.Unseen {
+			if planned, err = c.serve(program, other); err != nil {
+				return nil, err
+			}
+		} else if !shares {
 			slack = -pool.Reserved / clearlyWithin
-		} else if planned, err = c.serve(program, other); err != nil {
-			return nil, err
 		}
 	}
 	judged.Planned, judged.PlannedMoved = planned.Reserved, planned.Moved

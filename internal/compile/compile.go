@@ -21,7 +21,9 @@ import (
 
 	"github.com/stplan/stplan/internal/baseline"
 	"github.com/stplan/stplan/internal/lifespan"
+	"github.com/stplan/stplan/internal/packing"
 	"github.com/stplan/stplan/internal/planfile"
+	"github.com/stplan/stplan/internal/replay"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 	"github.com/stplan/stplan/internal/verify"
@@ -111,8 +113,8 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	if dev, best, served, err = c.orEnough(dev, best, served); err != nil {
 		return nil, none, err
 	}
-	row := c.summary(dev, best)
-	if row.Judged, err = c.advise(dev, served); err != nil {
+	dev, row, err := c.judged(dev, best, served)
+	if err != nil {
 		return nil, none, err
 	}
 	row.Failure = FailureOf(c.device)
@@ -123,6 +125,25 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 		c.note("the time limit stopped the work on the plan early; another run may give another plan")
 	}
 	return dev, row, nil
+}
+
+// judged is a plan with its advice, and its row of the summary. If it does not pay, and of the recording's passes there is no other
+// that is worthwhile, the plan is of the recorded process: that serves a run that does the same.
+func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *replay.Cost) (*planfile.Device, report.CompiledDevice, error) {
+	row := c.summary(dev, best)
+	judged, err := c.advise(dev, served)
+	row.Judged = judged
+	if err != nil || judged == nil || judged.Pays || !c.sharedOnly || c.Mode != 0 || c.scaled != nil || c.joined != nil || c.late(c.analysed) {
+		return dev, row, err
+	}
+	c.note("the plan is of the recorded process only: one that fits every pass does not pay (--mode periodic makes it)")
+	c.periodic, c.shared, c.sharedOnly = nil, false, false
+	if dev, best, err = c.made(); err != nil {
+		return nil, row, err
+	}
+	row = c.summary(dev, best)
+	row.Judged, err = c.advise(dev, nil)
+	return dev, row, err
 }
 
 // analyse finds the buffers, the iterations and the steady state.

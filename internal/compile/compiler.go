@@ -82,6 +82,7 @@ type compiler struct {
 	reserved   trace.Bytes        // the most that the recording held
 	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
 	shared     bool               // slots of periodic share places (lifespan.Periodic.Shared), if that saves anything
+	sharedOnly bool               // without that, no plan of the passes is worthwhile
 	other      bool               // periodic is the other steady state (lifespan.Periodic.Other), if there is one
 	deadline   time.Time          // of the search, if there is a time limit
 	analysed   time.Duration      // what analyse took

@@ -50,7 +50,7 @@ func (c *compiler) orShared(dev *planfile.Device, best packing.Placement, served
 		return dev, best, served, nil
 	}
 	other := *c
-	if other.periodic = c.periodic.Shared(c.timeline, c.end()); other.periodic == nil {
+	if other.periodic = c.periodic.Shared(c.timeline, c.iterations, c.end()); other.periodic == nil {
 		return dev, best, served, nil
 	}
 	other.shared = true

@@ -44,11 +44,11 @@ func (c *compiler) sharedWithin(per *lifespan.Periodic, limit trace.Bytes) *life
 	if envelope(c.timeline, per, c.end()) <= limit {
 		return nil
 	}
-	shared := per.Shared(c.timeline, c.end())
+	shared := per.Shared(c.timeline, c.iterations, c.end())
 	if shared == nil || envelope(c.timeline, shared, c.end()) > limit {
 		return nil
 	}
-	c.shared = true
+	c.shared, c.sharedOnly = true, true
 	return shared
 }
 
@@ -59,7 +59,7 @@ func (c *compiler) findPeriodic() (*lifespan.Periodic, string) {
 		per = per.Other
 	}
 	if c.shared && per != nil {
-		if shared := per.Shared(c.timeline, c.end()); shared != nil {
+		if shared := per.Shared(c.timeline, c.iterations, c.end()); shared != nil {
 			per = shared
 		}
 	}

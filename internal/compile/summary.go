@@ -49,7 +49,7 @@ func (c *compiler) summary(dev *planfile.Device, pl packing.Placement) report.Co
 func (c *compiler) freeBound() trace.Bytes {
 	if c.periodic != nil {
 		if free, _ := lifespan.FindPeriodic(c.timeline, c.iterations, lifespan.EndRequested); free != nil {
-			if shared := free.Shared(c.timeline, lifespan.EndRequested); c.shared && shared != nil {
+			if shared := free.Shared(c.timeline, c.iterations, lifespan.EndRequested); c.shared && shared != nil {
 				free = shared
 			}
 			return envelope(c.timeline, free, lifespan.EndRequested)

@@ -324,6 +324,13 @@ static void by_rules(sp_matcher *m, uint64_t requested, stplan_stream stream, ui
   }
 }
 
+/* begins_pass says whether a step is in another pass than the pointer, which stands at the end of one: its last requests were no steps. The
+ * alignment may also go back by some steps, but not by half of a body. */
+static int begins_pass(const sp_matcher *m, const sp_choice *c) {
+  const sp_part *p = &m->plan.parts[m->part];
+  return m->at != SP_NOWHERE && (c->part != m->part || c->at + (p->end - p->first) / 2 < m->at);
+}
+
 /* by_alignment takes the step that the alignment finds. */
 static void by_alignment(sp_matcher *m, uint64_t requested, stplan_stream stream, sp_match *answer) {
   for (uint64_t i = 0; i < m->plan.stream_count; i++)
@@ -331,7 +338,11 @@ static void by_alignment(sp_matcher *m, uint64_t requested, stplan_stream stream
   sp_choice c = {0};
   c.at = sp_align_next(m->align, requested, m->may_be, &c.part);
   if (c.at != SP_NOWHERE) {
+    c.begun = begins_pass(m, &c);
+    m->begun |= c.begun && m->part == 0;
+    int passed = c.begun && m->fitted >= SETTLED;
     serve(m, &c, stream, answer);
+    answer->passed |= passed;
     m->missed = 0;
   } else {
     answer->drifted = !m->adrift;

@@ -54,8 +54,8 @@ struct sp_align {
   cell cells[CELLS]; /* in the order of the plan */
 };
 
-/* logarithm is that of a number, in OCTAVEs; between powers of two x is taken for log2(1 + x) and corrected by a parabola, and is off by
- * an OCTAVE's hundredth at most. */
+/* logarithm is that of a number, in OCTAVEs. Between powers of two log2(1 + x) is taken to be x and a parabola, which is off by
+ * 0.04 octaves at most. */
 static int logarithm(uint64_t n) {
   int k = 63 - __builtin_clzll(n | 1);
   int x = (int)(k >= 6 ? (n >> (k - 6)) - OCTAVE : (n << (6 - k)) - OCTAVE);
@@ -74,7 +74,7 @@ sp_align *sp_align_new(const sp_sequence *plan) {
   }
   for (uint64_t i = 0; i < plan->count; i++)
     a->recorded[i] = (int16_t)logarithm(plan->steps[i].most);
-  sp_align_begin(a, plan->parts[0].first, 0);
+  sp_align_begin(a, 0, sp_sequence_part(plan, 0)); /* a prologue may have no steps */
   return a;
 }
 

@@ -187,26 +187,39 @@ def nerf(_: str, steps: int) -> None:
                     color(torch.randn(6400, 128, 3, device="cuda"), torch.rand(6400, 128, device="cuda") < 0.5).cpu()
 
 
-def olmoe(_: str, steps: int) -> None:
-    """A mixture of 32 experts of which a token visits 4, with recomputation, on texts of one length."""
+def mixture_of(experts: int, per_token: int, width: int) -> Any:
+    """A language model of 8 layers, with so many experts in each, of which a token visits some."""
     from transformers import OlmoeConfig, OlmoeForCausalLM
 
     config = OlmoeConfig(
         hidden_size=1024,
-        intermediate_size=512,
+        intermediate_size=width,
         num_hidden_layers=8,
         num_attention_heads=8,
         num_key_value_heads=8,
-        num_experts=32,
-        num_experts_per_tok=4,
+        num_experts=experts,
+        num_experts_per_tok=per_token,
         vocab_size=ROWS,
         experts_implementation="eager",
     )
-    model = OlmoeForCausalLM(config).cuda().train()
+    return OlmoeForCausalLM(config).cuda().train()
+
+
+def olmoe(_: str, steps: int) -> None:
+    """A mixture of 32 experts of which a token visits 4, with recomputation, on texts of one length."""
+    model = mixture_of(32, 4, 512)
     model.gradient_checkpointing_enable()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     for _ in range(steps):
         train_step(model, optimizer, 4, 512, micro_batches=2)
+
+
+def mixture(_: str, steps: int) -> None:
+    """A mixture of 8 experts of which a token visits 2. What they compute is kept for the backward pass."""
+    model = mixture_of(8, 2, 2048)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    for _ in range(steps):
+        train_step(model, optimizer, 16, 512)
 
 
 def dino(_: str, steps: int) -> None:
@@ -365,7 +378,7 @@ def recommend(_: str, steps: int) -> None:
 MORE: Dict[str, Callable[[str, int], None]] = {
     job.__name__: job
     for job in (
-        *(detection, video, distill, vlm, gradcache, ppo, nerf, olmoe),
+        *(detection, video, distill, vlm, gradcache, ppo, nerf, olmoe, mixture),
         *(dino, segmentation, budget, whisper, maml, recommend),
     )
 }

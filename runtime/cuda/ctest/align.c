@@ -1,0 +1,251 @@
+/* align.c: the alignment of requests with a plan, for the tests that know what it should say.
+ *
+ *   align costs        prints what match_align.c counts with, and how far its logarithms are off
+ *   align next RUNS    prints for each request its step (-1: none), the part, how many cells there are, and whether the run is lost
+ *   align match RUNS   prints what the matcher says: the step, the part, whether it has a place, and whether the run is looked for
+ *   align hostile RUNS serves each plan anything, and looks at every cell after every request
+ *   align time RUNS N  prints for each run the nanoseconds of a request, and the cells, over N requests at least
+ *
+ * RUNS is a file of runs. Each is a plan, behind its length in 8 bytes, and requests, behind their number in 8 bytes: the
+ * bytes requested, and the stream. For `next` that is a bit for each of the plan's streams that the request may be on. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* The cells and the costs are nobody's business but the tests', so these have an alignment of their own. */
+#define sp_align_new own_align_new
+#define sp_align_free own_align_free
+#define sp_align_begin own_align_begin
+#define sp_align_next own_align_next
+#define sp_align_lost own_align_lost
+#include "../match_align.c"
+
+#include "../match_state.h"
+#include "../match.h"
+
+#include "conformance.h"
+
+enum { STREAMS = 64, ROUNDS = 3000 };
+
+typedef struct {
+  uint64_t size, stream;
+} asked;
+
+typedef struct {
+  uint8_t *data;
+  stplan_plan *plan;
+  const sp_plan_device *of;
+  uint64_t count;
+  asked *list;
+} run;
+
+static uint64_t seed = 1;
+
+static uint64_t draw(uint64_t below) {
+  seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return (seed >> 33) % below;
+}
+
+static uint64_t number(FILE *f) {
+  uint64_t n;
+  DEMAND(fread(&n, sizeof n, 1, f) == 1);
+  return n;
+}
+
+/* read_run reads the next run. 0 at the end of the file. */
+static int read_run(FILE *f, run *r) {
+  uint64_t length;
+  char error[256];
+  if (fread(&length, sizeof length, 1, f) != 1)
+    return 0;
+  r->data = malloc(length);
+  DEMAND(r->data != NULL && fread(r->data, 1, length, f) == length);
+  if (stplan_plan_parse(r->data, length, &r->plan, error, sizeof error) != STPLAN_OK) {
+    fprintf(stderr, "%s\n", error);
+    exit(1);
+  }
+  r->of = &r->plan->devices[0];
+  r->count = number(f);
+  r->list = malloc((r->count + 1) * sizeof *r->list);
+  DEMAND(r->list != NULL && fread(r->list, sizeof *r->list, r->count, f) == r->count);
+  return 1;
+}
+
+static void drop_run(run *r) {
+  stplan_plan_close(r->plan);
+  free(r->data);
+  free(r->list);
+}
+
+/* costs prints what the recurrence counts with, and by how much of an octave logarithms are off at most. */
+static void costs(void) {
+  double most = 0;
+  for (int k = 0; k < 64; k++)
+    for (uint64_t i = 0; i < 512; i++) {
+      uint64_t n = (UINT64_C(1) << k) + (k < 9 ? i >> (9 - k) : i << (k - 9));
+      double off = fabs(logarithm(n) - OCTAVE * log2((double)n)) / OCTAVE;
+      most = off > most ? off : most;
+    }
+  printf("%d %d %d %d %d %d %d %d %d %d %d %f\n", EXTRA, OMITTED, OMITTED_DECIDED, OMITTED_OPTIONAL, NEW, PER_OCTAVE, OTHER,
+         OTHER_IN_PROLOGUE, BEAM, LOST, OCTAVE, most);
+}
+
+/* next says what each request is. */
+static void next(const run *r) {
+  sp_sequence s;
+  DEMAND(sp_sequence_make(&s, r->of) && s.stream_count <= STREAMS);
+  sp_align *a = sp_align_new(&s);
+  DEMAND(a != NULL);
+  for (uint64_t i = 0; i < r->count; i++) {
+    uint8_t on[STREAMS];
+    uint64_t part = 0;
+    for (int k = 0; k < STREAMS; k++)
+      on[k] = r->list[i].stream >> k & 1;
+    uint64_t at = sp_align_next(a, r->list[i].size, on, &part);
+    printf("%" PRId64 " %" PRIu64 " %d %d\n", (int64_t)at, part, a->count, sp_align_lost(a));
+  }
+  sp_align_free(a);
+  sp_sequence_drop(&s);
+}
+
+/* match says what each request is to the matcher. */
+static void match(const run *r) {
+  sp_matcher *m = sp_matcher_new(r->of, 1);
+  DEMAND(m != NULL);
+  for (uint64_t i = 0; i < r->count; i++) {
+    sp_match answer = sp_matcher_next(m, r->list[i].size, r->list[i].stream);
+    uint64_t part = answer.matched ? sp_sequence_part(&m->plan, answer.step) : 0;
+    printf("%" PRId64 " %" PRIu64 " %d %d\n", answer.matched ? (int64_t)answer.step : -1, part, answer.placed, m->astray);
+  }
+  sp_matcher_free(m);
+}
+
+/* odd is a size that hurts. */
+static uint64_t odd(const sp_sequence *s, int way, int i) {
+  static const uint64_t sizes[] = {0, 1, UINT64_C(1) << 63, UINT64_MAX, 511, 512};
+  switch (way) {
+  case 0: return sizes[draw(sizeof sizes / sizeof *sizes)];
+  case 1: return i % 2 == 0 ? UINT64_MAX - draw(2) : draw(3);
+  case 2: return (draw(1 << 30) << 33 | draw(1 << 30)) >> draw(64);
+  case 3: return UINT64_C(1) << 63;
+  case 4: return 0;
+  default: return s->steps[draw(s->count)].most;
+  }
+}
+
+/* cells_are_sound looks at all cells: one costs nothing, the last ones are not to be forgotten, they are in the order of the
+ * plan, and there are no more than the bound. */
+static void cells_are_sound(const sp_align *a) {
+  int least = NEVER;
+  DEMAND(a->count > 0 && a->count <= CELLS);
+  for (int i = 0; i < a->count; i++) {
+    const cell *c = &a->cells[i];
+    DEMAND(c->cost >= 0 && c->cost < NEVER && c->part < a->plan->part_count);
+    DEMAND(c->at == SP_NOWHERE ? i == 0 : c->at >= a->plan->parts[c->part].first && c->at < a->plan->parts[c->part].end);
+    least = c->cost < least ? c->cost : least;
+    if (i == 0)
+      continue;
+    uint64_t part = c[-1].part, at = c[-1].at;
+    at = at == SP_NOWHERE ? a->plan->parts[part].first : sp_sequence_next(a->plan, at, &part);
+    DEMAND(c->at == at && c->part == part);
+  }
+  DEMAND(least == 0 && a->cells[0].cost <= BEAM && a->cells[a->count - 1].cost <= BEAM);
+}
+
+/* hostile begins anywhere, and asks for anything on any streams. */
+static int hostile(const run *r) {
+  enum { WAYS = 6 };
+  sp_sequence s;
+  int most = 0;
+  DEMAND(sp_sequence_make(&s, r->of) && s.stream_count <= STREAMS);
+  sp_align *a = sp_align_new(&s);
+  DEMAND(a != NULL);
+  for (int way = 0; way < WAYS; way++) {
+    if (way > 0) {
+      uint64_t at = draw(s.count);
+      sp_align_begin(a, at, sp_sequence_part(&s, at));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+      uint8_t on[STREAMS];
+      uint64_t part = UINT64_MAX;
+      for (int k = 0; k < STREAMS; k++)
+        on[k] = way == WAYS - 1 || draw(8) > 0;
+      uint64_t at = sp_align_next(a, odd(&s, way, i), on, &part);
+      DEMAND(part < s.part_count);
+      DEMAND(at == SP_NOWHERE || (at >= s.parts[part].first && at < s.parts[part].end && on[s.steps[at].stream]));
+      cells_are_sound(a);
+      most = a->count > most ? a->count : most;
+    }
+  }
+  sp_align_free(a);
+  sp_sequence_drop(&s);
+  /* The same through the matcher, which is lost and looks for the run now and then. */
+  sp_matcher *m = sp_matcher_new(r->of, 1);
+  DEMAND(m != NULL);
+  for (int i = 0; i < WAYS * ROUNDS; i++) {
+    sp_match answer = sp_matcher_next(m, odd(&m->plan, i / ROUNDS, i), draw(3));
+    DEMAND(!answer.matched || answer.step < m->plan.count);
+    if (m->align != NULL)
+      DEMAND(m->at == SP_NOWHERE || (m->part < m->plan.part_count && m->at < m->plan.count));
+  }
+  sp_matcher_free(m);
+  return most;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* take times the run again and again, from the plan's first step on each time. */
+static void take(const run *r, uint64_t least) {
+  sp_sequence s;
+  uint8_t on[STREAMS];
+  uint64_t part, requests = 0, steps = 0;
+  double cells = 0, took = 0;
+  memset(on, 1, sizeof on);
+  DEMAND(r->count > 0 && sp_sequence_make(&s, r->of) && s.stream_count <= STREAMS);
+  sp_align *a = sp_align_new(&s);
+  DEMAND(a != NULL);
+  while (requests < least) {
+    sp_align_begin(a, 0, sp_sequence_part(&s, 0));
+    double begin = now();
+    for (uint64_t i = 0; i < r->count; i++) {
+      steps += sp_align_next(a, r->list[i].size, on, &part) != SP_NOWHERE;
+      cells += a->count;
+    }
+    took += now() - begin;
+    requests += r->count;
+  }
+  printf("%.1f %.1f %.4f\n", took / (double)requests, cells / (double)requests, (double)steps / (double)requests);
+  sp_align_free(a);
+  sp_sequence_drop(&s);
+}
+
+int main(int count, char **arguments) {
+  DEMAND(count >= 2);
+  const char *what = arguments[1];
+  if (strcmp(what, "costs") == 0) {
+    costs();
+    return 0;
+  }
+  FILE *f = count > 2 ? fopen(arguments[2], "rb") : NULL;
+  DEMAND(f != NULL);
+  run r;
+  for (; read_run(f, &r); drop_run(&r)) {
+    if (strcmp(what, "next") == 0)
+      next(&r);
+    else if (strcmp(what, "match") == 0)
+      match(&r);
+    else if (strcmp(what, "hostile") == 0)
+      printf("%d\n", hostile(&r));
+    else if (strcmp(what, "time") == 0 && count > 3)
+      take(&r, strtoull(arguments[3], NULL, 10));
+    else
+      DEMAND(!"one of the above");
+  }
+  fclose(f);
+  return 0;
+}
