@@ -14,24 +14,23 @@ import (
 // a few per cent more than any pass does. So such slots share one place, which is as large as the most that they take
 // together in a pass.
 
+// What other values of these constants do is in docs/steady-state.md.
 const (
 	// leastShared is the size in bytes above which a slot may share a place. Smaller ones take next to
 	// nothing, and would cut the room of large ones.
 	leastShared = 64 << 10
 	// shareReach is how many slots further on a slot may still share a place: more than there are between the experts of
-	// two layers. With 300 to 4000 plans of two recordings of experts serve the same; with 128 one moves its memory in every pass.
+	// two layers.
 	shareReach = 1024
 	// shareLives is the share of its lifetime by which a slot may end after the place that it shares, which is kept from
 	// the first of its slots to the end of the last. It may end before: the last layer forward is the first one
-	// backward, so all layers may share a place, and fill it as a stack. If not, and slots that end before had to be as near, a run of
-	// other experts moved 0.37 of what it reserves, for 0.18.
+	// backward, so all layers may share a place, and fill it as a stack.
 	shareLives = 1. / 8
 	// shareSaves is the share of the bytes of its slots, each at its largest, that a place has to save. If
 	// sizes follow one length they are all largest in one pass, and nothing is saved.
 	shareSaves = 1. / 32
 	// shareSlack is how much larger a place is than what was recorded in it. Experts together take the same, but some
-	// of their buffers may be taken for those of another place. Of two runs of experts each was served by the plan
-	// of the other: without it 78 and 88 % of the bytes were on plan, with it 83 and 88 %, and with a tenth 83 and 89 %.
+	// of their buffers may be taken for those of another place.
 	shareSlack = 1. / 64
 	// shareShort is the longest lifetime, in times of its phase, of a slot that is the work of one expert. The work of all
 	// experts of a layer shares one place, one after the other: any of them may be the one with the most tokens. There are
