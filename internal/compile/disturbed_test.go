@@ -56,13 +56,14 @@ func TestDisturbedRunsKeepTheirPlan(t *testing.T) {
 	}
 }
 
+// programAndPlan is what the first device of a recording requests, and the plan that "compile" makes of it.
 func programAndPlan(t *testing.T, file string) (*replay.Program, []byte) {
 	t.Helper()
 	recording, err := trace.ReadFile(file, trace.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, plan, _ := programAndPlanOf(t, recording, Options{Producer: "test"})
+	program, plan, _ := programAndPlanOf(t, recording, Options{Producer: "test", Serve: simdevice.Serve})
 	return program, plan
 }
 
