@@ -47,12 +47,8 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 	if err != nil {
 		return nil, c.unserved(err)
 	}
-	if served == nil {
-		cost, err := c.serve(program, dev)
-		if err != nil {
-			return nil, err
-		}
-		served = &cost
+	if served, err = c.orServe(program, dev, served); err != nil {
+		return nil, err
 	}
 	planned := *served
 	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}

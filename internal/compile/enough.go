@@ -28,12 +28,9 @@ func (c *compiler) orEnough(dev *planfile.Device, best packing.Placement, served
 		return dev, best, served, nil
 	}
 	program := replay.NewProgram(c.timeline)
-	if served == nil {
-		cost, err := c.serve(program, dev)
-		if err != nil {
-			return nil, best, nil, err
-		}
-		served = &cost
+	served, err := c.orServe(program, dev, served)
+	if err != nil {
+		return nil, best, nil, err
 	}
 	had := c.had()
 	if served.Reserved <= had {

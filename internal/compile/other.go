@@ -55,12 +55,9 @@ func (c *compiler) orShared(dev *planfile.Device, best packing.Placement, served
 	}
 	other.shared = true
 	program := replay.NewProgram(c.timeline)
-	if served == nil {
-		cost, err := c.serve(program, dev)
-		if err != nil {
-			return nil, best, nil, err
-		}
-		served = &cost
+	served, err := c.orServe(program, dev, served)
+	if err != nil {
+		return nil, best, nil, err
 	}
 	otherDev, otherBest, cost, err := c.tried(&other, program)
 	if err != nil {
@@ -71,6 +68,15 @@ func (c *compiler) orShared(dev *planfile.Device, best packing.Placement, served
 	}
 	*c = other
 	return otherDev, otherBest, cost, nil
+}
+
+// orServe is what serving a program by a plan takes: served, if that is not nil.
+func (c *compiler) orServe(program *replay.Program, dev *planfile.Device, served *replay.Cost) (*replay.Cost, error) {
+	if served != nil {
+		return served, nil
+	}
+	cost, err := c.serve(program, dev)
+	return &cost, err
 }
 
 // tried is another plan of the recording, and what serving it with that takes.

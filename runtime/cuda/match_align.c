@@ -8,7 +8,7 @@
 /* Steps at which the run may be. It bounds the time of a request. */
 enum { CELLS = 1024 };
 
-/* Costs have no unit; only their ratios matter. An alignment pays for each request that is no step, and for each step that has
+/* Costs have no unit; only their ratios matter. What other values do is in docs/runtime.md ("Sizes that data decide"). An alignment pays for each request that is no step, and for each step that has
  * no request: little if not every recorded pass had it, and not much if data decide its size, as another expert may have no
  * tokens. For two of the least unlikely kind, a request is a step of another size rather than that both are left over. */
 enum { EXTRA = 14, OMITTED = 12, OMITTED_DECIDED = 3, OMITTED_OPTIONAL = 1 };
@@ -22,7 +22,7 @@ enum { NEW = 8, PER_OCTAVE = 64 };
  * prologue, which was recorded once, it may be decided by data. */
 enum { OTHER = 30, OTHER_IN_PROLOGUE = 12 };
 
-/* What costs this much more than the best alignment is forgotten. With half of it 3 of 4 runs of experts have less on plan. */
+/* What costs this much more than the best alignment is forgotten. */
 enum { BEAM = 160 };
 
 /* Of the last 64 requests, so few are steps if the run is elsewhere. */
