@@ -133,7 +133,7 @@ func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *
 	row := c.summary(dev, best)
 	judged, err := c.advise(dev, served)
 	row.Judged = judged
-	if err != nil || judged == nil || judged.Pays || !c.sharedOnly || c.Mode != 0 || c.scaled != nil || c.joined != nil || c.late(c.analysed) {
+	if err != nil || judged == nil || judged.Pays || !c.sharedOnly || c.Mode != 0 || c.scaled != nil || c.joined != nil {
 		return dev, row, err
 	}
 	c.note("the plan is of the recorded process only: one that fits every pass does not pay (--mode periodic makes it)")
