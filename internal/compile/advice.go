@@ -93,6 +93,15 @@ func (c *compiler) serve(program *replay.Program, dev *planfile.Device) (replay.
 	return cost, nil
 }
 
+// orServe is what serving a program by a plan takes: served, if that is not nil.
+func (c *compiler) orServe(program *replay.Program, dev *planfile.Device, served *replay.Cost) (*replay.Cost, error) {
+	if served != nil {
+		return served, nil
+	}
+	cost, err := c.serve(program, dev)
+	return &cost, err
+}
+
 // unserved is a recording that the runtime could not serve, or a plan that it refuses: a bug
 // in one of the two, unless the recording needs more than a device can have.
 func (c *compiler) unserved(err error) error {

@@ -70,15 +70,6 @@ func (c *compiler) orShared(dev *planfile.Device, best packing.Placement, served
 	return otherDev, otherBest, cost, nil
 }
 
-// orServe is what serving a program by a plan takes: served, if that is not nil.
-func (c *compiler) orServe(program *replay.Program, dev *planfile.Device, served *replay.Cost) (*replay.Cost, error) {
-	if served != nil {
-		return served, nil
-	}
-	cost, err := c.serve(program, dev)
-	return &cost, err
-}
-
 // tried is another plan of the recording, and what serving it with that takes.
 func (c *compiler) tried(other *compiler, program *replay.Program) (*planfile.Device, packing.Placement, *replay.Cost, error) {
 	dev, best, err := other.made()
