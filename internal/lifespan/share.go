@@ -87,11 +87,9 @@ func (p *Periodic) sizes(tl *Timeline) [][][]trace.Bytes {
 	at := len(p.Prologue)
 	for _, pass := range p.Passes {
 		sizes := make([]trace.Bytes, p.Bodies[pass.Body].Length)
-		for i := range sizes {
-			if pass.Present[i/64]>>(i%64)&1 != 0 {
-				sizes[i] = tl.Buffers[at].Size
-				at++
-			}
+		for _, slot := range pass.Slots() {
+			sizes[slot] = tl.Buffers[at].Size
+			at++
 		}
 		out[pass.Body] = append(out[pass.Body], sizes)
 	}
@@ -248,12 +246,13 @@ func (s *Slot) shared() bool { return s.Holder != s.Start || s.Holds }
 // sharePrologue does to the iterations of the prologue what was done to the passes. Each was recorded once. What it has of
 // slots that share places shares one that is as large as theirs.
 func (p *Periodic) sharePrologue(tl *Timeline, it Iterations, end End) {
+	body := &p.Bodies[p.Passes[0].Body]
+	of := tokenize(body.timeline(), 0, body.Length)
 	var members []member
 	for k := 0; k < it.Count && it.Starts[k] < p.Cut; k++ {
 		first, last := max(tl.initial(), tl.bufferAt(it.Starts[k])), tl.bufferAt(min(it.Starts[k+1], p.Cut))
-		members = append(members, p.likeShared(tl, first, last, end)...)
+		members = append(members, p.likeShared(tl, of, first, last, end)...)
 	}
-	body := &p.Bodies[p.Passes[0].Body]
 	size := func(i int) trace.Bytes { return tl.Buffers[i].Size }
 	found, loads := groups(members), map[int]trace.Bytes{} // of the groups that share a place of the body, and live at the same time
 	for _, g := range found {
@@ -279,11 +278,11 @@ func (p *Periodic) sharePrologue(tl *Timeline, it Iterations, end End) {
 }
 
 // likeShared are the buffers [first, last) of the prologue that are the same lines of the program as slots of the first pass's body that
-// share places. It notes those that data decide and that share none.
-func (p *Periodic) likeShared(tl *Timeline, first, last int, end End) []member {
+// share places; of has the tokens of these. It notes those that data decide and that share none.
+func (p *Periodic) likeShared(tl *Timeline, of []token, first, last int, end End) []member {
 	body := &p.Bodies[p.Passes[0].Body]
 	var members []member
-	for k, at := range align(tokenize(body.timeline(), 0, body.Length), tokenize(tl, first, last)) {
+	for k, at := range align(of, tokenize(tl, first, last)) {
 		i := first + k
 		s := &p.Prologue[i]
 		if at < 0 || s.Resident || s.Cell >= 0 {

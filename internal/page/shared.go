@@ -19,6 +19,10 @@ type held struct {
 // a run would have them: each, when it is allocated, in the first gap that is large enough.
 // A buffer without a gap is not listed.
 func inShared(plan *planfile.Device, tl *lifespan.Timeline, slots []int32) map[int]uint64 {
+	end := lifespan.EndRequested
+	if plan.End == planfile.EndCompleted {
+		end = lifespan.EndCompleted
+	}
 	addresses, live, shared := map[int]uint64{}, map[int32][]held{}, plan.Shared()
 	for i, k := range slots {
 		if k < 0 || !shared[k] {
@@ -34,7 +38,7 @@ func inShared(plan *planfile.Device, tl *lifespan.Timeline, slots []int32) map[i
 		at, low := firstGap(all, place.Offset, uint64(b.Size))
 		if low+uint64(b.Size) <= place.Offset+place.Size {
 			addresses[i] = low
-			all = slices.Insert(all, at, held{low, low + uint64(b.Size), endOf(plan, b)})
+			all = slices.Insert(all, at, held{low, low + uint64(b.Size), b.Until(end)})
 		}
 		live[holder] = all
 	}
@@ -49,12 +53,4 @@ func firstGap(all []held, low, bytes uint64) (at int, address uint64) {
 		at++
 	}
 	return at, low
-}
-
-// endOf is the end of a buffer's live range of the kind that the plan is made for.
-func endOf(plan *planfile.Device, b *lifespan.Buffer) trace.Time {
-	if plan.End == planfile.EndCompleted {
-		return b.CompletedEnd
-	}
-	return b.RequestedEnd
 }

@@ -3,7 +3,6 @@ package verify
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -177,19 +176,7 @@ func TestSharedRules(t *testing.T) {
 			fmt.Fprintf(&got, "\t%s\n", message)
 		}
 	}
-	const file = "testdata/shared.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("%s differs; if that is meant, run with -update and read the difference", file)
-	}
+	demandGolden(t, "testdata/shared.golden", got.String())
 }
 
 // TestSharedRecorded: no slot of a recorded plan shares its place.

@@ -8,8 +8,8 @@
 /* Steps at which the run may be. It bounds the time of a request. */
 enum { CELLS = 1024 };
 
-/* Costs have no unit; only their ratios matter. What other values do is in docs/runtime.md ("Sizes that data decide"). An alignment pays for each request that is no step, and for each step that has
- * no request: little if not every recorded pass had it, and not much if data decide its size, as another expert may have no
+/* Costs have no unit; only their ratios matter. What other values do is in docs/runtime.md ("Sizes that data decide").
+ * An alignment pays for each request that is no step, and for each step that has no request: little if not every recorded pass had it, and not much if data decide its size, as another expert may have no
  * tokens. For two of the least unlikely kind, a request is a step of another size rather than that both are left over. */
 enum { EXTRA = 14, OMITTED = 12, OMITTED_DECIDED = 3, OMITTED_OPTIONAL = 1 };
 
