@@ -28,6 +28,14 @@ func pays(planned, pool replay.Cost, slack int64) bool {
 		planned.Reserved <= pool.Reserved+slack && planned.Moved < pool.Moved/2
 }
 
+// better says whether one plan serves clearly better than another: if it reserves less, or spares half
+// of what that moves, by more than plans may cost without being judged worse.
+func better(one, than replay.Cost) bool {
+	slack := than.Reserved / paysWithin
+	return one.Reserved < than.Reserved-slack ||
+		one.Reserved <= than.Reserved+slack && one.Moved < than.Moved/2 && than.Moved-one.Moved > slack
+}
+
 // judges says whether a plan is judged by how it serves.
 func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && !c.NoReusePending }
 
@@ -37,7 +45,9 @@ func (c *compiler) judges() bool { return c.Serve != nil && !c.NoCrossStream && 
 // has to pay as well, and neither may reserve more than the pool; if there are too few for that, the
 // plan has to reserve clearly less. Nothing is said
 // if the options forbid waits, since the pool makes what they forbid; nor without
-// a Server. A plan whose slots share places has room for what data decide, and may reserve as much more as any other. Of a recording that ends in an out-of-memory only the memory counts. served is what serving the recording with the plan took, nil if that is not known yet.
+// a Server. A plan whose slots share places has room for what data decide, and pays unless it is clearly worse than the pool: steps take less time with
+// it (docs/results/first_runs.md). Of a recording that ends in an out-of-memory only the memory counts. served is what serving the recording with the
+// plan took, nil if that is not known yet.
 func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Judged, error) {
 	if !c.judges() {
 		return nil, nil
@@ -53,13 +63,19 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 	planned := *served
 	judged := &report.Judged{Pool: pool.Reserved, PoolMoved: pool.Moved}
 	slack, decided, shares := pool.Reserved/paysWithin, differ(dev), dev.Shares()
-	if decided && !shares {
+	if decided {
 		slack = 0 // what the next iterations add is not known
 	}
 	if c.timeline.Failed() != nil {
 		slack, decided = 0, false // the run goes no further without less memory
 	}
-	if decided && pays(planned, pool, slack) {
+	worth := func() bool {
+		if shares && c.timeline.Failed() == nil {
+			return !better(pool, planned)
+		}
+		return pays(planned, pool, slack)
+	}
+	if decided && worth() {
 		other, err := c.withoutLast()
 		if err != nil {
 			return nil, err
@@ -68,13 +84,13 @@ func (c *compiler) advise(dev *planfile.Device, served *replay.Cost) (*report.Ju
 			if planned, err = c.serve(program, other); err != nil {
 				return nil, err
 			}
-		} else if !shares {
+		} else {
 			slack = -pool.Reserved / clearlyWithin
 		}
 	}
 	judged.Planned, judged.PlannedMoved = planned.Reserved, planned.Moved
 	// The recording does not show what a plan for more than was recorded is made for.
-	if judged.Pays = pays(planned, pool, slack); !judged.Pays && c.scaled == nil {
+	if judged.Pays = worth(); !judged.Pays && c.scaled == nil {
 		dev.Advice = planfile.AdvicePool
 	}
 	return judged, nil

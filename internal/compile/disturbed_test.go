@@ -33,7 +33,7 @@ func TestDisturbedRunsKeepTheirPlan(t *testing.T) {
 	}{
 		{filepath.Join("..", "..", "examples", "llama7b-pp4-VR", "llama7b-pp4-VR.pickle.gz"), 0.03, 12, 97},
 		{filepath.Join("..", "..", "examples", "gpt2-xl-ckpt", "gpt2-xl-ckpt.pickle.gz"), 0.01, 1, 99},
-		{shared, 0.001, 4, 99.7},
+		{shared, 0.001, 4, 97}, // of experts: slots share places
 	} {
 		t.Run(filepath.Base(c.file), func(t *testing.T) {
 			if _, err := os.Stat(c.file); err != nil && c.file == shared {

@@ -80,11 +80,3 @@ func (c *compiler) tried(other *compiler, program *replay.Program) (*planfile.De
 	cost, err := c.serve(program, dev)
 	return dev, best, &cost, err
 }
-
-// better says whether one plan serves clearly better than another: if it reserves less, or spares half
-// of what that moves, by more than plans may cost without being judged worse.
-func better(one, than replay.Cost) bool {
-	slack := than.Reserved / paysWithin
-	return one.Reserved < than.Reserved-slack ||
-		one.Reserved <= than.Reserved+slack && one.Moved < than.Moved/2 && than.Moved-one.Moved > slack
-}

@@ -11,7 +11,13 @@ import (
 // class. Its certain stretches are taken as they are, but for bandWidth at their ends. A
 // script ignores sizes and near misses, so between them it only gives the middle of a
 // band, and the alignment of least cost in the band is taken.
-func align(a, b []token) []int32 {
+func align(a, b []token) []int32 { return alignAlong(a, b, bySize) }
+
+// alignRatios is align for tokens that readRatios reads.
+func alignRatios(a, b []token) []int32 { return alignAlong(a, b, byRatio) }
+
+// alignAlong is align along a script of the given layers.
+func alignAlong(a, b []token, layers []layer) []int32 {
 	out := make([]int32, len(b))
 	var near []match // of the script since the last certain stretch
 	var between []section
@@ -20,7 +26,7 @@ func align(a, b []token) []int32 {
 		between = append(between, section{i, i1, j, j1, near})
 		near = nil
 	}
-	for _, m := range stretches(a, b, newScript(a, b)) {
+	for _, m := range stretches(a, b, newScript(a, b, layers)) {
 		lead, trail := bandWidth, bandWidth
 		if m.i == 0 && m.j == 0 {
 			lead = 0

