@@ -52,6 +52,7 @@ typedef struct {
   uint32_t period, rounds; /* the others are `period` steps apart each; one round if it is in no loop */
   uint32_t begins, ends;   /* the first and the last line of its loop, itself if it is in none */
   uint32_t leaves;         /* the line of its loop behind which the run goes on */
+  uint32_t stream;         /* index in the plan */
   uint8_t decided;         /* data decide its size */
   uint8_t sure;            /* they do not, as other steps show */
   uint8_t omitted;         /* what it costs without a request */
@@ -157,6 +158,7 @@ static int is_fixed(const fixed *f, uint64_t at) {
 /* describe says of a line what its steps say. */
 static void describe(line *l, const fixed *f) {
   int optional = 1, decided = 0;
+  l->stream = f->plan->steps[l->first].stream;
   l->least = UINT64_MAX;
   for (uint64_t r = 0; r < l->rounds; r++) {
     uint64_t at = l->first + r * l->period;
@@ -280,9 +282,9 @@ static uint32_t round_at(const sp_align *a, const cell *before, uint64_t at) { r
 
 /* leaving is what it costs to go on from a cell to a line that comes after it: more if that leaves a loop early. */
 static int32_t leaving(const sp_align *a, const cell *before, uint64_t at) {
-  if (before->line == SP_NOWHERE || goes_on(a, before, at))
+  if (before->line == SP_NOWHERE || before->round + 1 >= a->lines[before->line].rounds || goes_on(a, before, at))
     return 0;
-  return before->round + 1 < a->lines[before->line].rounds ? EARLY : 0;
+  return EARLY;
 }
 
 /* previous is the cell that the i-th one comes after, but as the next round of a loop; -1 if it is not among the cells. */
@@ -345,7 +347,10 @@ typedef struct {
 /* come has a cell be what comes after another one with the request, if that costs less. `more` is what going on from there costs. */
 static void come(const sp_align *a, cell *c, const cell *before, uint32_t round, int32_t more, request r) {
   int ratio = NONE;
-  int32_t cost = before->cost + more + as_line(a, before, c->line, round, r.bytes, r.log, &ratio);
+  int32_t cost = before->cost + more;
+  if (cost > c->cost) /* most are */
+    return;
+  cost += as_line(a, before, c->line, round, r.bytes, r.log, &ratio);
   if (cost > c->cost)
     return;
   c->cost = cost;
@@ -355,18 +360,32 @@ static void come(const sp_align *a, cell *c, const cell *before, uint32_t round,
 }
 
 /* omit has a cell be what comes after another one without a request, if that costs less. */
-static void omit(const sp_align *a, cell *c, const cell *before) {
-  int32_t cost = before->cost + a->lines[c->line].omitted + leaving(a, before, c->line);
+static void omit(const sp_align *a, cell *c, const cell *before, int32_t more, uint32_t round) {
+  int32_t cost = before->cost + a->lines[c->line].omitted + more;
   if (cost >= c->cost)
     return;
   c->cost = cost;
-  c->round = round_at(a, before, c->line);
+  c->round = round;
   c->ratio = before->ratio;
+}
+
+/* advance_in_loop is advance for a cell in or behind a loop. */
+static void advance_in_loop(sp_align *a, cell *c, int i, request r, int may_be) {
+  const line *l = &a->lines[c->line];
+  int p = previous(a, i), end = i + (int)(l->ends - l->begins);
+  if (p >= 0)
+    omit(a, c, &a->cells[p], leaving(a, &a->cells[p], c->line), round_at(a, &a->cells[p], c->line));
+  if (may_be && c->line == l->begins && end > i && end < a->count) {
+    const cell *last = &a->before[end];
+    come(a, c, last, last->round + 1, last->round + 1 < l->rounds ? 0 : AGAIN, r);
+  }
+  if (may_be && p >= 0)
+    come(a, c, &a->before[p], round_at(a, &a->before[p], c->line), leaving(a, &a->before[p], c->line), r);
 }
 
 /* advance finds the costs of all cells with one more request, and the best of them. */
 static int advance(sp_align *a, request r, const uint8_t *on_stream) {
-  int best = 0;
+  int best = 0, loops = 0; /* whether the cell before is in a loop */
   memcpy(a->before, a->cells, (size_t)a->count * sizeof *a->cells);
   for (int i = 0; i < a->count; i++) {
     cell *c = &a->cells[i];
@@ -374,16 +393,14 @@ static int advance(sp_align *a, request r, const uint8_t *on_stream) {
     c->matched = 0;
     if (c->line != SP_NOWHERE) {
       const line *l = &a->lines[c->line];
-      int p = previous(a, i), end = i + (int)(l->ends - l->begins);
-      if (p >= 0)
-        omit(a, c, &a->cells[p]);
-      if (on_stream[a->plan->steps[l->first].stream]) {
-        if (c->line == l->begins && end > i && end < a->count) {
-          const cell *last = &a->before[end];
-          come(a, c, last, last->round + 1, last->round + 1 < l->rounds ? 0 : AGAIN, r);
-        }
-        if (p >= 0)
-          come(a, c, &a->before[p], round_at(a, &a->before[p], c->line), leaving(a, &a->before[p], c->line), r);
+      int may_be = on_stream[l->stream], behind = loops;
+      loops = l->begins < l->ends;
+      if (behind || loops) {
+        advance_in_loop(a, c, i, r, may_be);
+      } else if (i > 0) {
+        omit(a, c, &c[-1], 0, 0);
+        if (may_be)
+          come(a, c, &a->before[i - 1], 0, 0, r);
       }
     }
     if (c->cost < a->cells[best].cost)
