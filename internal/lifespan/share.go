@@ -67,6 +67,9 @@ type group struct {
 // of the slots' live ranges. The passes are aligned by the ratios of sizes, which tell experts apart whatever their tokens,
 // unless that saves too little of what p takes.
 func (p *Periodic) Shared(tl *Timeline, it Iterations, end End) *Periodic {
+	if !p.decided() {
+		return nil // the passes are the same, however they are aligned
+	}
 	if r, _ := chooseCut(tl, mergeIterations(tl, it, readRatios, alignRatios), end); r != nil {
 		if q, _ := r.classified(tl, end); q != nil {
 			shared := q.shared(tl, it, end)
@@ -151,6 +154,13 @@ func (b *Body) share(sizes [][]trace.Bytes, end End) bool {
 		b.Slots[holder].Holds = true
 	}
 	return true
+}
+
+// decided says whether data decide what any slot of a body takes.
+func (p *Periodic) decided() bool {
+	return slices.ContainsFunc(p.Bodies, func(b Body) bool {
+		return slices.ContainsFunc(b.Slots, func(s Slot) bool { return s.decided(&b) })
+	})
 }
 
 // decided says whether data decide what a slot takes, and it may share a place.

@@ -43,9 +43,6 @@ enum { OCTAVE = 64 };
 /* No ratio. */
 enum { NONE = INT16_MIN };
 
-/* More than any alignment costs, and far from overflowing. */
-enum { NEVER = 1 << 28 };
-
 /* line is a step, or those of the rounds of a loop that are the same line of the program. */
 typedef struct {
   uint64_t first;          /* the first of its steps */
@@ -102,12 +99,7 @@ typedef struct {
   uint64_t *sizes, count;
 } fixed;
 
-static int by_number(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
-static int by_key(const void *a, const void *b) { return by_number(&((const range *)a)->key, &((const range *)b)->key); }
+static int by_key(const void *a, const void *b) { return sp_by_number(&((const range *)a)->key, &((const range *)b)->key); }
 
 /* ranges_of finds one range for each key of which sizes vary, in the order of keys. NULL without host memory. */
 static range *ranges_of(const sp_sequence *plan, const uint64_t *keys, uint64_t *count) {
@@ -145,14 +137,14 @@ static int fixed_make(fixed *f, const sp_sequence *plan, const uint64_t *keys) {
       f->sizes[f->count++] = fixed_size(f, i);
   }
   free(list);
-  qsort(f->sizes, f->count, sizeof *f->sizes, by_number);
+  qsort(f->sizes, f->count, sizeof *f->sizes, sp_by_number);
   return 1;
 }
 
 static int is_fixed(const fixed *f, uint64_t at) {
   uint64_t size = fixed_size(f, at);
   const sp_step *s = &f->plan->steps[at];
-  return s->least == s->most && bsearch(&size, f->sizes, f->count, sizeof size, by_number) != NULL;
+  return s->least == s->most && bsearch(&size, f->sizes, f->count, sizeof size, sp_by_number) != NULL;
 }
 
 /* describe says of a line what its steps say. */

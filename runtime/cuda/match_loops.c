@@ -125,7 +125,7 @@ static int by_place(const void *a, const void *b) {
   return (x->first > y->first) - (x->first < y->first);
 }
 
-static int by_number(const void *a, const void *b) {
+int sp_by_number(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return (x > y) - (x < y);
 }
@@ -148,16 +148,18 @@ static uint64_t round_of(const finder *f, const sp_loop *l, uint64_t at) { retur
 static void note_rounds(finder *f) {
   for (uint64_t k = 0; k < f->count; k++) {
     const sp_loop *l = &f->found[k];
-    for (uint64_t i = l->first; !in_prologue(f, l) && lacks(f, l) && i < l->first + l->period && f->round_count < f->plan->count; i++)
+    if (in_prologue(f, l) || !lacks(f, l))
+      continue;
+    for (uint64_t i = l->first; i < l->first + l->period && f->round_count < f->plan->count; i++)
       f->rounds[f->round_count++] = round_of(f, l, i);
   }
-  qsort(f->rounds, f->round_count, sizeof *f->rounds, by_number);
+  qsort(f->rounds, f->round_count, sizeof *f->rounds, sp_by_number);
 }
 
 /* varies says whether a loop may have any number of rounds. In the prologue it is one whose rounds are those of a loop of a body. */
 static int varies(const finder *f, const sp_loop *l) {
   uint64_t round = round_of(f, l, l->first);
-  return in_prologue(f, l) ? bsearch(&round, f->rounds, f->round_count, sizeof round, by_number) != NULL : lacks(f, l);
+  return in_prologue(f, l) ? bsearch(&round, f->rounds, f->round_count, sizeof round, sp_by_number) != NULL : lacks(f, l);
 }
 
 /* keep takes a loop, without what is in a longer one. */

@@ -17,8 +17,11 @@ typedef struct {
  * without host memory. */
 uint64_t *sp_loop_keys(const sp_sequence *s);
 
+/* sp_by_number orders 64-bit numbers, for qsort and bsearch. */
+int sp_by_number(const void *a, const void *b);
+
 /* sp_loops_find finds the loops that recorded passes ran a different number of times, in bodies and in the prologue, in the order of the plan.
- * keys are those of sp_loop_keys. *loops is to be freed. 0 without host memory. */
+ * keys are those of sp_loop_keys, or ones that tell more of them apart. *loops is to be freed. 0 without host memory. */
 int sp_loops_find(const sp_sequence *s, const uint64_t *keys, sp_loop **loops, uint64_t *count);
 
 #endif

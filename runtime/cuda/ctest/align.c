@@ -29,6 +29,9 @@
 
 enum { STREAMS = 64, ROUNDS = 3000 };
 
+/* More than any alignment costs. */
+enum { NEVER = 1 << 28 };
+
 typedef struct {
   uint64_t size, stream;
 } asked;
