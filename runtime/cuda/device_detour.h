@@ -31,6 +31,7 @@ typedef struct {
   sp_detour list[SP_DETOURS]; /* a later one counts before an earlier one */
   uint64_t base;              /* address of the plan's memory */
   uint64_t unit;              /* bytes of its granules */
+  uint64_t least;             /* bytes that a place has at least for a detour */
   uint64_t edge;              /* offset up to which the arena knows the addresses */
   uint64_t first, end;        /* offsets that detours may lead to, */
   uint64_t next;              /* and where one is looked for next */
@@ -38,8 +39,9 @@ typedef struct {
 } sp_detours;
 
 /* sp_detours_open says that detours may lead to addresses of [base+edge, base+end), which
- * have no memory. The arena is told of them with the first detour. */
-void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end);
+ * have no memory. The arena is told of them with the first detour. `shares` says whether steps of the plan share
+ * places: then only places that are a good part of it make one. */
+void sp_detours_open(sp_detours *t, uint64_t base, uint64_t unit, uint64_t edge, uint64_t end, int shares);
 
 /* sp_detours_place is where a place lies, and sp_detours_home which byte of the plan lies at an offset, or
  * would if the detour took whole granules. */

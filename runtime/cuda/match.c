@@ -144,6 +144,8 @@ uint64_t sp_matcher_expected(const sp_matcher *m, uint64_t peak) {
   return scaled > certain ? scaled : certain;
 }
 
+int sp_matcher_shares(const sp_matcher *m) { return m->plan.shares; }
+
 uint64_t sp_matcher_pass(const sp_matcher *m) { return m->plan.parts[1].end - m->plan.parts[1].first; }
 
 /* omit notes that the run leaves out the pointer's step, and no more, as it goes on at a choice. Only

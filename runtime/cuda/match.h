@@ -59,6 +59,9 @@ void sp_matcher_free(sp_matcher *m);
  * first request. The plan has to be periodic. */
 void sp_matcher_enter(sp_matcher *m);
 
+/* sp_matcher_shares says whether steps of the plan share places: data decide what a pass allocates. */
+int sp_matcher_shares(const sp_matcher *m);
+
 /* sp_matcher_pass is how many requests the first body has. The plan has to be periodic. */
 uint64_t sp_matcher_pass(const sp_matcher *m);
 
