@@ -13,15 +13,28 @@ import (
 
 // inTheWay is a plan whose passes first ask for a small block, which is freed at once, then for two
 // places of 300 MiB, then for one of 600 in the same bytes and another one behind it.
-func inTheWay() (planfile.Device, []uint64) {
+func inTheWay() (planfile.Device, []uint64) { return inTheWayOf(64*mib, false) }
+
+// inTheWayOf is that plan with a weight of another size. If it shares, two blocks at the end of a pass have one place.
+func inTheWayOf(weight uint64, shares bool) (planfile.Device, []uint64) {
 	const small = 64 << 10
 	body := []uint64{small, 300 * mib, 301 * mib, 602 * mib, 603 * mib}
-	d := periodic([]uint64{64 * mib}, [][]uint64{body}, []uint32{1})
+	if shares {
+		body = append(body, small/2, small/4)
+	}
+	d := periodic([]uint64{weight}, [][]uint64{body}, []uint32{1})
 	base := d.Slots[0].Size
 	d.ArenaBytes = base + 1205*mib
 	for i, at := range []struct{ offset, end uint64 }{{10 * mib, 1}, {0, 3}, {301 * mib, 3}, {0, 5}, {602 * mib, 5}} {
 		s := &d.Slots[1+i]
 		s.Offset, s.RequestedEnd, s.CompletedEnd = base+at.offset, at.end, at.end
+	}
+	for i := 6; i < len(d.Slots); i++ {
+		s := &d.Slots[i]
+		s.Offset, s.Size, s.Least = base, small, s.Requested/2
+		if i == 7 {
+			s.Flags, s.Cell = planfile.SlotShares, 6
+		}
 	}
 	d.Certificate.Gap, d.PeakAllocated, d.PeakActive = d.ArenaBytes, d.ArenaBytes, d.ArenaBytes
 	return d, body
@@ -54,6 +67,9 @@ func (r detoured) pass() (small, large uint64) {
 	behind := mustMalloc(r.t, r.d, r.body[4])
 	mustFree(r.t, r.d, large)
 	mustFree(r.t, r.d, behind)
+	for _, n := range r.body[5:] {
+		mustFree(r.t, r.d, mustMalloc(r.t, r.d, n))
+	}
 	return small, large
 }
 
@@ -65,7 +81,9 @@ func (r detoured) freed() (large uint64) {
 		a, b := mustMalloc(r.t, r.d, r.body[i]), mustMalloc(r.t, r.d, r.body[i+1])
 		mustFree(r.t, r.d, a)
 		mustFree(r.t, r.d, b)
-		large = a
+		if i == 3 {
+			large = a
+		}
 	}
 	return large
 }
@@ -320,6 +338,81 @@ func TestOffPlanWhatIsNeededLatest(t *testing.T) {
 	next := serve(t, d, body)[0]
 	if at := mustMalloc(t, d, 290*mib); at < Base+uint64(next)+300*mib {
 		t.Errorf("served at offset %d of the plan, where 300 MiB from %d are needed next", at-Base, next)
+	}
+}
+
+// TestOffPlanWhatIsNeededMuchLater asks for a block off plan that fits into a place that the plan needs in 6,000
+// steps, and into another one behind it that it needs in 9,000. Many blocks live for more than the 2,048 steps after which any
+// place would do.
+func TestOffPlanWhatIsNeededMuchLater(t *testing.T) {
+	size := func(i int) uint64 { return uint64(1+i%10) * 512 }
+	body := []uint64{300 * mib}
+	for i := range 3000 {
+		body = append(body, size(i))
+	}
+	body = append(body, 310*mib)
+	for i := range 6000 {
+		body = append(body, size(7*i))
+	}
+	d := open(t, brief(periodic([]uint64{1}, [][]uint64{body}, []uint32{1})), Options{})
+	mustMalloc(t, d, 1)
+	serve(t, d, body)
+	next := serve(t, d, body[:3002])[0]
+	if next < 0 {
+		t.Fatal("the run does not follow its own plan")
+	}
+	if at := mustMalloc(t, d, 290*mib); at < Base+uint64(next)+300*mib {
+		t.Errorf("served at offset %d of the plan, where 300 MiB from %d are needed first", at-Base, next)
+	}
+}
+
+// TestSmallBlocksOffPlan asks for small blocks that a plan of 6 GiB does not know, in the midst of which there is room for 3,000 steps.
+// They get memory of their own until that is 1/2048 of the plan's, three megabytes. From then on they have the plan's: what is
+// reserved grows no more. In a plan of 2 GiB they have it once a granule is full.
+func TestSmallBlocksOffPlan(t *testing.T) {
+	const off = 3584 // no step is of this size
+	for _, c := range []struct{ weight, own uint64 }{{6 << 30, 4 * mib}, {2 << 30, 2 * mib}} {
+		body := []uint64{64 * mib}
+		for i := range 3000 {
+			body = append(body, 4096+512*uint64(i%100))
+		}
+		plan := brief(periodic([]uint64{c.weight}, [][]uint64{body}, []uint32{1}))
+		d := open(t, plan, Options{})
+		mustMalloc(t, d, c.weight)
+		serve(t, d, body)
+		serve(t, d, body[:10])
+		within, outside := uint64(0), uint64(0)
+		for range 2 * c.own / off {
+			if at := mustMalloc(t, d, off); at >= Base && at < Base+plan.ArenaBytes {
+				within += off
+			} else if outside += off; within > 0 {
+				t.Fatalf("plan of %d GiB: %d bytes have memory of their own after %d of the plan's", c.weight>>30, outside, within)
+			}
+		}
+		if outside > c.own || outside < c.own-off {
+			t.Errorf("plan of %d GiB: %d bytes of small blocks have memory of their own, %d the plan's; expected %d of their own", c.weight>>30, outside, within, c.own)
+		}
+	}
+}
+
+// TestDetoursIfStepsShare has a place of 600 MiB in plans in which other steps share one, and makes the plans larger by a weight: the
+// place makes a detour only if it is an eighth of the plan.
+func TestDetoursIfStepsShare(t *testing.T) {
+	for weight, detour := range map[uint64]bool{64 * mib: true, 6 << 30: false} {
+		for _, shares := range []bool{true, false} {
+			plan, body := inTheWayOf(weight, shares)
+			r := detoured{t, open(t, plan, Options{}), body}
+			mustMalloc(t, r.d, weight)
+			home := r.freed()
+			r.freed()
+			if _, large := r.pass(); large == home {
+				t.Fatalf("weight of %d MiB, shares %v: the place lies at %#x although a block is in the way", weight/mib, shares, large)
+			}
+			first := r.freed()
+			if c := r.d.Counters(); (c.PlannedAllocations == c.Allocations) != (detour || !shares) {
+				t.Errorf("weight of %d MiB, shares %v: %d of %d blocks on plan, the place lies at %#x and %#x", weight/mib, shares, c.PlannedAllocations, c.Allocations, home, first)
+			}
+		}
 	}
 }
 
