@@ -28,6 +28,7 @@ const (
 	roundLeast = 4
 	roundMost  = 256
 	loopGram   = 8
+	loopOdd    = 3
 )
 
 type loopModel struct {
@@ -99,16 +100,34 @@ func (f *loopModel) again(part, at int) int {
 	return 0
 }
 
-// around is the longest stretch around a step that repeats with a period.
+// repeats says whether steps of a part are those a period later.
+func (f *loopModel) repeats(part, first, end, period int) bool {
+	return first >= f.m.first[part] && end+period <= f.m.first[part+1] && slices.Equal(f.keys[first:end], f.keys[first+period:end+period])
+}
+
+// repeatsButOdd says whether a step is the one a period later, or up to loopOdd from it on, or up to it, differ between loopGram that do not.
+func (f *loopModel) repeatsButOdd(part, at, period, direction int) bool {
+	is := f.repeats(part, at, at+1, period)
+	for k := range loopOdd {
+		first := at + direction*(k+1)
+		if direction < 0 {
+			first -= loopGram - 1
+		}
+		is = is || f.repeats(part, first, first+loopGram, period)
+	}
+	return is
+}
+
+// around is the longest stretch around a step that repeats with a period, but for a few steps.
 func (f *loopModel) around(part, at, period int) modelLoop {
-	l := modelLoop{at - period, at, period}
-	for l.first > f.m.first[part] && f.keys[l.first-1] == f.keys[l.first-1+period] {
-		l.first--
+	first, last := at-period, at-period
+	for first > f.m.first[part] && f.repeatsButOdd(part, first-1, period, -1) {
+		first--
 	}
-	for l.end < f.m.first[part+1] && f.keys[l.end] == f.keys[l.end-period] {
-		l.end++
+	for f.repeatsButOdd(part, last, period, 1) {
+		last++
 	}
-	return l
+	return modelLoop{first, last + period, period}
 }
 
 // lacks says whether some pass may lack a whole round.
