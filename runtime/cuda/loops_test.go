@@ -475,6 +475,20 @@ func TestLoopsFound(t *testing.T) {
 			t.Errorf("%s: loops %v, expected %v", e.name, got, e.want)
 		}
 	}
+	// Up to three steps in a row may live otherwise than in the other rounds.
+	long := randomLines(25, 1, 1, rng)
+	for odd := range 6 {
+		plan, first := loopJob{body(), body(loopStretch{long, 7, 2, 4 * 25})}.plan(rng), start+10
+		for i := range odd {
+			s := &plan.Slots[first+2*25+10+i]
+			s.RequestedEnd++
+			s.CompletedEnd = s.RequestedEnd
+		}
+		got, all := foundLoops(t, program, plan)[0], []modelLoop{{first, first + 7*25, 25}}
+		if slices.Equal(got, all) != (odd <= 3) {
+			t.Errorf("with %d steps that live otherwise there are the loops %v; expected %v: %v", odd, got, all, odd <= 3)
+		}
+	}
 	// A pass may lack some steps of each round: that is not a round.
 	plan := loopJob{body(), body(loopStretch{round, 5, 0, 0})}.plan(rng)
 	for i := range 5 * 7 {
