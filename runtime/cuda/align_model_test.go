@@ -110,7 +110,7 @@ func newAlignModel(d *planfile.Device, costs alignCosts, unrolled int) *alignMod
 	}
 	a.row, a.other = make([]alignCell, len(a.lines)+1), make([]alignCell, len(a.lines)+1)
 	for i := 1; i < len(a.row); i++ {
-		a.row[i] = a.omitted(i, a.row)
+		a.row[i] = a.omit(i, a.row[a.previous(i)])
 	}
 	a.forget()
 	return a
@@ -253,28 +253,6 @@ func (a *alignModel) previous(i int) int {
 	return i - 1
 }
 
-// past is the cell that another one comes after if the run has no round of the loop before that; -1 if there is no loop.
-func (a *alignModel) past(i int) int {
-	if i < 2 || !a.lines[i-2].loops() || a.lines[i-2].k < a.lines[i-2].period-1 {
-		return -1
-	}
-	if first := i - a.lines[i-2].period; first > 0 {
-		return a.previous(first)
-	}
-	return -1
-}
-
-// goPast is what lies behind that cell if the run goes on to the other one.
-func (a *alignModel) goPast(before alignCell, past int) alignCell {
-	c := before
-	c.costs(a.costs.early, false)
-	if past > 0 && before.round+1 < len(a.lines[past-1].steps) {
-		c.costs(a.costs.early, true)
-	}
-	c.round = 0
-	return c
-}
-
 // goOn is what lies behind a cell if the run goes on to another one, which comes after it.
 func (a *alignModel) goOn(i int, before alignCell) alignCell {
 	c, p := before, a.previous(i)
@@ -288,12 +266,9 @@ func (a *alignModel) goOn(i int, before alignCell) alignCell {
 	return c
 }
 
-// omitted is what lies behind a cell if it has no request, by those of a row before it.
-func (a *alignModel) omitted(i int, row []alignCell) alignCell {
-	c := a.goOn(i, row[a.previous(i)])
-	if s := a.past(i); s >= 0 {
-		c = better(c, a.goPast(row[s], s))
-	}
+// omit is what lies behind a cell if the next one has no request.
+func (a *alignModel) omit(i int, before alignCell) alignCell {
+	c := a.goOn(i, before)
 	c.costs(a.lines[i-1].omitted, false)
 	c.matched = false
 	return c
@@ -340,18 +315,12 @@ func (a *alignModel) behind(i int, row []alignCell, n, streams uint64) alignCell
 		return c
 	}
 	l, p := a.lines[i-1], a.previous(i)
-	c = better(c, a.omitted(i, row))
-	s := a.past(i)
+	c = better(c, a.omit(i, row[p]))
 	if streams>>a.m.steps[l.steps[0]].stream&1 == 0 {
 		return c
 	}
 	if l.loops() && l.k == 0 {
 		c = better(a.with(i, a.goBack(i, a.row[i+l.period-1]), n), c)
-	}
-	if s >= 0 {
-		on := a.with(i, a.goPast(a.row[s], s), n)
-		on.cut = on.cut || a.row[i].cut
-		c = better(on, c)
 	}
 	on := a.with(i, a.goOn(i, a.row[p]), n)
 	on.cut = on.cut || l.k == 0 && a.row[i].cut // it may not have reached the cell; it has all lines of a loop that it has any of

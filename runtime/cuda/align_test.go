@@ -423,33 +423,6 @@ func TestAlignOtherExperts(t *testing.T) {
 	}
 }
 
-// TestAlignNoExperts has no expert of some layers have tokens, in rounds of so many requests that leaving each of them out costs more than
-// the alignment follows. What lies between layers has its own steps nevertheless.
-func TestAlignNoExperts(t *testing.T) {
-	t.Parallel()
-	program := compile(t, memorySanitizers, "align.c")
-	job := mixture
-	job.brief, job.each = true, 60
-	for seed := range uint64(3) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		plan := job.plan(job.several(4, rng))
-		var passes []expertTokens
-		for range 3 {
-			tokens := job.draw(rng)
-			for l := range tokens {
-				if l%2 == int(seed)%2 {
-					clear(tokens[l])
-				}
-			}
-			passes = append(passes, tokens)
-		}
-		run := job.follow(passes...)
-		if f := job.look(run, alignAnswers(t, program, "match", []alignRun{{plan, run}})[0]); f.astray > 0 || f.own < f.constants-2*3*job.layers {
-			t.Errorf("seed %d: expected requests that do not vary at their own steps, but for two behind each loop: %+v", seed, f)
-		}
-	}
-}
-
 // TestAlignStuck: a run of which each request is taken for the next line of a loop, as it may have any size there, and none
 // of the size that the one before lets expect, is lost. One whose requests are those of a loop, in many more rounds, is not.
 func TestAlignStuck(t *testing.T) {

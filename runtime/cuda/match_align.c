@@ -23,8 +23,8 @@ enum { NEW = 8, PER_OCTAVE = 64 };
  * prologue, which was recorded once, it may be decided by data. */
 enum { OTHER = 30, OTHER_IN_PROLOGUE = 12 };
 
-/* A loop may have any number of rounds, or none. One more than were recorded, and leaving before the last one or the first one, cost this
- * much: what looks like a round may be what comes behind the loop, and the other way round. */
+/* A loop may have any number of rounds. One more than were recorded, and leaving before the last one, cost this much: what looks like a
+ * round may be what comes behind the loop, and the other way round. */
 enum { AGAIN = 24, EARLY = 16 };
 
 /* What costs this much more than the best alignment is forgotten. */
@@ -289,30 +289,10 @@ static int previous(const sp_align *a, int i) {
   return at < 0 ? -1 : at;
 }
 
-/* past is the cell that the i-th one comes after if the run has no round of the loop before that; -1 if there is none, or it is not among
- * the cells. */
-static int past(const sp_align *a, int i) {
-  if (i == 0 || a->cells[i - 1].line == SP_NOWHERE)
-    return -1;
-  const line *l = &a->lines[a->cells[i - 1].line];
-  int first = i - 1 - (int)(l->ends - l->begins);
-  return a->cells[i - 1].line < l->ends || l->begins == l->ends || first < 0 ? -1 : previous(a, first);
-}
-
 /* in_loop says whether lines of the last cell's loop are behind it. */
 static int in_loop(const sp_align *a) {
   uint64_t last = a->cells[a->count - 1].line;
   return last != SP_NOWHERE && last < a->lines[last].ends;
-}
-
-/* omit has a cell be what comes after another one without a request, if that costs less. */
-static void omit(const sp_align *a, cell *c, const cell *before, int32_t more, uint32_t round) {
-  int32_t cost = before->cost + a->lines[c->line].omitted + more;
-  if (cost >= c->cost)
-    return;
-  c->cost = cost;
-  c->round = round;
-  c->ratio = before->ratio;
 }
 
 /* reach adds the lines ahead that the run may be at, and all of their loops. */
@@ -329,13 +309,9 @@ static void reach(sp_align *a) {
       return;
     at = a->line_of[at];
     int32_t cost = last->cost + a->lines[at].omitted + leaving(a, last, at);
-    cell next = {.line = at, .part = (uint32_t)part, .round = round_at(a, last, at), .cost = cost, .ratio = last->ratio};
-    int s = past(a, a->count);
-    if (s >= 0)
-      omit(a, &next, &a->cells[s], EARLY + leaving(a, &a->cells[s], at), 0);
-    if (next.cost > BEAM && !whole)
+    if (cost > BEAM && !whole)
       return;
-    a->cells[a->count++] = next;
+    a->cells[a->count++] = (cell){.line = at, .part = (uint32_t)part, .round = round_at(a, last, at), .cost = cost, .ratio = last->ratio};
   }
 }
 
@@ -375,20 +351,26 @@ static void come(const sp_align *a, cell *c, const cell *before, uint32_t round,
   c->matched = 1;
 }
 
+/* omit has a cell be what comes after another one without a request, if that costs less. */
+static void omit(const sp_align *a, cell *c, const cell *before, int32_t more, uint32_t round) {
+  int32_t cost = before->cost + a->lines[c->line].omitted + more;
+  if (cost >= c->cost)
+    return;
+  c->cost = cost;
+  c->round = round;
+  c->ratio = before->ratio;
+}
+
 /* advance_in_loop is advance for a cell in or behind a loop. */
 static void advance_in_loop(sp_align *a, cell *c, int i, request r, int may_be) {
   const line *l = &a->lines[c->line];
-  int p = previous(a, i), s = past(a, i), end = i + (int)(l->ends - l->begins);
+  int p = previous(a, i), end = i + (int)(l->ends - l->begins);
   if (p >= 0)
     omit(a, c, &a->cells[p], leaving(a, &a->cells[p], c->line), round_at(a, &a->cells[p], c->line));
-  if (s >= 0)
-    omit(a, c, &a->cells[s], EARLY + leaving(a, &a->cells[s], c->line), 0);
   if (may_be && c->line == l->begins && end > i && end < a->count) {
     const cell *last = &a->before[end];
     come(a, c, last, last->round + 1, last->round + 1 < l->rounds ? 0 : AGAIN, r);
   }
-  if (may_be && s >= 0)
-    come(a, c, &a->before[s], 0, EARLY + leaving(a, &a->before[s], c->line), r);
   if (may_be && p >= 0)
     come(a, c, &a->before[p], round_at(a, &a->before[p], c->line), leaving(a, &a->before[p], c->line), r);
 }

@@ -183,11 +183,10 @@ static void note_rounds(finder *f) {
   qsort(f->rounds, f->round_count, sizeof *f->rounds, sp_by_number);
 }
 
-/* varies says whether a loop may have any number of rounds: one of a body that some pass lacks a round of, and any whose rounds are those of
- * such a loop. All experts of another layer may have had tokens in every pass. */
+/* varies says whether a loop may have any number of rounds. In the prologue it is one whose rounds are those of a loop of a body. */
 static int varies(const finder *f, const sp_loop *l) {
   uint64_t round = round_of(f, l, l->first);
-  return bsearch(&round, f->rounds, f->round_count, sizeof round, sp_by_number) != NULL || (!in_prologue(f, l) && lacks(f, l));
+  return in_prologue(f, l) ? bsearch(&round, f->rounds, f->round_count, sizeof round, sp_by_number) != NULL : lacks(f, l);
 }
 
 /* keep takes a loop, without what is in a longer one. */
