@@ -74,15 +74,15 @@ enum { BEYOND = 2 };
 /* Steps. A request off plan gets bytes that this many next steps of the plan do
  * not need; if there are none, that half as many do not, and so on down to SOON: most blocks are freed before the
  * run has gone through them. What experts keep for their backward pass may stay for 2,200 steps or 20,000. From SOON
- * on only, two of four runs of experts moved 1.2 and 0.9 of what they reserve in 40 more iterations, and from LATE on 0.2 and
- * 0.3; from 4096 and 16384 on as with LATE. If more would be reserved than the plan is worth, it
+ * on only, two of four runs of experts moved 1.5 and 1.8 of what they reserve in 40 more iterations, from 4096 on one of
+ * them, and from LATE and 16384 on 0.1 and 0.2. If more would be reserved than the plan is worth, it
  * goes on down to SOONEST: a block of 2 GiB between two places of 2 GiB takes both, and was put there beside one that
  * nobody needed for a hundred steps. */
 enum { LATE = 8192, SOON = 2048, SOONEST = 4 };
 
 /* 1/N of the plan's memory. Small blocks off plan get memory of their own up to that, even if it moves there, and of the plan only
  * beyond: some stay for a pass. One of 7 KiB in the way of a place of a gigabyte cost a mixture of experts two
- * gigabytes of moving in each pass, and so do the few that find none with 512, 1024 or 4096. */
+ * gigabytes of moving in some passes. With 512 and 1024 it moves as little. */
 enum { SMALL_SHARE = 2048 };
 
 /* Steps that one search for a hole may look at, in all free ranges together: it bounds the time of a request.
