@@ -35,7 +35,7 @@ typedef struct {
  * stray, which would still be there later. Any free range will do if the device
  * would otherwise have to give more than the plan is worth; best is what is needed the latest. */
 static sp_range *plan_gap(const stplan_device *d, const request *q, uint64_t *addr) {
-  if (!sp_device_plan_served(d) || (q->zone == SP_ZONE_SMALL && sp_device_plan_spares(d)))
+  if (!sp_device_plan_served(d) || (q->zone == SP_ZONE_SMALL && sp_device_plan_small_apart(d)))
     return NULL;
   int any = sp_device_plan_costs(d, q->room, q->room, SP_EXCESS_LENDS);
   sp_range *gap = q->place.stray ? NULL : sp_device_plan_gap(d, q->room, any, addr);

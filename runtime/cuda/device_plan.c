@@ -434,7 +434,7 @@ sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uin
   return sp_matcher_hole_while_live(d->plan->matcher, place->step, need, LOOKS, &search) ? hole(d, &search, addr) : NULL;
 }
 
-int sp_device_plan_spares(const stplan_device *d) { return d->arena.small_bytes < d->plan->room / SMALL_SHARE; }
+int sp_device_plan_small_apart(const stplan_device *d) { return d->arena.small_bytes < d->plan->room / SMALL_SHARE; }
 
 sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uint64_t *addr) {
   sp_range *gap = NULL;

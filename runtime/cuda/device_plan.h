@@ -117,10 +117,10 @@ void sp_device_plan_followed(stplan_device *d, uint64_t need, int planned);
  * bytes, from *addr on, which no step uses while the step of `place` lives. NULL if there is none.
  * sp_device_plan_gap is the same for a block that the plan does not know: no step uses the bytes
  * during the next 2,048 steps, or 8,192 if there are such. If there are none and `any` is set, it finds those that are
- * used the latest, about. sp_device_plan_spares says that small blocks have too little memory of their own to
+ * used the latest, about. sp_device_plan_small_apart says that small blocks have too little memory of their own to
  * be given any of the plan's. */
 sp_range *sp_device_plan_hole(const stplan_device *d, const sp_place *place, uint64_t need, uint64_t *addr);
-int sp_device_plan_spares(const stplan_device *d);
+int sp_device_plan_small_apart(const stplan_device *d);
 sp_range *sp_device_plan_gap(const stplan_device *d, uint64_t need, int any, uint64_t *addr);
 
 /* sp_device_plan_detour has the place of a request, which is taken, lie elsewhere, with all
