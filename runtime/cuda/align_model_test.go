@@ -96,7 +96,7 @@ type alignModel struct {
 	again  bool // the last request is a step of a round that the plan does not have
 }
 
-// newAlignModel unrolls so many lines of a plan without entering slots.
+// newAlignModel unrolls a given number of lines of a plan without entering slots.
 func newAlignModel(d *planfile.Device, costs alignCosts, unrolled int) *alignModel {
 	a := &alignModel{costs: costs, d: d, m: newMatchModel(d), steps: 1<<64 - 1}
 	lines := a.planLines()

@@ -377,7 +377,7 @@ func TestAlignOtherTokens(t *testing.T) {
 	}
 }
 
-// send is a pass in which so many experts of each layer have tokens.
+// send is a pass in which `active` experts of each layer have tokens.
 func (j experts) send(active int, rng *rand.Rand) expertTokens {
 	tokens := make(expertTokens, j.layers)
 	for l := range tokens {

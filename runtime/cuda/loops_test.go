@@ -254,7 +254,7 @@ func randomLoopJob(rng *rand.Rand) loopJob {
 	return job
 }
 
-// slots are those of a part, of a phase of so many occurrences. lacked says for each which round that some pass lacks it is of, 0 if of none.
+// slots are those of a part, whose phase has `occurrences`. lacked has for each the number of its round if some pass lacks that, and 0 if none does.
 func (j loopJob) slots(part int, occurrences uint32, offset uint64) (slots []planfile.Slot, lacked []int) {
 	var lines []loopLine
 	rounds := 0
@@ -281,7 +281,7 @@ func (j loopJob) slots(part int, occurrences uint32, offset uint64) (slots []pla
 	return slots, lacked
 }
 
-// livesUntil is the step before which a step is freed that lives so many requests. If every pass has it, those of rounds that
+// livesUntil is the step before which a step is freed that lives for `life` requests. If every pass has it, those of rounds that
 // some pass lacks do not count.
 func livesUntil(lacked []int, at, life int) int {
 	end := at
