@@ -57,7 +57,7 @@ int sp_debt_far(const stplan_counters *now, uint64_t bytes, uint64_t more, uint6
 static uint64_t bound(const sp_debt *debt, const stplan_counters *now, uint64_t idle, int alone) {
   uint64_t peak = now->peak_reserved_bytes;
   if (debt->left)
-    return peak / PEAK_SHARE + idle * (far(now, idle) ? FAR_TIMES : LEFT_TIMES);
+    return peak / PEAK_SHARE + idle * (alone && far(now, idle) ? FAR_TIMES : LEFT_TIMES);
   if (alone && idle <= now->peak_allocated_bytes / SLACK_SHARE)
     return peak / SLACK_PEAK_SHARE + idle * SLACK_TIMES;
   if (alone && far(now, idle))
@@ -65,9 +65,13 @@ static uint64_t bound(const sp_debt *debt, const stplan_counters *now, uint64_t 
   return peak / PEAK_SHARE + idle * IDLE_TIMES;
 }
 
-int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone) {
+uint64_t sp_debt_owed(const sp_debt *debt, const stplan_counters *now) {
   uint64_t repaid = (now->allocation_bytes - debt->repaid_at) / REPAID_PER;
-  debt->owed -= repaid < debt->owed ? repaid : debt->owed;
+  return repaid < debt->owed ? debt->owed - repaid : 0;
+}
+
+int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone) {
+  debt->owed = sp_debt_owed(debt, now);
   debt->repaid_at = now->allocation_bytes;
   return debt->owed <= bound(debt, now, beyond(now, bytes), alone);
 }

@@ -15,6 +15,9 @@ typedef struct {
   int left;           /* a plan has left blocks behind */
 } sp_debt;
 
+/* sp_debt_owed is how many bytes the run owes now. */
+uint64_t sp_debt_owed(const sp_debt *debt, const stplan_counters *now);
+
 /* sp_debt_allows says whether more may move, rather than `bytes` more be reserved. `alone`
  * says that no plan is served. */
 int sp_debt_allows(sp_debt *debt, const stplan_counters *now, uint64_t bytes, int alone);

@@ -5,6 +5,11 @@
 #include "device_detour.h"
 #include "device_plan.h"
 
+/* Bytes that moved while so many were allocated. */
+typedef struct {
+  uint64_t moved, allocated;
+} sp_moves;
+
 struct sp_device_plan {
   const sp_plan_device *plan;
   uint64_t number;            /* of the device's plans, from 1 */
@@ -33,6 +38,9 @@ struct sp_device_plan {
 
   /* The same of this pass alone, while it is served. */
   uint64_t pass_wanted, pass_placed;
+
+  /* What moved while the plan was served, and while it was suspended, and the device's counters when that was last reckoned. */
+  sp_moves moves[2], moves_until;
 
   /* As the next plan (device_install.c): whether it has been followed for a pass, whether it fitted
    * the last one, the least and the most bytes allocated in that and in this one, and how many
