@@ -15,7 +15,7 @@ enum { IDLE_TIMES = 32 };
 
 /* The same for a run that a plan has left: the pool goes on among the plan's
  * blocks, which lie where it would not have put them. With 32 some such runs
- * came to reserve 2 % more than without a plan. Far beyond what they allocate they owe FAR_TIMES, as
+ * came to reserve 2 % more than without a plan. Far beyond what they allocate they owe FAR_TIMES while no plan is served, as
  * pools do: with LEFT_TIMES two small ones reserved 2 to 3 % more than those. */
 enum { LEFT_TIMES = 64 };
 

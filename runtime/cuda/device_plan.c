@@ -51,8 +51,8 @@ enum { EXCESS_FITS = 33 };
  * allocates to 1.032. */
 enum { EXCESS_CAME = 50 };
 
-/* 1/N of the most that has been reserved. A plan that fits may cost more than the pool as long as it spares what the pool moves. One
- * by which a run owes more than this for what has moved does not, and is given up above SP_EXCESS_ENDS. By such plans language
+/* 1/N of the most that has been reserved. A plan that fits may cost more than the pool as long as it spares what the pool moves. If a run
+ * owes more than this for what has moved it does not, unless more moved while it was suspended, and it ends above SP_EXCESS_ENDS. By such plans language
  * models came to reserve 3 % more than they allocate, and moved eight times that. With 4 it is the same, but runs with a first batch that is
  * shorter than the recorded one move more, and one of them lost its plan. */
 enum { OWED_SHARE = 2 };
