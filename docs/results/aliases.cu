@@ -12,7 +12,7 @@
 #define CK(x) do { CUresult r=(x); if (r) { const char*s; cuGetErrorString(r,&s); printf("%s: %s line %d\n",#x,s,__LINE__); exit(1);} } while(0)
 __global__ void fill(unsigned *p, size_t n, unsigned v) { for (size_t i = blockIdx.x*(size_t)blockDim.x+threadIdx.x; i<n; i+=(size_t)gridDim.x*blockDim.x) p[i] = v ^ (unsigned)i; }
 __global__ void check(const unsigned *p, size_t n, unsigned v, unsigned long long *bad) { for (size_t i = blockIdx.x*(size_t)blockDim.x+threadIdx.x; i<n; i+=(size_t)gridDim.x*blockDim.x) if (p[i] != (v ^ (unsigned)i)) atomicAdd(bad,1ull); }
-// read-modify-write several times, so that L1 and L2 hold lines of both sides
+// reads and writes, so that caches hold lines of both sides
 __global__ void churn(unsigned *p, size_t n, int rounds) { for (int r=0;r<rounds;r++) for (size_t i = blockIdx.x*(size_t)blockDim.x+threadIdx.x; i<n; i+=(size_t)gridDim.x*blockDim.x) p[i] = p[i]*2654435761u+1; }
 int main() {
   CK(cuInit(0)); CUdevice d; CK(cuDeviceGet(&d,0)); CUcontext c; CK(cuDevicePrimaryCtxRetain(&c,d)); CK(cuCtxSetCurrent(c));
@@ -36,7 +36,7 @@ int main() {
     size_t na=((N-1)*g+cutA)/4, nb=((N+1)*g-cutA+cutC)/4, nc=(N*g-cutC)/4;
     fill<<<264,512,0,s[0]>>>(pa,na,3*it); fill<<<264,512,0,s[1]>>>(pb,nb,3*it+1); fill<<<264,512,0,s[2]>>>(pc,nc,3*it+2);
     check<<<264,512,0,s[0]>>>(pa,na,3*it,bad); check<<<264,512,0,s[1]>>>(pb,nb,3*it+1,bad); check<<<264,512,0,s[2]>>>(pc,nc,3*it+2,bad);
-    // again after everything: written through one address, read after an event through the other
+    // written at one address, read at the other once the device has been waited for
     cudaDeviceSynchronize();
     unsigned *alias=(unsigned*)(A+(N-1)*g+cutA); // B's head, by A's addresses
     check<<<64,512,0,s[2]>>>(alias,(g-cutA)/4,3*it+1,bad);

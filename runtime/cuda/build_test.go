@@ -204,10 +204,7 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	program := compile(t, memorySanitizers, "process.c")
 	dir := t.TempDir()
-	plan, damaged := filepath.Join(dir, "plan.bin"), filepath.Join(dir, "damaged.bin")
-	if err := os.WriteFile(plan, encode(t, recorded([]uint64{4096})), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	plan, damaged := planFile(t, recorded([]uint64{4096})), filepath.Join(dir, "damaged.bin")
 	if err := os.WriteFile(damaged, []byte("no plan"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -224,10 +221,7 @@ func TestStress(t *testing.T) {
 		t.Run(sanitizer, func(t *testing.T) {
 			t.Parallel()
 			program := compile(t, sanitizer, "stress.c")
-			plan := filepath.Join(t.TempDir(), "plan.bin")
-			if err := os.WriteFile(plan, encode(t, stressPlan()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			plan := planFile(t, stressPlan())
 			execute(t, program, strconv.Itoa(operations))
 			execute(t, program, strconv.Itoa(operations), plan)
 		})
@@ -242,10 +236,7 @@ func TestInstallFromThreads(t *testing.T) {
 	for _, sanitizer := range []string{memorySanitizers, "thread"} {
 		t.Run(sanitizer, func(t *testing.T) {
 			t.Parallel()
-			plan := filepath.Join(t.TempDir(), "plan.bin")
-			if err := os.WriteFile(plan, encode(t, brief(stressPlan())), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			plan := planFile(t, brief(stressPlan()))
 			execute(t, compile(t, sanitizer, "install.c"), strconv.Itoa(*stress/100), plan)
 		})
 	}
@@ -266,10 +257,7 @@ func TestHistory(t *testing.T) {
 // of 1,500 other blocks, and in the places of a plan, which is served throughout.
 func BenchmarkPair(b *testing.B) {
 	program := compile(b, "", "pair.c")
-	plan := filepath.Join(b.TempDir(), "plan.bin")
-	if err := os.WriteFile(plan, encode(b, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	plan := planFile(b, periodic(cycle, [][]uint64{cycle}, []uint32{1}))
 	for name, args := range map[string][]string{"pool": nil, "plan": {plan}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportMetric(pair(b, program, max(b.N, 8), args...), "ns/pair")

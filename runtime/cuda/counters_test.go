@@ -58,12 +58,8 @@ func TestSharedCountersOutliveTheProcess(t *testing.T) {
 // that serves: the addresses that it hands out, and its own counters, stay the same.
 func TestSharedCountersDecideNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	plan := filepath.Join(dir, "plan.bin")
-	if err := os.WriteFile(plan, encode(t, periodic(cycle, [][]uint64{cycle}, []uint32{1})), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, compile(t, memorySanitizers, "shared_counters.c"), filepath.Join(dir, "counters"), plan)
+	plan := planFile(t, periodic(cycle, [][]uint64{cycle}, []uint32{1}))
+	execute(t, compile(t, memorySanitizers, "shared_counters.c"), filepath.Join(t.TempDir(), "counters"), plan)
 }
 
 // snake is AllocatedBytes as C writes it: allocated_bytes.

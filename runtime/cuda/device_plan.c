@@ -263,13 +263,17 @@ static void set_zone(stplan_device *d, sp_zone zone) {
     sp_arena_rezone(&d->arena, p->base, p->base + known(p), zone);
 }
 
+/* moves_so_far are those of the whole run. */
+static sp_moves moves_so_far(const stplan_device *d) { return (sp_moves){d->counters.moved_bytes, d->counters.allocation_bytes}; }
+
 /* moves are those while the plan was served, or suspended, until now. */
 static sp_moves moves(const stplan_device *d, int suspended) {
   const sp_device_plan *p = d->plan;
   sp_moves m = p->moves[suspended];
   if (suspended == p->suspended) {
-    m.moved += d->counters.moved_bytes - p->moves_until.moved;
-    m.allocated += d->counters.allocation_bytes - p->moves_until.allocated;
+    sp_moves now = moves_so_far(d);
+    m.moved += now.moved - p->moves_until.moved;
+    m.allocated += now.allocated - p->moves_until.allocated;
   }
   return m;
 }
@@ -278,7 +282,7 @@ static sp_moves moves(const stplan_device *d, int suspended) {
 static void note_moves(stplan_device *d) {
   sp_device_plan *p = d->plan;
   p->moves[p->suspended] = moves(d, p->suspended);
-  p->moves_until = (sp_moves){d->counters.moved_bytes, d->counters.allocation_bytes};
+  p->moves_until = moves_so_far(d);
 }
 
 /* suspend suspends the plan, or resumes it. The pool begins with what the plan
@@ -559,7 +563,7 @@ sp_device_plan *sp_device_plan_replace(stplan_device *d, sp_device_plan *p) {
     forget_steps(d);
   }
   d->plan = p;
-  p->moves_until = (sp_moves){d->counters.moved_bytes, d->counters.allocation_bytes};
+  p->moves_until = moves_so_far(d);
   p->came = 1;
   sp_matcher_hear(p->matcher, occupied, d);
   set_state(d, STPLAN_BODY);

@@ -5,7 +5,7 @@
 #include "device_detour.h"
 #include "device_plan.h"
 
-/* Bytes that moved while so many were allocated. */
+/* Bytes that moved, and bytes that were allocated, in the same time. */
 typedef struct {
   uint64_t moved, allocated;
 } sp_moves;

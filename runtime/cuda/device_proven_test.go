@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -107,9 +105,5 @@ func TestHowAPlanIsFollowedIsCounted(t *testing.T) {
 // TestAProcessTellsThatAPlanIsProven: by its settings.
 func TestAProcessTellsThatAPlanIsProven(t *testing.T) {
 	t.Parallel()
-	plan := filepath.Join(t.TempDir(), "plan.bin")
-	if err := os.WriteFile(plan, encode(t, planOf(8, iteration)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, compile(t, memorySanitizers, "proven.c"), plan)
+	execute(t, compile(t, memorySanitizers, "proven.c"), planFile(t, planOf(8, iteration)))
 }

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stplan/stplan/internal/planfile"
@@ -14,6 +16,16 @@ func encode(t testing.TB, d planfile.Device) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// planFile writes a plan of a device, and returns its path.
+func planFile(t testing.TB, d planfile.Device) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plan.bin")
+	if err := os.WriteFile(path, encode(t, d), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func up(n uint64) uint64 { return max(512, (n+511)/512*512) }

@@ -82,10 +82,7 @@ func TestAnyCalls(t *testing.T) {
 		sequences = "100"
 	}
 	cycle := []uint64{4096, 65536, 1 << 20, 303104, 4096, 2 << 20, 8192, 131072} // as ctest/calls.c has it
-	path := filepath.Join(t.TempDir(), "plan.bin")
-	if err := os.WriteFile(path, encode(t, brief(periodic(cycle, [][]uint64{slices.Repeat(cycle, 16)}, []uint32{1}))), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := planFile(t, brief(periodic(cycle, [][]uint64{slices.Repeat(cycle, 16)}, []uint32{1})))
 	program := compile(t, memorySanitizers, "calls.c")
 	execute(t, program, sequences, "1")
 	execute(t, program, sequences, "100000", path)
