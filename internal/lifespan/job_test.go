@@ -31,6 +31,7 @@ type job struct {
 	doubleBuffers    bool        // inputs are made before the last ones are freed
 	late             int         // number of frees that are pending at a time
 	recompute        bool        // forward keeps the input of a layer, and backward computes the rest again
+	lean             trace.Bytes // an evaluation keeps what two layers make, for inputs of this length; 0: what all make
 }
 
 // run executes a job and records it.
@@ -240,7 +241,17 @@ func (x *run) mark(end bool) {
 
 func (x *run) evaluate() {
 	for range x.evaluations {
-		x.release(x.forward(x.length())...)
+		if x.lean == 0 {
+			x.release(x.forward(x.length())...)
+			continue
+		}
+		var last []uint64
+		for range x.layers {
+			layer := x.layer(x.lean)
+			x.release(last...)
+			last = layer
+		}
+		x.release(last...)
 	}
 }
 

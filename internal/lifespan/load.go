@@ -1,6 +1,11 @@
 package lifespan
 
-import "github.com/stplan/stplan/internal/trace"
+import (
+	"slices"
+	"sort"
+
+	"github.com/stplan/stplan/internal/trace"
+)
 
 // End picks one of a buffer's two ends.
 type End uint8
@@ -60,4 +65,25 @@ func (p Profile) Peak() Peak {
 		}
 	}
 	return peak
+}
+
+// mostDuring is the largest load while each of some buffers lives, which are in the order of
+// their starts. It takes O(n log n) time.
+func (p Profile) mostDuring(buffers []Buffer, end End) []trace.Bytes {
+	out := make([]trace.Bytes, len(buffers))
+	// records are the times from t on with a larger load than any between t and them, the last one
+	// first. So the first of them before a time has the largest load from t until then.
+	var records []trace.Time
+	t := trace.Time(len(p))
+	for i, b := range slices.Backward(buffers) {
+		for t > b.Start {
+			t--
+			for len(records) > 0 && p[records[len(records)-1]] <= p[t] {
+				records = records[:len(records)-1]
+			}
+			records = append(records, t)
+		}
+		out[i] = p[records[sort.Search(len(records), func(k int) bool { return records[k] < b.Until(end) })]]
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package lifespan
 
 import (
 	"math"
+	"slices"
 
 	"github.com/stplan/stplan/internal/splitmix"
 )
@@ -38,14 +39,14 @@ func (m *merged) iterations() int { return len(m.starts) - 1 }
 func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 
 // mergeIterations merges the steady iterations one after the other: it aligns each with
-// the sequence so far, or with what its variety has of it, and adds what is new. read gives the tokens of buffers.
-func mergeIterations(tl *Timeline, it Iterations, read func(tl *Timeline, from, to int) []token, align func(a, b []token) []int32) *merged {
+// the sequence so far, or with what its variety has of it, and adds what is new.
+func mergeIterations(tl *Timeline, it Iterations, read reader, align func(a, b []token) []int32) *merged {
 	m := &merged{}
 	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
 		m.starts = append(m.starts, int32(tl.bufferAt(max(t, 0))))
 	}
 	m.starts[0] = max(m.starts[0], int32(tl.initial()))
-	tokens := read(tl, int(m.starts[0]), int(m.starts[m.iterations()]))
+	tokens := read(tl, m.starts)
 	m.element = make([]int32, len(tokens))
 	for i := range m.iterations() {
 		from, to := m.starts[i]-m.starts[0], m.starts[i+1]-m.starts[0]
@@ -125,6 +126,40 @@ func tokenize(tl *Timeline, from, to int) []token {
 		}
 		if class == forever || class > exactClasses {
 			out[i].weight = int64(min(maxWeight, meanWeight*float64(b.Size)/mean))
+		}
+	}
+	return out
+}
+
+// reader gives the tokens of iterations, of which iteration i allocates buffers [starts[i], starts[i+1]).
+type reader func(tl *Timeline, starts []int32) []token
+
+// whole reads buffers from the first iteration to the last, whatever iteration they are of.
+func whole(read func(tl *Timeline, from, to int) []token) reader {
+	return func(tl *Timeline, starts []int32) []token {
+		return read(tl, int(starts[0]), int(starts[len(starts)-1]))
+	}
+}
+
+// nearPeak is the part of the way from the least to the largest load of an iteration from which on what is live
+// weighs, from nothing up to its full weight at the peak. docs/steady-state.md has what other values do.
+const nearPeak = 1. / 2
+
+// readNearPeak describes buffers as tokenize does, but what is live only far from the peak of its iteration weighs
+// nothing. What an evaluation of a large batch keeps for a layer or two is larger than an activation of the step
+// behind it. With full weights it is cheapest to take it for that, and to give the step slots of its own, which all make the peak.
+func readNearPeak(tl *Timeline, starts []int32) []token {
+	out, load := whole(tokenize)(tl, starts), tl.Load(EndRequested)
+	for i := range len(starts) - 1 {
+		buffers := tl.Buffers[starts[i]:starts[i+1]]
+		if len(buffers) == 0 {
+			continue
+		}
+		most := load.mostDuring(buffers, EndRequested)
+		low, peak := slices.Min(load[buffers[0].Start:buffers[len(buffers)-1].Start+1]), slices.Max(most)
+		for k, m := range most {
+			t := &out[int(starts[i]-starts[0])+k]
+			t.weight = int64(float64(t.weight) * max(0, float64(m-low)/float64(max(1, peak-low))-nearPeak) / (1 - nearPeak))
 		}
 	}
 	return out

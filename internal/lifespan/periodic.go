@@ -130,11 +130,44 @@ func (it Iterations) pairs() Iterations {
 	return both
 }
 
+const (
+	// alignmentCost is the share of the recorded peak that the envelope may take beyond that before the iterations are
+	// aligned in another way too. All recordings of dense jobs and of lengths that vary are far below, those of experts above.
+	alignmentCost = 1. / 128
+	// moreBodies is the share that the other way has to save if it finds more bodies: each is known from fewer passes.
+	moreBodies = 1. / 32
+)
+
+// findPeriodic aligns the iterations by all bytes. If what comes of it takes much more than was recorded, it also does so by
+// those that are live near the peak, and keeps what takes less.
 func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string) {
 	if it.SteadyCount < leastPasses {
 		return nil, fmt.Sprintf("%d steady iterations of %d, expected at least %d", it.SteadyCount, it.Count, leastPasses)
 	}
-	r, why := chooseCut(tl, mergeIterations(tl, it, tokenize, align), end)
+	p, why = alignedPeriodic(tl, it, whole(tokenize), end)
+	if p != nil && float64(p.largest(tl, end)) <= (1+alignmentCost)*float64(p.PeakRecorded(tl, end).Bytes) {
+		return p, ""
+	}
+	q, otherwise := alignedPeriodic(tl, it, readNearPeak, end)
+	if p == nil {
+		return q, otherwise
+	}
+	if q == nil {
+		return p, ""
+	}
+	least := float64(p.largest(tl, end) + p.StrayBytes)
+	if len(q.Bodies) > len(p.Bodies) {
+		least *= 1 - moreBodies
+	}
+	if float64(q.largest(tl, end)+q.StrayBytes) < least {
+		return q, ""
+	}
+	return p, ""
+}
+
+// alignedPeriodic is the steady state of iterations whose buffers are described by read.
+func alignedPeriodic(tl *Timeline, it Iterations, read reader, end End) (p *Periodic, why string) {
+	r, why := chooseCut(tl, mergeIterations(tl, it, read, align), end)
 	if r == nil {
 		return nil, why
 	}
@@ -153,7 +186,7 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		p = apart
 	}
 	for aligner := (&roundAligner{every: fewRounds}); ; aligner.every *= fewRounds {
-		if r, _ := chooseCut(tl, mergeIterations(tl, it, tokenize, aligner.align), end); r != nil {
+		if r, _ := chooseCut(tl, mergeIterations(tl, it, read, aligner.align), end); r != nil {
 			if q, _ := r.classified(tl, end); q != nil && len(q.Bodies) <= bodies && cheap(q) {
 				q.Other = p
 				return q, ""

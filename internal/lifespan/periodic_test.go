@@ -125,6 +125,31 @@ func TestEvaluationAmongSteps(t *testing.T) {
 	}
 }
 
+// TestEvaluationFarFromThePeak: what an evaluation keeps for two layers is as large as an activation of a step, and no part of
+// the peak. Were it taken for one, the step behind the evaluation would have activations of its own in the envelope, which
+// would take up to 1.1 times what is recorded.
+func TestEvaluationFarFromThePeak(t *testing.T) {
+	for _, j := range []job{
+		{layers: 8, evaluateEvery: 4, evaluations: 4},
+		{layers: 20, evaluateEvery: 4, evaluations: 1},
+		{layers: 20, evaluateEvery: 8, evaluations: 12},
+	} {
+		j.micro, j.steps, j.variableSizes, j.lean = 1, 12, true, 500
+		for seed := range uint64(6) {
+			d := j.record(seed).d
+			tl := build(t, d)
+			p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+			if p == nil {
+				t.Fatalf("seed %d: %s", seed, why)
+			}
+			checkPeriodic(t, tl, p, EndRequested)
+			if got, want := largest(p.Envelope(tl, EndRequested)), p.PeakRecorded(tl, EndRequested).Bytes; got > want+want/100 {
+				t.Errorf("%d layers, seed %d: envelope %d, recorded %d", j.layers, seed, got, want)
+			}
+		}
+	}
+}
+
 // TestCutKeepsPasses makes inputs one step ahead, so that only in the middle of an iteration
 // nothing crosses. For a small input the third pass is not given up, but one of more is.
 func TestCutKeepsPasses(t *testing.T) {

@@ -179,6 +179,22 @@ func TestLoadIsARunningCounter(t *testing.T) {
 	})
 }
 
+// TestMostDuring compares the largest load of each life with the loads of that time.
+func TestMostDuring(t *testing.T) {
+	forRandom(t, func(t *testing.T, _ *trace.Device, tl *Timeline) {
+		for _, end := range bothEnds {
+			load := tl.Load(end)
+			from := len(tl.Buffers) / 3
+			for i, most := range load.mostDuring(tl.Buffers[from:], end) {
+				b := &tl.Buffers[from+i]
+				if want := slices.Max(load[b.Start:b.Until(end)]); most != want {
+					t.Fatalf("buffer %d lives [%d, %d): %d B at most, expected %d", from+i, b.Start, b.Until(end), most, want)
+				}
+			}
+		}
+	})
+}
+
 // TestRangesAreWellFormed checks the promises of Buffer and Timeline.
 func TestRangesAreWellFormed(t *testing.T) {
 	forRandom(t, func(t *testing.T, d *trace.Device, tl *Timeline) {
