@@ -144,7 +144,7 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	if it.SteadyCount < leastPasses {
 		return nil, fmt.Sprintf("%d steady iterations of %d, expected at least %d", it.SteadyCount, it.Count, leastPasses)
 	}
-	p, why = alignedPeriodic(tl, it, whole(tokenize), end)
+	p, _ = alignedPeriodic(tl, it, whole(tokenize), end)
 	if p != nil && float64(p.largest(tl, end)) <= (1+alignmentCost)*float64(p.PeakRecorded(tl, end).Bytes) {
 		return p, ""
 	}

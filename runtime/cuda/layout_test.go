@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -375,6 +376,70 @@ func TestFirstLengthOfAnotherRun(t *testing.T) {
 				t.Errorf("moved %d B and reserved %d B for %d B", c.MovedBytes, c.PeakReserved, c.PeakAllocated)
 			}
 		})
+	}
+}
+
+// evaluation are the requests of a forward pass of a length, which keeps what a layer makes until the next has made it.
+func (j lengths) evaluation(length uint64) []lengthsStep {
+	var steps []lengthsStep
+	for _, s := range j.body(length) {
+		if j.layers*4 == len(steps) {
+			break
+		}
+		steps = append(steps, lengthsStep{s.size, len(steps) + 5})
+	}
+	return steps
+}
+
+// withEvaluation is the plan of a recording two of whose passes had an evaluation behind them.
+func (j lengths) withEvaluation(once, least, longest uint64, evaluation []lengthsStep) planfile.Device {
+	d := j.plan(once, least, longest)
+	body, first := d.Phases[1], uint64(len(d.Slots))
+	slots := slices.Clone(d.Slots[body.FirstSlot:])
+	from := d.Slots[1].Offset + d.Slots[1].Size
+	for i, e := range evaluation {
+		end := body.Length + uint64(min(e.end, len(evaluation)))
+		s := planfile.Slot{
+			Start: body.Length + uint64(i), RequestedEnd: end, CompletedEnd: end, Size: up(e.size), Least: e.size, Requested: e.size,
+			Occurrences: 2, Cell: planfile.NoCell,
+		}
+		s.Offset = lowest(slots, &s, from)
+		slots = append(slots, s)
+	}
+	d.Slots = append(d.Slots, slots...)
+	n := uint64(len(slots))
+	d.Phases = append(d.Phases, planfile.Phase{Kind: planfile.PhaseBody, Occurrences: 2, Length: n, FirstSlot: first, SlotCount: n})
+	all := make([]uint64, (n+63)/64)
+	for i := range n {
+		all[i/64] |= 1 << (i % 64)
+	}
+	for range 2 {
+		d.Passes = append(d.Passes, planfile.Pass{FirstEvent: d.SteadyEnd, Phase: 2, Present: all})
+		d.SteadyEnd++
+	}
+	d.Events = d.SteadyEnd
+	return d
+}
+
+// TestAKnownEvaluationIsNoLongerBatch: an evaluation begins as a pass does, with twice the length of the longest. The plan knows
+// its sizes, so its places are not left for it, which would move what they hold. Batches that are as long are served at places all the same.
+func TestAKnownEvaluationIsNoLongerBatch(t *testing.T) {
+	job := lengths{layers: 20}
+	evaluation := job.evaluation(24)
+	d := open(t, job.withEvaluation(10, 8, 12, evaluation), Options{})
+	job.weights(t, d)
+	for i, length := range []uint64{10, 9, 12, 8, 11, 8, 10, 12, 9, 8, 12, 11} {
+		job.serve(t, d, []uint64{length})
+		if i%3 == 2 {
+			job.pass(t, d, evaluation)
+		}
+	}
+	if c := d.Counters(); c.MovedBytes > c.PeakReserved/8 {
+		t.Errorf("moved %d B of %d", c.MovedBytes, c.PeakReserved)
+	}
+	job.serve(t, d, []uint64{24})
+	if share := job.serve(t, d, []uint64{24, 23, 24}); share < 0.9 {
+		t.Errorf("%.1f %% of the bytes of long batches are on plan, expected 90", 100*share)
 	}
 }
 

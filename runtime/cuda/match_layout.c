@@ -216,6 +216,7 @@ static void enter(sp_layout *l, uint32_t segment, uint64_t pass, uint64_t step) 
   l->current = segment;
   l->current_pass = pass;
   l->forecast = 0;
+  l->waits = 0;
 }
 
 /* note_share notes how large a segment's key was of the largest that was recorded: in the prologue at once, in a body once what follows has
@@ -232,6 +233,28 @@ static void note_share(sp_layout *l, const sp_sequence *s, uint32_t segment, uin
     l->share = share;
 }
 
+/* of_another says whether some step of a body was recorded with this size and no other. A larger key than was recorded may be
+ * such a step's request: an evaluation, which begins as a step does and has been taken for one, has batches of one size. The first
+ * iterations, in the prologue, were recorded once each, and say nothing: longer batches than the bodies' may have been among them. */
+static int of_another(const sp_sequence *s, uint64_t requested) {
+  uint64_t i = s->parts[0].end;
+  while (i < s->count && (s->steps[i].least != requested || s->steps[i].most != requested))
+    i++;
+  return i < s->count;
+}
+
+/* leaves says whether the run leaves the plan's places with a step's request: a key that was not recorded, or what follows one that
+ * may be another step's, once that is as the laws say for it. By its own plan an image classifier moved 0.84 of what it reserves for
+ * an evaluation, and moves 0.02 since. If all larger keys are waited for, 43 recordings that have such move 0.92 of what they
+ * reserve on average in place of 0.72, and reserve 1.0105 of what they allocate in place of 1.0080. */
+static int leaves(sp_layout *l, const sp_sequence *s, uint32_t segment, uint64_t step, uint64_t requested) {
+  if (step != l->laws.segments[segment].key)
+    return l->waits && sp_laws_confirmed(&l->laws, segment);
+  int other = !recorded(s, step, requested);
+  l->waits = other && step >= s->parts[0].end && of_another(s, requested);
+  return other && !l->waits;
+}
+
 void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t requested, uint64_t pass) {
   if (l == NULL)
     return;
@@ -246,13 +269,13 @@ void sp_layout_note(sp_layout *l, sp_sequence *s, uint64_t step, uint64_t reques
     l->held = 1;
     sp_layout_foresee(l, s);
   }
-  if (l->laws.segments[segment].key != step)
-    return;
-  if (l->anew != NULL && !l->stays && !recorded(s, step, requested)) {
+  if (l->anew != NULL && !l->stays && leaves(l, s, segment, step, requested)) {
     clear_of_others(l, s);
     swap(l, s);
     keep_anew(l);
   }
+  if (l->laws.segments[segment].key != step)
+    return;
   int stale = l->stale[segment] == SP_STALE || (l->stale[segment] == SP_STALE_UNTIL_LAWS_HOLD && sp_laws_hold_in(&l->laws, segment));
   if (l->anew == NULL && stale && l->credit >= (int64_t)sp_layout_work(l, segment))
     sp_layout_settle(l, s, segment);
