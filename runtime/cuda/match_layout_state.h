@@ -47,6 +47,7 @@ struct sp_layout {
   uint64_t arena_bytes; /* the plan's */
   int roomy;      /* the plan was made for larger sizes than were recorded */
   int stays;      /* so little varies that the plan's own places are not left */
+  int begun;      /* a key of a body has been asked for */
   int waits;      /* the last key may be another step's request: the plan's places are left if what follows confirms it */
   int smaller;    /* a key in the prologue was asked for smaller than recorded */
   uint64_t share; /* the largest key since, of the largest recorded, of SP_SHARE_ALL */

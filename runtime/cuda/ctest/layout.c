@@ -226,6 +226,30 @@ static void recorded(const sp_plan_device *of, uint64_t bottom, uint64_t *free) 
   sp_sequence_drop(&s);
 }
 
+/* key_of is a key of the prologue, or of what follows it. */
+static uint64_t key_of(const sp_laws *laws, const sp_sequence *s, int prologue) {
+  for (uint64_t g = 0; g < laws->segment_count; g++)
+    if (laws->segments[g].key != SP_NOWHERE && (laws->segments[g].key < s->parts[0].end) == prologue)
+      return laws->segments[g].key;
+  return SP_NOWHERE;
+}
+
+/* at_the_beginning asks for a key of the prologue of another size: at the beginning that leaves the plan's places, and once
+ * the run has been in a body it does not. */
+static void at_the_beginning(const sp_plan_device *of, int later) {
+  sp_sequence s;
+  sp_layout *l;
+  DEMAND(sp_sequence_make(&s, of) && sp_layout_make(&l, &s, of) && l != NULL);
+  uint64_t first = key_of(sp_layout_laws(l), &s, 1), key = key_of(sp_layout_laws(l), &s, 0);
+  DEMAND(first != SP_NOWHERE && key != SP_NOWHERE);
+  if (later)
+    sp_layout_note(l, &s, key, s.steps[key].least, 1);
+  sp_layout_note(l, &s, first, s.steps[first].least / 2, 2);
+  DEMAND((sp_layout_bottom(l) == 0) == later);
+  sp_layout_drop(l);
+  sp_sequence_drop(&s);
+}
+
 static void layout(const char *path, uint64_t bottom) {
   stplan_plan *plan;
   char error[256];
@@ -260,6 +284,8 @@ static void layout(const char *path, uint64_t bottom) {
   uint64_t free = 1 << 20;
   recorded(of, bottom, NULL);
   recorded(of, bottom, &free);
+  at_the_beginning(of, 0);
+  at_the_beginning(of, 1);
   hostile(of);
   keys_alone(of);
   stplan_plan_close(plan);
