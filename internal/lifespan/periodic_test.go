@@ -150,6 +150,30 @@ func TestEvaluationFarFromThePeak(t *testing.T) {
 	}
 }
 
+// TestBetters: an alignment near the peak is taken if it takes less memory, much less if it has more bodies, or hardly more
+// for fewer slots.
+func TestBetters(t *testing.T) {
+	all := cost{bytes: 100_000, slots: 2000, bodies: 2}
+	for _, c := range []struct {
+		cost
+		want bool
+	}{
+		{cost{99_999, 2400, 2}, true},
+		{cost{100_000, 2000, 2}, false},
+		{cost{100_000, 1900, 2}, true},
+		{cost{100_000, 1901, 2}, false},
+		{cost{100_195, 1900, 1}, true},
+		{cost{100_196, 1900, 2}, false},
+		{cost{97_000, 2000, 3}, false},
+		{cost{96_800, 2400, 3}, true},
+		{cost{99_000, 1000, 3}, false},
+	} {
+		if got := c.betters(all); got != c.want {
+			t.Errorf("%+v betters %+v: %v, expected %v", c.cost, all, got, c.want)
+		}
+	}
+}
+
 // TestCutKeepsPasses makes inputs one step ahead, so that only in the middle of an iteration
 // nothing crosses. For a small input the third pass is not given up, but one of more is.
 func TestCutKeepsPasses(t *testing.T) {
