@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/runtime/cuda"
@@ -57,9 +58,7 @@ func countersOf(reports, name string) (all []cuda.Counters) {
 	return all
 }
 
-// markPlan marks a plan, or takes its mark, by how devices have followed it. Those count that have
-// followed the very plan that lies there now, for as many bytes as it has in all: fewer do not
-// show whether a run follows it.
+// markPlan marks a plan, or takes its mark, by how devices have followed it.
 func (a *app) markPlan(plan string, counters []cuda.Counters) error {
 	data, err := os.ReadFile(plan)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,20 +71,51 @@ func (a *app) markPlan(plan string, counters []cuda.Counters) error {
 	if err != nil {
 		return nil // the next run says so, and replaces it
 	}
+	worst, judged := shareOnPlan(p, data, counters)
+	switch {
+	case judged && worst >= proves:
+		return a.outputs.writeBytes(markOf(plan), fmt.Appendf(nil, markForm, planfile.Checksum(data)))
+	case judged && worst < leaves:
+		return removeFile(markOf(plan))
+	}
+	return nil
+}
+
+// shareOnPlan is the share of the bytes that was on plan, of the device that followed it worst. Those count that have
+// followed the very plan with this data, for as many bytes as it has in all: fewer do not
+// show whether a run follows it. judged is whether there is such a device.
+func shareOnPlan(p *planfile.Plan, data []byte, counters []cuda.Counters) (worst float64, judged bool) {
 	sum, enough := planfile.Checksum(data), bytesOnce(p)
-	worst, judged := 1.0, false
+	worst = 1
 	for _, c := range counters {
 		if c.FollowedPlan == sum && c.FollowedBytes >= enough && enough > 0 {
 			worst, judged = min(worst, float64(c.FittingBytes)/float64(c.FollowedBytes)), true
 		}
 	}
-	switch {
-	case judged && worst >= proves:
-		return a.outputs.writeBytes(markOf(plan), fmt.Appendf(nil, markForm, sum))
-	case judged && worst < leaves:
-		return removeFile(markOf(plan))
+	return worst, judged
+}
+
+// stays says whether a plan of the cache stays although another one was made of a longer history of a run that was served by it:
+// the run followed it, and the other one does not pay. A plan that does not pay would leave the next run without any.
+func (a *app) stays(plan, other string, counters []cuda.Counters) bool {
+	data, err := os.ReadFile(plan)
+	if err != nil {
+		return false
 	}
-	return nil
+	p, err := planfile.Decode(data)
+	if err != nil || !pays(p) {
+		return false
+	}
+	if made, err := a.readPlan(other); err != nil || pays(made) {
+		return false
+	}
+	worst, judged := shareOnPlan(p, data, counters)
+	return judged && worst >= leaves
+}
+
+// pays says whether a plan pays on some device, as far as compile found.
+func pays(p *planfile.Plan) bool {
+	return slices.ContainsFunc(p.Devices, func(d planfile.Device) bool { return d.Advice != planfile.AdvicePool })
 }
 
 // bytesOnce is what the slots of a plan's device have together, the most of any device.

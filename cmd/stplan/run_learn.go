@@ -215,12 +215,19 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 		l.offer(plan, r.Call)
 		return plan, true, nil
 	}
-	summary, err := compileBeside(ctx, history, plan, l.searchLimit(), l.processors())
+	candidate := strings.TrimSuffix(history, ".history") + ".bin"
+	defer os.Remove(candidate)
+	summary, err := compileBeside(ctx, history, candidate, l.searchLimit(), l.processors())
 	if err != nil {
 		return "", false, err
 	}
 	if out := ranOutOf(summary); out != nil {
 		l.ranOut[r.Name] = out
+	} else if l.app.stays(plan, candidate, countersOf(l.reports, r.Name)) {
+		return plan, false, nil
+	}
+	if err := l.app.copyPlan(candidate, plan); err != nil {
+		return "", false, err
 	}
 	l.of[program] = plan
 	l.offer(plan, r.Call)
