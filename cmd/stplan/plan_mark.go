@@ -103,18 +103,18 @@ func (a *app) stays(plan, other string, counters []cuda.Counters) bool {
 		return false
 	}
 	p, err := planfile.Decode(data)
-	if err != nil || !pays(p) {
+	if err != nil || !paysSomewhere(p) {
 		return false
 	}
-	if made, err := a.readPlan(other); err != nil || pays(made) {
+	if made, err := a.readPlan(other); err != nil || paysSomewhere(made) {
 		return false
 	}
 	worst, judged := shareOnPlan(p, data, counters)
 	return judged && worst >= leaves
 }
 
-// pays says whether a plan pays on some device, as far as compile found.
-func pays(p *planfile.Plan) bool {
+// paysSomewhere says whether a plan pays on some device, as far as compile found.
+func paysSomewhere(p *planfile.Plan) bool {
 	return slices.ContainsFunc(p.Devices, func(d planfile.Device) bool { return d.Advice != planfile.AdvicePool })
 }
 

@@ -83,6 +83,19 @@ func TestPeriodicJobs(t *testing.T) {
 	}
 }
 
+// steady is the steady state of the job, which is checked.
+func (j job) steady(t *testing.T, seed uint64) (*Timeline, *Periodic) {
+	t.Helper()
+	d := j.record(seed).d
+	tl := build(t, d)
+	p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+	if p == nil {
+		t.Fatalf("seed %d: %s", seed, why)
+	}
+	checkPeriodic(t, tl, p, EndRequested)
+	return tl, p
+}
+
 func optional(bodies ...Body) int {
 	n := 0
 	for _, b := range bodies {
@@ -109,13 +122,7 @@ func TestEvaluationAmongSteps(t *testing.T) {
 		{layers: 8, micro: 4, steps: 16, recompute: true, variableSizes: true, evaluateEvery: 5, evaluations: 12},
 	} {
 		for seed := range uint64(10) {
-			d := j.record(seed).d
-			tl := build(t, d)
-			p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
-			if p == nil {
-				t.Fatalf("seed %d: %s", seed, why)
-			}
-			checkPeriodic(t, tl, p, EndRequested)
+			_, p := j.steady(t, seed)
 			for i, body := range p.Bodies {
 				if longest := longestPass(p, i); body.Length > longest+longest/50 || i == 0 && body.Length > longest {
 					t.Errorf("%d layers, seed %d: body %d has %d slots, its longest pass %d", j.layers, seed, i, body.Length, longest)
@@ -136,13 +143,7 @@ func TestEvaluationFarFromThePeak(t *testing.T) {
 	} {
 		j.micro, j.steps, j.variableSizes, j.lean = 1, 12, true, 500
 		for seed := range uint64(6) {
-			d := j.record(seed).d
-			tl := build(t, d)
-			p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
-			if p == nil {
-				t.Fatalf("seed %d: %s", seed, why)
-			}
-			checkPeriodic(t, tl, p, EndRequested)
+			tl, p := j.steady(t, seed)
 			if got, want := largest(p.Envelope(tl, EndRequested)), p.PeakRecorded(tl, EndRequested).Bytes; got > want+want/100 {
 				t.Errorf("%d layers, seed %d: envelope %d, recorded %d", j.layers, seed, got, want)
 			}

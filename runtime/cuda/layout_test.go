@@ -382,10 +382,7 @@ func TestFirstLengthOfAnotherRun(t *testing.T) {
 // evaluation are the requests of a forward pass of a length, which keeps what a layer makes until the next has made it.
 func (j lengths) evaluation(length uint64) []lengthsStep {
 	var steps []lengthsStep
-	for _, s := range j.body(length) {
-		if j.layers*4 == len(steps) {
-			break
-		}
+	for _, s := range j.body(length)[:4*j.layers] {
 		steps = append(steps, lengthsStep{s.size, len(steps) + 5})
 	}
 	return steps

@@ -243,7 +243,7 @@ static int of_another(const sp_sequence *s, uint64_t requested) {
   return i < s->count;
 }
 
-/* leaves says whether the run leaves the plan's places with a step's request: a key that was not recorded, or what follows one that
+/* leaves notes a step's request, and says whether the run leaves the plan's places with it: a key that was not recorded, or what follows one that
  * may be another step's, once that is as the laws say for it. By its own plan an image classifier moved 0.84 of what it reserves for
  * an evaluation, and moves 0.02 since. If all larger keys are waited for, 43 recordings that have such move 0.92 of what they
  * reserve on average in place of 0.72, and reserve 1.0105 of what they allocate in place of 1.0080. A key of the prologue tells of

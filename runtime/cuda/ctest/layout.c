@@ -167,6 +167,14 @@ static void hostile(const sp_plan_device *of) {
   }
 }
 
+/* key_of is a key of the prologue, or of what follows it. */
+static uint64_t key_of(const sp_laws *laws, const sp_sequence *s, int prologue) {
+  for (uint64_t g = 0; g < laws->segment_count; g++)
+    if (laws->segments[g].key != SP_NOWHERE && (laws->segments[g].key < s->parts[0].end) == prologue)
+      return laws->segments[g].key;
+  return SP_NOWHERE;
+}
+
 /* keys_alone asks for larger and larger keys, and nothing else. How often the places of a segment
  * are found anew is bounded by the requests. */
 static void keys_alone(const sp_plan_device *of) {
@@ -175,10 +183,8 @@ static void keys_alone(const sp_plan_device *of) {
   sp_layout *l;
   DEMAND(sp_sequence_make(&s, of) && sp_layout_make(&l, &s, of) && l != NULL);
   sp_laws *laws = sp_layout_laws(l);
-  uint64_t g = 0, times = 0, kept = 0;
-  while (laws->segments[g].key == SP_NOWHERE || laws->segments[g].first < s.parts[1].first)
-    g++;
-  const sp_segment *segment = &laws->segments[g];
+  uint64_t times = 0, kept = 0;
+  const sp_segment *segment = sp_laws_segment(laws, key_of(laws, &s, 0));
   for (uint64_t i = 1; i <= REQUESTS; i++) {
     uint64_t before = s.steps[segment->key].size;
     sp_layout_note(l, &s, segment->key, s.steps[segment->key].most + 512 * i, i);
@@ -224,14 +230,6 @@ static void recorded(const sp_plan_device *of, uint64_t bottom, uint64_t *free) 
   sp_sequence_drop(&before);
   sp_layout_drop(l);
   sp_sequence_drop(&s);
-}
-
-/* key_of is a key of the prologue, or of what follows it. */
-static uint64_t key_of(const sp_laws *laws, const sp_sequence *s, int prologue) {
-  for (uint64_t g = 0; g < laws->segment_count; g++)
-    if (laws->segments[g].key != SP_NOWHERE && (laws->segments[g].key < s->parts[0].end) == prologue)
-      return laws->segments[g].key;
-  return SP_NOWHERE;
 }
 
 /* at_the_beginning asks for a key of the prologue of another size: at the beginning that leaves the plan's places, and once
