@@ -6,18 +6,25 @@ import (
 	"sync/atomic"
 )
 
+// aligner matches allocations b with elements a, in order: out[j] is the element that b[j] is, -1 if it is a new one.
+type aligner func(a, b []token) (out []int32)
+
 // align matches allocations b with elements a, in order: out[j] is the element that b[j]
 // is, -1 if b[j] is a new one. A script finds what the two have in common by lifetime
 // class. Its certain stretches are taken as they are, but for bandWidth at their ends. A
 // script ignores sizes and near misses, so between them it only gives the middle of a
 // band, and the alignment of least cost in the band is taken.
-func align(a, b []token) []int32 { return alignAlong(a, b, bySize) }
+func align(a, b []token) []int32 { return alignAlong(a, b, bySize, extendGap) }
 
-// alignRatios is align for tokens that readRatios reads.
-func alignRatios(a, b []token) []int32 { return alignAlong(a, b, byRatio) }
+// alignRatios is align for tokens that readRatios reads, and along a script in which sizes say nothing.
+func alignRatios(a, b []token) []int32 { return alignAlong(a, b, byRatio, extendGap) }
 
-// alignAlong is align along a script of the given layers.
-func alignAlong(a, b []token, layers []layer) []int32 {
+// alignClasses is align if sizes say next to nothing. If lengths vary, a whole batch is else matched with another one than
+// its own for the sake of sizes that are nearer.
+func alignClasses(a, b []token) []int32 { return alignAlong(a, b, byRatio, otherSize) }
+
+// alignAlong is align along a script of the given layers. Two sizes cost up to sizes if they differ.
+func alignAlong(a, b []token, layers []layer, sizes int64) []int32 {
 	out := make([]int32, len(b))
 	var near []match // of the script since the last certain stretch
 	var between []section
@@ -48,7 +55,7 @@ func alignAlong(a, b []token, layers []layer) []int32 {
 	}
 	uncertain(len(a), len(b))
 	sections(between, func(s section) {
-		for k, at := range leastCost(a[s.i0:s.i1], b[s.j0:s.j1], s.near) {
+		for k, at := range leastCost(a[s.i0:s.i1], b[s.j0:s.j1], s.near, sizes) {
 			out[s.j0+k] = at
 			if at >= 0 {
 				out[s.j0+k] += int32(s.i0)
@@ -142,6 +149,8 @@ const (
 	// extendGap in all. The limit keeps a difference in size alone from making long gaps:
 	// if lengths vary, all sizes differ.
 	octave = 16
+	// otherSize is the most that a difference of two sizes costs for alignClasses, a third of what a gap does.
+	otherSize = 2
 	// never is above the cost of any alignment, and leaves room for sums and for the edge
 	// of costs. It keeps allocations of two streams from being matched.
 	never = 1 << 58

@@ -8,6 +8,7 @@ import "slices"
 // live there has to live until these, for each place at which an iteration lacks rounds. So few places
 // cost little. If there are several such loops, the others follow once the widest is done.
 type roundAligner struct {
+	align   aligner // for all else
 	every   int
 	longest int // the most rounds before those that one side lacks, so far
 }
@@ -16,24 +17,24 @@ type roundAligner struct {
 // generation, micro-batches, an evaluation, and one more.
 const mostLoops = 4
 
-// align is as the function of that name.
-func (r *roundAligner) align(a, b []token) []int32 { return r.alignLoops(a, b, mostLoops) }
+// rounds is an aligner.
+func (r *roundAligner) rounds(a, b []token) []int32 { return r.alignLoops(a, b, mostLoops) }
 
 func (r *roundAligner) alignLoops(a, b []token, loops int) []int32 {
 	if loops == 0 {
-		return align(a, b)
+		return r.align(a, b)
 	}
 	g := makeScript(inContext(a), inContext(b), inRounds).widest()
 	period := g.period()
 	if period == 0 {
-		return align(a, b)
+		return r.align(a, b)
 	}
 	rounds := g.rounds(period)
 	r.longest = max(r.longest, rounds)
 	cut := g.from - rounds%r.every*period
 	more := min(g.size()+period/2, len(g.of)-cut) / period * period
 	if more == 0 {
-		return align(a, b)
+		return r.align(a, b)
 	}
 	rest := slices.Concat(g.of[:cut], g.of[cut+more:])
 	if g.inA {

@@ -12,9 +12,10 @@ const (
 
 // leastCost is the alignment of least cost within a band around a script, with affine
 // gaps (Gotoh, An improved algorithm for matching biological sequences, 1982). The result
-// has the element of a for each allocation of b, or -1.
-func leastCost(a, b []token, script []match) []int32 {
+// has the element of a for each allocation of b, or -1. otherSize is the most that a difference of two sizes costs.
+func leastCost(a, b []token, script []match, otherSize int64) []int32 {
 	g := newGotoh(len(b), bandOf(len(a), len(b), script))
+	g.otherSize = otherSize
 	g.first(b)
 	for i := range a {
 		g.row(i+1, &a[i], b)
@@ -34,7 +35,8 @@ func tagged(cost int64, edge int64) int64 { return cost<<edgeBits | edge }
 // gotoh holds two rows of costs, and for every point in the band the edge before each of
 // its three.
 type gotoh struct {
-	w band
+	w         band
+	otherSize int64
 	// now and last are the current row and the one before it. They have column j at
 	// index j+1, and the cost never outside of the band.
 	now, last []costs
@@ -105,7 +107,7 @@ func (g *gotoh) row(i int, element *token, b []token) {
 		if j := low + k; j > 0 {
 			t := &b[j-1]
 			left[byInsert] = insert&^edgeMask + tagged(extendGap+t.weight, byInsert)
-			unlike := max(0, t.weight-element.weight) + min(extendGap, max(element.log-t.log, t.log-element.log)) + apart[t.class%classCount]
+			unlike := max(0, t.weight-element.weight) + min(g.otherSize, max(element.log-t.log, t.log-element.log)) + apart[t.class%classCount]
 			if t.stream != element.stream {
 				unlike = never
 			}

@@ -31,7 +31,9 @@ type job struct {
 	doubleBuffers    bool        // inputs are made before the last ones are freed
 	late             int         // number of frees that are pending at a time
 	recompute        bool        // forward keeps the input of a layer, and backward computes the rest again
-	lean             trace.Bytes // an evaluation keeps what two layers make, for inputs of this length; 0: what all make
+	paddedFrom       trace.Bytes // inputs of this length or more make two tensors more in each layer; 0 for never
+	lean             bool        // an evaluation keeps what two layers make, not what all make
+	evaluated        trace.Bytes // length of the inputs of an evaluation; 0 for any that steps have
 }
 
 // run executes a job and records it.
@@ -150,6 +152,9 @@ func (x *run) forward(length trace.Bytes) (saved []uint64) {
 func (x *run) layer(length trace.Bytes) (saved []uint64) {
 	x.temporaries(3, 4096*length)
 	saved = append(saved, x.alloc(8192*length), x.alloc(1024*length))
+	if x.paddedFrom > 0 && length >= x.paddedFrom {
+		x.temporaries(1, 2048*length)
+	}
 	for range 3 {
 		if x.skips == 0 || x.r.IntN(x.skips) > 0 {
 			x.temporaries(2, 512*length)
@@ -241,13 +246,17 @@ func (x *run) mark(end bool) {
 
 func (x *run) evaluate() {
 	for range x.evaluations {
-		if x.lean == 0 {
-			x.release(x.forward(x.length())...)
+		length := x.evaluated
+		if length == 0 {
+			length = x.length()
+		}
+		if !x.lean {
+			x.release(x.forward(length)...)
 			continue
 		}
 		var last []uint64
 		for range x.layers {
-			layer := x.layer(x.lean)
+			layer := x.layer(length)
 			x.release(last...)
 			last = layer
 		}

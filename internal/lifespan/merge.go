@@ -38,25 +38,52 @@ func (m *merged) iterations() int { return len(m.starts) - 1 }
 // at is the element of a buffer.
 func (m *merged) at(buffer int32) int32 { return m.element[buffer-m.starts[0]] }
 
-// mergeIterations merges the steady iterations one after the other: it aligns each with
+// mergeIterations merges the steady iterations one after the other, in a given order: it aligns each with
 // the sequence so far, or with what its variety has of it, and adds what is new.
-func mergeIterations(tl *Timeline, it Iterations, read reader, align func(a, b []token) []int32) *merged {
-	m := &merged{}
-	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
-		m.starts = append(m.starts, int32(tl.bufferAt(max(t, 0))))
-	}
-	m.starts[0] = max(m.starts[0], int32(tl.initial()))
-	tokens := read(tl, m.starts)
+func mergeIterations(tl *Timeline, it Iterations, w way, order mergeOrder) *merged {
+	m := &merged{starts: it.steadyStarts(tl)}
+	tokens := w.read(tl, m.starts)
 	m.element = make([]int32, len(tokens))
-	for i := range m.iterations() {
+	for _, i := range order(m.starts) {
 		from, to := m.starts[i]-m.starts[0], m.starts[i+1]-m.starts[0]
-		m.add(tokens[from:to], m.element[from:to], align)
+		m.add(tokens[from:to], m.element[from:to], w.align)
 	}
 	return m
 }
 
+// steadyStarts are the first buffers of the steady iterations, and that behind the last one.
+func (it Iterations) steadyStarts(tl *Timeline) (starts []int32) {
+	for _, t := range it.Starts[it.Count-it.SteadyCount:] {
+		starts = append(starts, int32(tl.bufferAt(max(t, 0))))
+	}
+	starts[0] = max(starts[0], int32(tl.initial()))
+	return starts
+}
+
+// mergeOrder is the order in which iterations are merged, of which iteration i allocates buffers [starts[i], starts[i+1]).
+type mergeOrder func(starts []int32) []int
+
+// asRecorded merges them as they were recorded.
+func asRecorded(starts []int32) []int {
+	order := make([]int, len(starts)-1)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// episodesLast merges those last that have an episode beside the shortest one. An evaluation has much in common with a step. A step of a
+// new variety that comes behind it would be matched with parts of both.
+func episodesLast(starts []int32) []int {
+	length := func(i int) int { return int(starts[i+1] - starts[i]) }
+	order := asRecorded(starts)
+	shortest := length(slices.MinFunc(order, func(i, k int) int { return length(i) - length(k) }))
+	long := func(i int) bool { return length(i)-shortest > episode(shortest) }
+	return append(slices.DeleteFunc(slices.Clone(order), long), slices.DeleteFunc(order, func(i int) bool { return !long(i) })...)
+}
+
 // add merges one more iteration and fills in the element of each of its allocations.
-func (m *merged) add(tokens []token, element []int32, align func(a, b []token) []int32) {
+func (m *merged) add(tokens []token, element []int32, align aligner) {
 	v := m.varietyOf(tokens)
 	places := v.among(m.order)
 	have := make([]token, len(places))

@@ -2,6 +2,7 @@ package lifespan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stplan/stplan/internal/trace"
@@ -132,68 +133,91 @@ func (it Iterations) pairs() Iterations {
 
 const (
 	// alignmentCost is the share of the recorded peak that the envelope may take beyond that before the iterations are
-	// aligned in another way too. All recordings of dense jobs and of lengths that vary are far below, those of experts above.
+	// aligned in other ways too. All recordings of dense jobs and of lengths that vary are far below, those of experts above.
 	alignmentCost = 1. / 128
-	// manyOptional is the share of optional slots from which on they are as well, unless they are rounds of a loop.
+	// manyOptional is the share of optional slots from which on they are as well, unless they are rounds of a loop, and manyBodies the number
+	// of bodies: a step, and one with an evaluation, are two.
 	manyOptional = 1. / 8
-	// moreBodies is the share of the envelope that the other way has to save if it finds more bodies: each is known from fewer passes.
-	moreBodies = 1. / 32
-	// fewerSlots is the share of the slots that the other way has to save to be taken although it saves nothing else, and fewerCost
-	// that of the envelope which that may cost. Where passes are matched with parts of others, a run does not find its
-	// slots again: a fine-tuning with evaluations had 81 % of its own recording on plan, and has all with a sixteenth fewer.
-	fewerSlots = 1. / 20
-	fewerCost  = 1. / 512
+	manyBodies   = 3
 )
 
-// findPeriodic aligns the iterations by all bytes. If what comes of it takes much more than was recorded, or has many optional
-// slots, it also does so by those that are live near the peak, and keeps what takes less, or has fewer slots.
+// findPeriodic aligns the iterations by all bytes and by size. If some slots are optional, it also merges those with episodes last. If what comes of it takes
+// much more than was recorded, or has many optional slots or bodies, it also aligns in the other ways. It keeps what costs least.
 func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string) {
 	if it.SteadyCount < leastPasses {
 		return nil, fmt.Sprintf("%d steady iterations of %d, expected at least %d", it.SteadyCount, it.Count, leastPasses)
 	}
-	p, _ = alignedPeriodic(tl, it, whole(tokenize), end)
+	order, starts := mergeOrder(asRecorded), it.steadyStarts(tl)
+	try := func(w way, o mergeOrder) {
+		q, otherwise := alignedPeriodic(tl, it, w, o, end)
+		if p == nil {
+			p, why = q, otherwise
+		} else if q != nil && q.cost(tl, end).less(p.cost(tl, end)) {
+			p, order = q, o
+		}
+	}
+	try(ways[0], asRecorded)
+	if p != nil && p.cost(tl, end).optional > 0 && !slices.Equal(asRecorded(starts), episodesLast(starts)) {
+		try(ways[0], episodesLast)
+	}
 	if p != nil && !p.costly(tl, end) {
 		return p, ""
 	}
-	q, otherwise := alignedPeriodic(tl, it, readNearPeak, end)
+	for _, w := range ways[1:] {
+		try(w, order)
+	}
 	if p == nil {
-		return q, otherwise
-	}
-	if q == nil {
-		return p, ""
-	}
-	if q.cost(tl, end).betters(p.cost(tl, end)) {
-		return q, ""
+		return nil, why
 	}
 	return p, ""
 }
 
-// cost is what alignments are compared by: bytes are those of the envelope and of strays.
+// way is a way to align iterations: what their buffers are read as, and what these are matched by.
+type way struct {
+	read  reader
+	align aligner
+}
+
+// ways are in the order in which they are tried. Each of them finds what costs least in some recording, and most of them something that costs much more
+// in others (docs/steady-state.md).
+var ways = []way{
+	{whole(tokenize), align}, {readNearPeak, align},
+	{whole(tokenize), alignRatios}, {readNearPeak, alignRatios},
+	{whole(tokenize), alignClasses}, {readNearPeak, alignClasses},
+}
+
+// cost is what alignments are compared by. The bytes are those of the envelope and of strays.
 type cost struct {
-	bytes         trace.Bytes
-	slots, bodies int
+	bytes           trace.Bytes
+	slots, optional int
 }
 
 func (p *Periodic) cost(tl *Timeline, end End) cost {
-	slots, _ := p.slots()
-	return cost{p.largest(tl, end) + p.StrayBytes, slots, len(p.Bodies)}
+	slots, optional := p.slots()
+	return cost{p.largest(tl, end) + p.StrayBytes, slots, optional}
 }
 
-// betters says whether another alignment costs less than one by all bytes.
-func (c cost) betters(all cost) bool {
-	bytes, than := float64(c.bytes), float64(all.bytes)
-	if c.bodies > all.bodies {
-		return bytes < (1-moreBodies)*than
-	}
-	fewer := float64(c.slots) <= (1-fewerSlots)*float64(all.slots)
-	return bytes < than || fewer && bytes <= (1+fewerCost)*than
+const (
+	// slotPower is the power of the number of slots by which an alignment costs more. A run does not find its slots again where passes are
+	// matched with parts of others, or have bodies of their own that are known from one pass. A 20th fewer slots are worth 1/500 of the bytes, and half of them 1/36.
+	slotPower = 1. / 25
+	// optionalCost is how many slots an optional one counts for besides. With 1, steps of 4, 5 and 6 micro-batches that are each known from a few passes
+	// would be one body, two thirds of whose slots are optional.
+	optionalCost = 4
+)
+
+// less says whether one costs less than another.
+func (c cost) less(other cost) bool { return c.total() < other.total() }
+
+func (c cost) total() float64 {
+	return float64(c.bytes) * math.Pow(float64(c.slots+optionalCost*c.optional), slotPower)
 }
 
 // costly says whether the envelope takes much more than was recorded, or many slots are optional.
 func (p *Periodic) costly(tl *Timeline, end End) bool {
 	slots, optional := p.slots()
 	return float64(p.largest(tl, end)) > (1+alignmentCost)*float64(p.PeakRecorded(tl, end).Bytes) ||
-		p.Other == nil && float64(optional) > manyOptional*float64(slots)
+		p.Other == nil && float64(optional) > manyOptional*float64(slots) || len(p.Bodies) >= manyBodies
 }
 
 // slots counts the allocation slots of all bodies, and those that are optional.
@@ -209,13 +233,18 @@ func (p *Periodic) slots() (all, optional int) {
 	return all, optional
 }
 
-// alignedPeriodic is the steady state of iterations whose buffers are described by read.
-func alignedPeriodic(tl *Timeline, it Iterations, read reader, end End) (p *Periodic, why string) {
-	r, why := chooseCut(tl, mergeIterations(tl, it, read, align), end)
+// alignedPeriodic is the steady state of iterations that are aligned in one way.
+func alignedPeriodic(tl *Timeline, it Iterations, w way, order mergeOrder, end End) (p *Periodic, why string) {
+	r, entire, why := chooseCut(tl, mergeIterations(tl, it, w, order), end)
 	if r == nil {
 		return nil, why
 	}
 	p, why = r.classified(tl, end)
+	if entire != nil && p != nil {
+		if q, _ := entire.classified(tl, end); q != nil && q.cost(tl, end).less(p.cost(tl, end)) {
+			p, r = q, entire
+		}
+	}
 	if p == nil || !r.looped {
 		return p, why
 	}
@@ -229,14 +258,14 @@ func alignedPeriodic(tl *Timeline, it Iterations, read reader, end End) (p *Peri
 	if apart != nil && !cheap(p) {
 		p = apart
 	}
-	for aligner := (&roundAligner{every: fewRounds}); ; aligner.every *= fewRounds {
-		if r, _ := chooseCut(tl, mergeIterations(tl, it, read, aligner.align), end); r != nil {
+	for loops := (&roundAligner{align: w.align, every: fewRounds}); ; loops.every *= fewRounds {
+		if r, _, _ := chooseCut(tl, mergeIterations(tl, it, way{w.read, loops.rounds}, order), end); r != nil {
 			if q, _ := r.classified(tl, end); q != nil && len(q.Bodies) <= bodies && cheap(q) {
 				q.Other = p
 				return q, ""
 			}
 		}
-		if aligner.every > aligner.longest {
+		if loops.every > loops.longest {
 			return p, ""
 		}
 	}

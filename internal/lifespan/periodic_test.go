@@ -132,6 +132,127 @@ func TestEvaluationAmongSteps(t *testing.T) {
 	}
 }
 
+// TestVarietyBehindEvaluation: long inputs make more tensors. Steps of such inputs come behind evaluations too, and are
+// not matched with parts of these, and all evaluations are alike, whatever the lengths of their batches are. So a step and one with an evaluation are the only bodies.
+func TestVarietyBehindEvaluation(t *testing.T) {
+	j := job{layers: 10, micro: 1, steps: 24, variableSizes: true, paddedFrom: 700, evaluateEvery: 4, evaluations: 4, lean: true}
+	mistaken := 0
+	for seed := range uint64(20) {
+		_, p := j.steady(t, seed)
+		if len(p.Bodies) > 2 {
+			mistaken++
+			continue
+		}
+		for i, body := range p.Bodies {
+			if longest := longestPass(p, i); body.Length > longest+longest/2 || i == 0 && body.Length > longest {
+				t.Errorf("seed %d: body %d has %d slots, its longest pass %d", seed, i, body.Length, longest)
+			}
+		}
+	}
+	// Two of these have one evaluation whose batches are matched with those beside them.
+	if mistaken > 2 {
+		t.Errorf("%d of 20 jobs have more than two bodies, expected 2 at most", mistaken)
+	}
+}
+
+// TestEvaluationInOnePiece: no cut is in the middle of an evaluation, which would make two bodies of it.
+func TestEvaluationInOnePiece(t *testing.T) {
+	j := job{layers: 10, micro: 1, steps: 16, variableSizes: true, paddedFrom: 700, evaluateEvery: 5, evaluations: 4}
+	for seed := range uint64(4) {
+		if _, p := j.steady(t, seed); len(p.Bodies) != 2 {
+			t.Errorf("seed %d: %d bodies, expected a step, and one with an evaluation", seed, len(p.Bodies))
+		}
+	}
+}
+
+func TestEpisodesLast(t *testing.T) {
+	for _, c := range []struct {
+		lengths []int32
+		want    []int
+	}{
+		{[]int32{80, 80, 200, 84, 200, 80}, []int{0, 1, 3, 5, 2, 4}},
+		{[]int32{200, 80, 90, 91, 72}, []int{1, 4, 0, 2, 3}},
+		{[]int32{80, 80}, []int{0, 1}},
+		{[]int32{0, 5}, []int{0, 1}},
+	} {
+		starts := []int32{7}
+		for _, n := range c.lengths {
+			starts = append(starts, starts[len(starts)-1]+n)
+		}
+		if got := episodesLast(starts); !slices.Equal(got, c.want) {
+			t.Errorf("lengths %d: %d, expected %d", c.lengths, got, c.want)
+		}
+	}
+}
+
+// TestCutAtAnyElement: at every allocation that all iterations have something large is live, and nothing is at one whose stream
+// alternates. The passes begin there.
+func TestCutAtAnyElement(t *testing.T) {
+	d := &trace.Device{}
+	next := uint64(1 << 32)
+	alloc := func(stream uint64) (addr uint64) {
+		next += 1 << 32
+		d.Events = append(d.Events, trace.Event{Action: trace.ActionAlloc, Addr: next, Size: 64 << 20, Stream: stream})
+		return next
+	}
+	free := func(addr uint64) {
+		d.Events = append(d.Events, trace.Event{Action: trace.ActionFreeCompleted, Addr: addr})
+	}
+	var begins []trace.Time
+	for i := range uint64(8) {
+		begins = append(begins, trace.Time(len(d.Events)))
+		last := alloc(1 + i%2)
+		for k := range 20 {
+			if k == 10 {
+				at := trace.Time(len(d.Events))
+				d.Annotations = append(d.Annotations, trace.Annotation{Name: "Optimizer.step#SGD.step", At: at}, trace.Annotation{Name: "Optimizer.step#SGD.step", At: at, End: true})
+			}
+			b := alloc(0)
+			free(last)
+			last = b
+		}
+		free(last)
+	}
+	tl := build(t, d)
+	p, why := FindPeriodic(tl, find(t, d, tl), EndRequested)
+	if p == nil {
+		t.Fatal(why)
+	}
+	checkPeriodic(t, tl, p, EndRequested)
+	if len(p.Cells) > 0 || p.StrayBytes > 0 {
+		t.Errorf("%d cells and %d bytes of strays, expected none", len(p.Cells), p.StrayBytes)
+	}
+	for i := range p.Passes {
+		if !slices.Contains(begins, p.Passes[i].First) {
+			t.Errorf("pass %d begins with event %d, expected one of %d", i, p.Passes[i].First, begins)
+		}
+	}
+}
+
+// TestCost: what costs less has fewer bytes, or hardly more for fewer slots, and an optional slot counts for several.
+func TestCost(t *testing.T) {
+	all := cost{bytes: 100_000, slots: 2000, optional: 100}
+	for _, c := range []struct {
+		cost
+		want bool
+	}{
+		{all, false},
+		{cost{99_999, 2000, 100}, true},
+		{cost{100_000, 1999, 100}, true},
+		{cost{100_000, 2000, 99}, true},
+		{cost{100_190, 1880, 100}, true},
+		{cost{100_230, 1880, 100}, false},
+		{cost{102_700, 1000, 50}, true},
+		{cost{102_900, 1000, 50}, false},
+		{cost{99_000, 4000, 100}, false},
+		{cost{100_000, 1000, 400}, false},
+	} {
+		if got := c.less(all); got != c.want {
+			t.Errorf("%+v is less than %+v: %v, expected %v", c.cost, all, got, c.want)
+		}
+	}
+}
+
 // TestEvaluationFarFromThePeak: what an evaluation keeps for two layers is as large as an activation of a step, and no part of
 // the peak. Were it taken for one, the step behind the evaluation would have activations of its own in the envelope, which
 // would take up to 1.1 times what is recorded.
@@ -141,36 +262,12 @@ func TestEvaluationFarFromThePeak(t *testing.T) {
 		{layers: 20, evaluateEvery: 4, evaluations: 1},
 		{layers: 20, evaluateEvery: 8, evaluations: 12},
 	} {
-		j.micro, j.steps, j.variableSizes, j.lean = 1, 12, true, 500
+		j.micro, j.steps, j.variableSizes, j.lean, j.evaluated = 1, 12, true, true, 500
 		for seed := range uint64(6) {
 			tl, p := j.steady(t, seed)
 			if got, want := largest(p.Envelope(tl, EndRequested)), p.PeakRecorded(tl, EndRequested).Bytes; got > want+want/100 {
 				t.Errorf("%d layers, seed %d: envelope %d, recorded %d", j.layers, seed, got, want)
 			}
-		}
-	}
-}
-
-// TestBetters: an alignment near the peak is taken if it takes less memory, much less if it has more bodies, or hardly more
-// for fewer slots.
-func TestBetters(t *testing.T) {
-	all := cost{bytes: 100_000, slots: 2000, bodies: 2}
-	for _, c := range []struct {
-		cost
-		want bool
-	}{
-		{cost{99_999, 2400, 2}, true},
-		{cost{100_000, 2000, 2}, false},
-		{cost{100_000, 1900, 2}, true},
-		{cost{100_000, 1901, 2}, false},
-		{cost{100_195, 1900, 1}, true},
-		{cost{100_196, 1900, 2}, false},
-		{cost{97_000, 2000, 3}, false},
-		{cost{96_800, 2400, 3}, true},
-		{cost{99_000, 1000, 3}, false},
-	} {
-		if got := c.betters(all); got != c.want {
-			t.Errorf("%+v betters %+v: %v, expected %v", c.cost, all, got, c.want)
 		}
 	}
 }

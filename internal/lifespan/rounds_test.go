@@ -40,7 +40,7 @@ func TestRounds(t *testing.T) {
 				d := deviceOf(c.Generate(seed))
 				tl := build(t, d)
 				it := find(t, d, tl)
-				r, why := chooseCut(tl, mergeIterations(tl, it, whole(tokenize), align), EndRequested)
+				r, _, why := chooseCut(tl, mergeIterations(tl, it, ways[0], asRecorded), EndRequested)
 				if r == nil {
 					t.Fatalf("seed %d: %s", seed, why)
 				}
@@ -90,7 +90,7 @@ func checkChoice(t *testing.T, tl *Timeline, it Iterations, r *rotation, p *Peri
 	if float64(p.largest(tl, EndRequested)) > most {
 		want = apart
 	}
-	saves := float64(found.largest(tl, EndRequested)) <= (1-moreBodies)*float64(want.largest(tl, EndRequested))
+	saves := found.cost(tl, EndRequested).less(want.cost(tl, EndRequested))
 	if len(found.Bodies) > len(want.Bodies) && !saves || float64(found.largest(tl, EndRequested)) > most {
 		t.Errorf("%d bodies of %d B, expected %d of %.0f B at most", len(found.Bodies), found.largest(tl, EndRequested), len(want.Bodies), most)
 	}

@@ -70,7 +70,7 @@ func (p *Periodic) Shared(tl *Timeline, it Iterations, end End) *Periodic {
 	if !p.decided() {
 		return nil // the passes are the same, however they are aligned
 	}
-	if r, _ := chooseCut(tl, mergeIterations(tl, it, whole(readRatios), alignRatios), end); r != nil {
+	if r, _, _ := chooseCut(tl, mergeIterations(tl, it, way{whole(readRatios), alignRatios}, asRecorded), end); r != nil {
 		if q, _ := r.classified(tl, end); q != nil {
 			shared := q.shared(tl, it, end)
 			least := p.largest(tl, end) + p.StrayBytes
