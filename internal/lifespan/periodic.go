@@ -109,7 +109,7 @@ func FindPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		return p, why
 	}
 	q, _ := findPeriodic(tl, it.pairs(), end)
-	if q != nil && q.StrayBytes <= p.StrayBytes/2 && q.largest(tl, end)+q.StrayBytes <= p.largest(tl, end)+p.StrayBytes {
+	if q != nil && 2*len(q.Passes)+pairsLose >= len(p.Passes) && q.StrayBytes <= p.StrayBytes/2 && q.largest(tl, end)+q.StrayBytes <= p.largest(tl, end)+p.StrayBytes {
 		return q, ""
 	}
 	return p, ""
@@ -118,6 +118,10 @@ func FindPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 // strayShare is the divisor of the peak that strays may hold before FindPeriodic tries
 // two iterations as one body. Less is not worth a body of twice the length.
 const strayShare = 1024
+
+// pairsLose is how many iterations fewer the passes of pairs may be of: one if their number is odd, and one pair more if pairs are cut in the middle.
+// Where they are of fewer, something rare is not among them, such as an evaluation, and has no body.
+const pairsLose = 3
 
 // pairs joins the steady iterations two by two, counted back from the last. If their
 // number is odd, the first one is not steady any more.
