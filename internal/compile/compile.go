@@ -127,14 +127,21 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	return dev, row, nil
 }
 
-// judged is a plan with its advice, and its row of the summary. If it does not pay, and of the recording's passes there is no other
+// judged is a plan with its advice, and its row of the summary. If it does not pay, the plan of the other steady state is judged, if there is one.
+// If of the recording's passes there is no other
 // that is worthwhile, the plan is of the recorded process: that serves a run that does the same.
 func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *replay.Cost) (*planfile.Device, report.CompiledDevice, error) {
 	row := c.summary(dev, best)
 	judged, err := c.advise(dev, served)
 	row.Judged = judged
-	if err != nil || judged == nil || judged.Pays || !c.sharedOnly || c.Mode != 0 || c.scaled != nil || c.joined != nil {
+	if err != nil || judged == nil || judged.Pays {
 		return dev, row, err
+	}
+	if otherDev, otherRow, err := c.judgedOther(); otherDev != nil || err != nil {
+		return otherDev, otherRow, err
+	}
+	if !c.sharedOnly || c.Mode != 0 || c.scaled != nil || c.joined != nil {
+		return dev, row, nil
 	}
 	c.note("the plan is of the recorded process only: one that fits every pass does not pay (--mode periodic makes it)")
 	c.periodic, c.shared, c.sharedOnly = nil, false, false
@@ -144,6 +151,28 @@ func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *
 	row = c.summary(dev, best)
 	row.Judged, err = c.advise(dev, nil)
 	return dev, row, err
+}
+
+// judgedOther is the plan of the other steady state and its row, if there is one and it pays.
+func (c *compiler) judgedOther() (*planfile.Device, report.CompiledDevice, error) {
+	none := report.CompiledDevice{}
+	if c.periodic == nil || c.periodic.Other == nil || c.late(c.analysed) {
+		return nil, none, nil
+	}
+	other := *c
+	other.periodic, other.other, other.shared, other.sharedOnly = c.periodic.Other, true, false, false
+	dev, best, err := other.made()
+	if err != nil {
+		return nil, none, err
+	}
+	row := other.summary(dev, best)
+	row.Judged, err = other.advise(dev, nil)
+	c.limited = c.limited || other.limited
+	if err != nil || !row.Judged.Pays {
+		return nil, none, err
+	}
+	*c = other
+	return dev, row, nil
 }
 
 // analyse finds the buffers, the iterations and the steady state.

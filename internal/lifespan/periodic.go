@@ -22,9 +22,9 @@ type Periodic struct {
 	Cells []Cell
 	// StrayBytes is the largest sum, over the passes, of the aligned bytes of strays.
 	StrayBytes trace.Bytes
-	// Other is another steady state of the same iterations, if these differ in the rounds of a loop;
-	// nil if they do not. It knows less of what other numbers of rounds take, and may serve the recorded
-	// ones better.
+	// Other is another steady state of the same iterations. If these differ in the rounds of a loop, it knows less of what other
+	// numbers of rounds take, and may serve the recorded ones better. If two iterations are one body, it has one
+	// body for each, and knows more passes. Otherwise it is nil.
 	Other *Periodic
 }
 
@@ -110,6 +110,9 @@ func FindPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	}
 	q, _ := findPeriodic(tl, it.pairs(), end)
 	if q != nil && 2*len(q.Passes)+pairsLose >= len(p.Passes) && q.StrayBytes <= p.StrayBytes/2 && q.largest(tl, end)+q.StrayBytes <= p.largest(tl, end)+p.StrayBytes {
+		if q.Other == nil {
+			q.Other = p
+		}
 		return q, ""
 	}
 	return p, ""
