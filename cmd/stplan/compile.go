@@ -85,6 +85,11 @@ pay too. Nothing is tried with --no-reuse-pending or --no-cross-stream, because
 the pool makes the waits that these forbid, nor by a stplan that was built
 without its C runtime.
 
+With --against PLAN the recording is served by that plan too. PLAN is kept if it
+reserves 0.5 % less than the plan made of the recording, or at most 0.5 % more
+while half as much moves: then nothing is written, and the summary as JSON says
+so. So a new recording of a job replaces its plan only if that is no loss.
+
 With --merge several recordings of the same program make one plan: of other
 seeds, other lengths, or more steps. What comes before the steady iterations is
 the first recording's. The steady iterations of all of them are passes of the
@@ -127,6 +132,7 @@ plan and for fewer waits gets what they leave.`,
   stplan compile 'traces/*.gz' -o plans/ --shard auto  # in a Slurm array
   stplan compile s3://traces/run/ -o s3://traces/plans/
   stplan compile s1.pickle s2.pickle --merge -o plan.bin   # one plan of both
+  stplan compile new.pickle.gz --against run.bin -o run.bin   # unless run.bin is better
   stplan compile run.parquet --mode recorded         # this process, once
   stplan compile run.parquet --iteration-marker '^train_step'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -136,7 +142,7 @@ plan and for fewer waits gets what they leave.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := demandValues(cmd, "output", "iteration-marker"); err != nil {
+			if err := demandValues(cmd, "output", "iteration-marker", "against"); err != nil {
 				return err
 			}
 			return a.runCompile(cmd.Context(), args, f)
@@ -151,6 +157,7 @@ plan and for fewer waits gets what they leave.`,
 	cmd.Flags().DurationVar(&f.timeLimit, "time-limit", 0, "time for a recording, from reading it to the written plan, e.g. 30s: what is left of it bounds the search (default: none)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "of many recordings, compile only this part: `INDEX/COUNT`, counted from 0, auto in a Slurm array, or auto/COUNT in a Kubernetes Indexed Job")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
+	cmd.Flags().StringVar(&f.against, "against", "", "write nothing if this `PLAN` serves the recording clearly better than the one made of it")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
 }
@@ -217,6 +224,14 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	} else {
 		a.note("this stplan was built without its C runtime (cgo was off): it does not try the plan and gives no advice; a build with it may write other bytes")
 	}
+	if f.against != "" {
+		if many || f.merge {
+			return errors.New("--against: expected one recording, found several")
+		}
+		if opt.Against, err = a.encodedPlan(f.against); err != nil {
+			return err
+		}
+	}
 	if f.merge {
 		return a.compileMerged(ctx, paths, f, opt)
 	}
@@ -234,8 +249,21 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 	if err := a.printCompiled(sum, outputs[0]); err != nil {
 		return err
 	}
+	if sum.Kept {
+		a.note("%s serves the recording clearly better than the plan made of it, so nothing was written", f.against)
+		return nil
+	}
 	a.noteReport(outputs[0], paths[0])
 	return nil
+}
+
+// encodedPlan is the bytes of a plan that is whole.
+func (a *app) encodedPlan(path string) ([]byte, error) {
+	p, err := a.readPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	return planfile.Encode(p)
 }
 
 // hasRecords says whether a folder is one that several recordings were compiled into: another one

@@ -17,12 +17,13 @@ type compileFlags struct {
 	timeLimit      time.Duration
 	maxScale       float64
 	merge          bool
+	against        string
 	shard          string
 	part           shard // what shard says
 	json           bool
 }
 
-// writePlan makes a plan and writes it.
+// writePlan makes a plan and writes it, unless one that was there before is kept.
 func (a *app) writePlan(output string, opt compile.Options, make func(compile.Options) (*planfile.Plan, report.Compiled, error)) (report.Compiled, error) {
 	stages := a.stages()
 	opt.Progress = stages.update
@@ -31,11 +32,14 @@ func (a *app) writePlan(output string, opt compile.Options, make func(compile.Op
 	if err != nil {
 		return report.Compiled{}, err
 	}
+	sum.Plan = output
+	if sum.Kept {
+		return sum, nil
+	}
 	data, err := planfile.Encode(p)
 	if err != nil {
 		return report.Compiled{}, &bug{err}
 	}
-	sum.Plan = output
 	return sum, a.outputs.writeBytes(output, data)
 }
 

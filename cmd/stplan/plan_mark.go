@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/runtime/cuda"
@@ -93,29 +92,6 @@ func shareOnPlan(p *planfile.Plan, data []byte, counters []cuda.Counters) (worst
 		}
 	}
 	return worst, judged
-}
-
-// stays says whether a plan of the cache stays although another one was made of a longer history of a run that was served by it:
-// the run followed it, and the other one does not pay. A plan that does not pay would leave the next run without any.
-func (a *app) stays(plan, other string, counters []cuda.Counters) bool {
-	data, err := os.ReadFile(plan)
-	if err != nil {
-		return false
-	}
-	p, err := planfile.Decode(data)
-	if err != nil || !paysSomewhere(p) {
-		return false
-	}
-	if made, err := a.readPlan(other); err != nil || paysSomewhere(made) {
-		return false
-	}
-	worst, judged := shareOnPlan(p, data, counters)
-	return judged && worst >= leaves
-}
-
-// paysSomewhere says whether a plan pays on some device, as far as compile found.
-func paysSomewhere(p *planfile.Plan) bool {
-	return slices.ContainsFunc(p.Devices, func(d planfile.Device) bool { return d.Advice != planfile.AdvicePool })
 }
 
 // bytesOnce is what the slots of a plan's device have together, the most of any device.

@@ -127,42 +127,6 @@ func (m *markedCache) demand(what string, sum uint64) {
 	}
 }
 
-// TestAFollowedPlanStays: a plan that a run has followed is not replaced by one that does not pay, and any other is.
-func TestAFollowedPlanStays(t *testing.T) {
-	m := newMarkedCache(t)
-	sum := m.replace("first")
-	other := filepath.Join(t.TempDir(), "other.bin")
-	for what, c := range map[string]struct {
-		own, other planfile.Advice
-		counted    []cuda.Counters
-		stays      bool
-	}{
-		"followed":                {planfile.AdviceNone, planfile.AdvicePool, []cuda.Counters{followed(sum, 950)}, true},
-		"the other pays":          {planfile.AdviceNone, planfile.AdviceNone, []cuda.Counters{followed(sum, 950)}, false},
-		"left":                    {planfile.AdviceNone, planfile.AdvicePool, []cuda.Counters{followed(sum, 850)}, false},
-		"left by one of two":      {planfile.AdviceNone, planfile.AdvicePool, []cuda.Counters{followed(sum, 950), followed(sum, 850)}, false},
-		"followed was another":    {planfile.AdviceNone, planfile.AdvicePool, []cuda.Counters{followed(sum+1, 950)}, false},
-		"nothing is known of it":  {planfile.AdviceNone, planfile.AdvicePool, nil, false},
-		"it does not pay either":  {planfile.AdvicePool, planfile.AdvicePool, []cuda.Counters{followed(sum, 950)}, false},
-		"the other is no plan":    {planfile.AdviceNone, 255, []cuda.Counters{followed(sum, 950)}, false},
-		"there is none to be had": {255, planfile.AdvicePool, []cuda.Counters{followed(sum, 950)}, false},
-	} {
-		plan := filepath.Join(t.TempDir(), "plan.bin")
-		for path, advice := range map[string]planfile.Advice{plan: c.own, other: c.other} {
-			os.Remove(path)
-			if advice == 255 {
-				continue
-			}
-			if got := writeSmallPlan(t, path, "first", advice); path == plan && advice == planfile.AdviceNone && got != sum {
-				t.Fatalf("%s: the plan's checksum is %x, expected %x", what, got, sum)
-			}
-		}
-		if got := m.learner().app.stays(plan, other, c.counted); got != c.stays {
-			t.Errorf("%s: stays %v, expected %v", what, got, c.stays)
-		}
-	}
-}
-
 // TestAPlanIsMarkedOnceARunHasFollowedIt, and not any more once a run has left it.
 func TestAPlanIsMarkedOnceARunHasFollowedIt(t *testing.T) {
 	m := newMarkedCache(t)

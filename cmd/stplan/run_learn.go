@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -217,14 +218,19 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	}
 	candidate := strings.TrimSuffix(history, ".history") + ".bin"
 	defer os.Remove(candidate)
-	summary, err := compileBeside(ctx, history, candidate, l.searchLimit(), l.processors())
+	before := plan
+	if _, err := l.app.readPlan(plan); err != nil {
+		before = ""
+	}
+	summary, err := compileBeside(ctx, history, candidate, before, l.searchLimit(), l.processors())
 	if err != nil {
 		return "", false, err
 	}
 	if out := ranOutOf(summary); out != nil {
 		l.ranOut[r.Name] = out
-	} else if l.app.stays(plan, candidate, countersOf(l.reports, r.Name)) {
-		return plan, false, nil
+	}
+	if _, err := os.Stat(candidate); errors.Is(err, fs.ErrNotExist) {
+		return plan, false, nil // the plan that was there before serves this run better
 	}
 	if err := l.app.copyPlan(candidate, plan); err != nil {
 		return "", false, err
@@ -273,13 +279,17 @@ func (l *learner) processors() []string {
 func (l *learner) searchLimit() time.Duration { return l.limit / 4 * 3 }
 
 // compileBeside runs "stplan compile" in a process of its own, at the lowest priority, within this time if it is not 0 and with
-// this added to its environment, which writes the plan whole or not at all, and returns what it says as JSON.
-func compileBeside(ctx context.Context, history, plan string, limit time.Duration, environment []string) (summary []byte, err error) {
+// this added to its environment, which writes the plan whole or not at all, and returns what it says as JSON. It writes none if
+// the plan that was there before serves the history clearly better; that is "" if there was none.
+func compileBeside(ctx context.Context, history, plan, before string, limit time.Duration, environment []string) (summary []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"compile", "--quiet", "--json", history, "-o", plan}
+	if before != "" {
+		args = append(args, "--against", before)
+	}
 	if limit > 0 {
 		args = append(args, "--time-limit", limit.String())
 	}

@@ -77,6 +77,7 @@ func compileJoined(ctx context.Context, t *trace.Trace, joined []joinedDevice, o
 	if v := append(verify.Plan(p, nil), verify.AgainstTrace(p, t)...); len(v) > 0 {
 		return nil, sum, &BugError{fmt.Errorf("%s: the plan does not verify: %s", t.Name, v[0].Message)}
 	}
+	sum.Kept = keeps(sum.Devices)
 	return p, sum, nil
 }
 
@@ -117,6 +118,7 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	if err != nil {
 		return nil, none, err
 	}
+	row.Against = c.against()
 	row.Failure = FailureOf(c.device)
 	if row.WouldFit, err = c.wouldFit(row.PlanBytes+OffPlan(dev, c.timeline), row.Judged); err != nil {
 		return nil, none, err

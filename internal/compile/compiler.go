@@ -40,6 +40,9 @@ type Options struct {
 	// Began is when TimeLimit began to count: before the recording was read, say. Zero is
 	// the beginning of Compile.
 	Began time.Time
+	// Against is an encoded plan that was there before. If it serves the recording clearly better than the plan that is made of
+	// it, the summary says that it is to be kept. nil is none; without Serve it is not tried.
+	Against []byte
 	// Producer is the program that the plan names as its maker.
 	Producer string
 

@@ -15,8 +15,11 @@ type Compiled struct {
 	// one plan. Empty if the recording was compiled by itself.
 	Program string `json:"program,omitempty"`
 	// SharedFrom is the first recording of the same program, if that is another one.
-	SharedFrom string           `json:"shared_from,omitempty"`
-	Devices    []CompiledDevice `json:"devices"`
+	SharedFrom string `json:"shared_from,omitempty"`
+	// Kept says that another plan serves the recording clearly better than the one that was made of it, so that nothing
+	// was written (compile --against).
+	Kept    bool             `json:"kept,omitempty"`
+	Devices []CompiledDevice `json:"devices"`
 }
 
 // CompiledDevice is one device's plan. Sizes are bytes, times are event
@@ -48,6 +51,7 @@ type CompiledDevice struct {
 	TimeLimitHit   bool    `json:"time_limit_hit"`
 	Seconds        float64 `json:"seconds"`
 
+	Against *Against `json:"against,omitempty"` // nil without compile --against
 	// Failure is the last request that ran out of memory, and WouldFit what would have
 	// served it, if the recording ends in it.
 	Failure  *Failure  `json:"out_of_memory"`
@@ -71,6 +75,16 @@ type Judged struct {
 
 	Unseen bool `json:"unseen_iteration"`
 	Pays   bool `json:"pays"`
+}
+
+// Against is what serving the recording by the plan of compile --against takes. Moved are bytes given back and taken again.
+type Against struct {
+	Reserved int64 `json:"reserved_bytes"`
+	Moved    int64 `json:"moved_bytes"`
+}
+
+func (s *Against) line() string {
+	return fmt.Sprintf("by the plan it is compared with: %s reserved, %s moved", Bytes(s.Reserved), Bytes(s.Moved))
 }
 
 // line says why a plan does not pay.
@@ -152,6 +166,9 @@ func (d *CompiledDevice) write(w io.Writer) error {
 	}
 	if err == nil && d.Judged != nil && !d.Judged.Pays {
 		err = writeWrapped(w, "  ", d.Judged.line())
+	}
+	if err == nil && d.Against != nil {
+		err = writeWrapped(w, "  ", d.Against.line())
 	}
 	return err
 }
