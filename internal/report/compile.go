@@ -51,15 +51,15 @@ type CompiledDevice struct {
 	TimeLimitHit   bool    `json:"time_limit_hit"`
 	Seconds        float64 `json:"seconds"`
 
-	Against *Against `json:"against,omitempty"` // nil without compile --against
 	// Failure is the last request that ran out of memory, and WouldFit what would have
 	// served it, if the recording ends in it.
 	Failure  *Failure  `json:"out_of_memory"`
 	WouldFit *WouldFit `json:"would_fit,omitempty"`
 
-	Judged *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
-	Steady *SteadyState `json:"steady_state,omitempty"` // mode periodic
-	Scaled *Scaled      `json:"scaled,omitempty"`       // with --max-scale
+	Judged  *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
+	Against *Against     `json:"against,omitempty"`      // nil without compile --against
+	Steady  *SteadyState `json:"steady_state,omitempty"` // mode periodic
+	Scaled  *Scaled      `json:"scaled,omitempty"`       // with --max-scale
 }
 
 // Judged is what the runtime reserved when it served the recording, in bytes:
