@@ -191,6 +191,7 @@ func (c *compiler) analyse() (err error) {
 	if c.iterations, err = lifespan.FindIterations(c.stacks, c.device, c.timeline, c.Marker); err != nil {
 		return c.fault(err)
 	}
+	c.iterations.Enough = c.alignedEnough
 	c.periodic, err = c.steadyState()
 	return err
 }

@@ -87,7 +87,8 @@ type compiler struct {
 	shared     bool               // slots of periodic share places (lifespan.Periodic.Shared), if that saves anything
 	sharedOnly bool               // without that, no plan of the passes is worthwhile
 	other      bool               // periodic is the other steady state (lifespan.Periodic.Other), if there is one
-	deadline   time.Time          // of the search, if there is a time limit
+	began      time.Time          // when the time limit began to count, if there is one
+	deadline   time.Time          // of the search, likewise
 	analysed   time.Duration      // what analyse took
 	scaled     *report.Scaled     // nil unless MaxScale is asked for
 	believed   int                // slots that are larger than any recorded request (compiler.believe)

@@ -25,6 +25,9 @@ type Iterations struct {
 	// never become alike.
 	SteadyStart trace.Time
 	SteadyCount int
+	// Enough, if set, is asked before iterations that have been aligned are aligned in one more way, and says whether there is no
+	// time for that.
+	Enough func() bool
 	// Source says how they were found: "annotation NAME", with several names
 	// joined by " + "; "marker REGEXP"; "periodicity"; or "none".
 	Source string

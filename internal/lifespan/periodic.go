@@ -130,7 +130,7 @@ const pairsLose = 3
 // number is odd, the first one is not steady any more.
 func (it Iterations) pairs() Iterations {
 	first := it.Count - it.SteadyCount + it.SteadyCount%2
-	both := Iterations{Starts: slices.Clone(it.Starts[:first]), SteadyStart: it.Starts[first], SteadyCount: it.SteadyCount / 2, Source: it.Source}
+	both := Iterations{Starts: slices.Clone(it.Starts[:first]), SteadyStart: it.Starts[first], SteadyCount: it.SteadyCount / 2, Source: it.Source, Enough: it.Enough}
 	for i := first; i <= it.Count; i += 2 {
 		both.Starts = append(both.Starts, it.Starts[i])
 	}
@@ -171,6 +171,9 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		return p, ""
 	}
 	for _, w := range ways[1:] {
+		if p != nil && it.Enough != nil && it.Enough() {
+			break
+		}
 		try(w, order)
 	}
 	if p == nil {
