@@ -263,7 +263,11 @@ func (a *app) encodedPlan(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planfile.Encode(p)
+	data, err := planfile.Encode(p)
+	if err != nil {
+		return nil, &bug{err}
+	}
+	return data, nil
 }
 
 // hasRecords says whether a folder is one that several recordings were compiled into: another one

@@ -147,10 +147,16 @@ func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *
 	}
 	c.note("the plan is of the recorded process only: one that fits every pass does not pay (--mode periodic makes it)")
 	c.periodic, c.shared, c.sharedOnly = nil, false, false
-	if dev, best, err = c.made(); err != nil {
-		return nil, row, err
+	return c.madeAndAdvised()
+}
+
+// madeAndAdvised is the plan of the steady state with its advice, and its row of the summary.
+func (c *compiler) madeAndAdvised() (*planfile.Device, report.CompiledDevice, error) {
+	dev, best, err := c.made()
+	if err != nil {
+		return nil, report.CompiledDevice{}, err
 	}
-	row = c.summary(dev, best)
+	row := c.summary(dev, best)
 	row.Judged, err = c.advise(dev, nil)
 	return dev, row, err
 }
@@ -163,12 +169,7 @@ func (c *compiler) judgedOther() (*planfile.Device, report.CompiledDevice, error
 	}
 	other := *c
 	other.periodic, other.other, other.shared, other.sharedOnly = c.periodic.Other, true, false, false
-	dev, best, err := other.made()
-	if err != nil {
-		return nil, none, err
-	}
-	row := other.summary(dev, best)
-	row.Judged, err = other.advise(dev, nil)
+	dev, row, err := other.madeAndAdvised()
 	c.limited = c.limited || other.limited
 	if err != nil || !row.Judged.Pays {
 		return nil, none, err

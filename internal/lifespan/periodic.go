@@ -155,16 +155,19 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 		return nil, fmt.Sprintf("%d steady iterations of %d, expected at least %d", it.SteadyCount, it.Count, leastPasses)
 	}
 	order, starts := mergeOrder(asRecorded), it.steadyStarts(tl)
+	var least cost
 	try := func(w way, o mergeOrder) {
 		q, otherwise := alignedPeriodic(tl, it, w, o, end)
-		if p == nil {
-			p, why = q, otherwise
-		} else if q != nil && q.cost(tl, end).less(p.cost(tl, end)) {
-			p, order = q, o
+		if q == nil {
+			why = otherwise
+			return
+		}
+		if c := q.cost(tl, end); p == nil || c.less(least) {
+			p, order, least = q, o, c
 		}
 	}
 	try(ways[0], asRecorded)
-	if p != nil && p.cost(tl, end).optional > 0 && !slices.Equal(asRecorded(starts), episodesLast(starts)) {
+	if p != nil && least.optional > 0 && !slices.Equal(asRecorded(starts), episodesLast(starts)) {
 		try(ways[0], episodesLast)
 	}
 	if p != nil && !p.costly(tl, end) {
