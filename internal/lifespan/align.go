@@ -54,7 +54,8 @@ func alignAlong(a, b []token, layers []layer, sizes int64) []int32 {
 		near = append(near, match{0, 0, trail})
 	}
 	uncertain(len(a), len(b))
-	sections(between, func(s section) {
+	concurrently(len(between), func(k int) {
+		s := between[k]
 		for k, at := range leastCost(a[s.i0:s.i1], b[s.j0:s.j1], s.near, sizes) {
 			out[s.j0+k] = at
 			if at >= 0 {
@@ -72,16 +73,17 @@ type section struct {
 	near           []match
 }
 
-// sections calls use for each section, several at once: none knows of another.
-func sections(all []section, use func(section)) {
+// concurrently calls use for each k below n, as many at once as there are processors: none knows of another.
+// Calls begin in order.
+func concurrently(n int, use func(k int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(len(all), runtime.GOMAXPROCS(0)) {
+	for range min(n, runtime.GOMAXPROCS(0)) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for k := next.Add(1) - 1; k < int64(len(all)); k = next.Add(1) - 1 {
-				use(all[k])
+			for k := next.Add(1) - 1; k < int64(n); k = next.Add(1) - 1 {
+				use(int(k))
 			}
 		}()
 	}

@@ -1,5 +1,7 @@
 package lifespan
 
+import "math"
+
 // match is a stretch that two sequences share: a[i:i+n] equals b[j:j+n].
 type match struct{ i, j, n int }
 
@@ -24,8 +26,8 @@ func add(matches []match, i, j, n int) []match {
 // point that got furthest. That keeps the time near-linear and may cost a few matches.
 type differ struct {
 	a, b              []uint64
-	forward, backward []int
-	limit             int // edits searched from either side
+	forward, backward []int32 // by diagonal: how far into a a search has come
+	limit             int     // edits searched from either side
 	matches           []match
 }
 
@@ -52,7 +54,7 @@ func newDiffer(a, b []uint64) *differ {
 	size := 2*(len(a)+len(b)) + 4
 	return &differ{
 		a: a, b: b, limit: max(minEdits, maxSteps/size),
-		forward: make([]int, size), backward: make([]int, size),
+		forward: make([]int32, size), backward: make([]int32, size),
 	}
 }
 
@@ -83,27 +85,31 @@ func (d *differ) compare(a0, a1, b0, b1 int) {
 func (d *differ) split(a0, a1, b0, b1 int) (x, y int) {
 	n, m := a1-a0, b1-b0
 	mid := m + 1 // of the diagonals, which go from -m to n
-	fw, bw := d.forward, d.backward
-	for _, reach := range [][]int{fw, bw} {
-		reach[mid-m-1], reach[mid+n+1] = -1, -1 // no diagonals
+	fw, bw := d.forward[:n+m+3], d.backward[:n+m+3]
+	for k := range fw {
+		fw[k], bw[k] = unsearched, unsearched
 	}
+	fw[mid-1], bw[mid-1] = -1, -1 // so that the searches begin at 0
+	a, b := d.a[a0:a1], d.b[b0:b1]
 	delta := n - m
+	odd := delta%2 != 0
 	for e := 0; ; e++ {
-		for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
-			i := step(fw, mid, k, e)
-			for j := i - k; i < n && j < m && d.a[a0+i] == d.b[b0+j]; i, j = i+1, j+1 {
+		from, to := -e+2*max(0, e-m), e-2*max(0, e-n)
+		for k := from; k <= to; k += 2 {
+			i := max(int(fw[mid+k-1])+1, int(fw[mid+k+1]))
+			for j := i - k; i < n && j < m && a[i] == b[j]; i, j = i+1, j+1 {
 			}
-			fw[mid+k] = i
-			if back := delta - k; delta%2 != 0 && back >= -(e-1) && back <= e-1 && back >= -m && back <= n && i+bw[mid+back] >= n {
+			fw[mid+k] = int32(i)
+			if odd && i+int(bw[mid+delta-k]) >= n {
 				return a0 + i, b0 + i - k
 			}
 		}
-		for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
-			i := step(bw, mid, k, e)
-			for j := i - k; i < n && j < m && d.a[a1-1-i] == d.b[b1-1-j]; i, j = i+1, j+1 {
+		for k := from; k <= to; k += 2 {
+			i := max(int(bw[mid+k-1])+1, int(bw[mid+k+1]))
+			for j := i - k; i < n && j < m && a[n-1-i] == b[m-1-j]; i, j = i+1, j+1 {
 			}
-			bw[mid+k] = i
-			if there := delta - k; delta%2 == 0 && there >= -e && there <= e && there >= -m && there <= n && i+fw[mid+there] >= n {
+			bw[mid+k] = int32(i)
+			if !odd && i+int(fw[mid+delta-k]) >= n {
 				return a1 - i, b1 - (i - k)
 			}
 		}
@@ -113,22 +119,14 @@ func (d *differ) split(a0, a1, b0, b1 int) (x, y int) {
 	}
 }
 
-// step is the point that diagonal k reaches with e edits, before it follows matches.
-func step(reach []int, mid, k, e int) int {
-	if e == 0 {
-		return 0
-	}
-	if k == -e || k != e && reach[mid+k-1] < reach[mid+k+1] {
-		return reach[mid+k+1]
-	}
-	return reach[mid+k-1] + 1
-}
+// unsearched is what a search reaches on a diagonal that it has not come to: less than any point and any sum with one.
+const unsearched = math.MinInt32
 
 // furthest is the point that the forward search reached with the most elements behind it.
 func (d *differ) furthest(a0, b0, n, m, e int) (x, y int) {
 	mid, most := m+1, -1
 	for k := -e + 2*max(0, e-m); k <= e-2*max(0, e-n); k += 2 {
-		if i := d.forward[mid+k]; i <= n && i-k <= m && 2*i-k > most {
+		if i := int(d.forward[mid+k]); i <= n && i-k <= m && 2*i-k > most {
 			most, x, y = 2*i-k, a0+i, b0+i-k
 		}
 	}

@@ -15,10 +15,10 @@ const (
 // has the element of a for each allocation of b, or -1. otherSize is the most that a difference of two sizes costs.
 func leastCost(a, b []token, script []match, otherSize int64) []int32 {
 	g := newGotoh(len(b), bandOf(len(a), len(b), script))
-	g.otherSize = otherSize
+	g.otherSize, g.columns = otherSize, columnsOf(b)
 	g.first(b)
 	for i := range a {
-		g.row(i+1, &a[i], b)
+		g.row(i+1, &a[i])
 	}
 	return g.trace(len(a), len(b))
 }
@@ -37,6 +37,7 @@ func tagged(cost int64, edge int64) int64 { return cost<<edgeBits | edge }
 type gotoh struct {
 	w         band
 	otherSize int64
+	columns   []column
 	// now and last are the current row and the one before it. They have column j at
 	// index j+1, and the cost never outside of the band.
 	now, last []costs
@@ -84,9 +85,25 @@ func (c *costs) insert() int64 {
 	return min(c[byMatch]+openGap<<edgeBits, c[bySkip]+openGap<<edgeBits, c[byInsert])
 }
 
+// column is what a row reads of an allocation of b. It is packed, since a row reads all of them.
+type column struct {
+	insert, weight, log int64 // insert is the tagged cost of another insertion
+	stream              uint64
+	class               uint8
+}
+
+func columnsOf(b []token) []column {
+	out := make([]column, len(b))
+	for j := range b {
+		t := &b[j]
+		out[j] = column{tagged(extendGap+t.weight, byInsert), t.weight, t.log, t.stream, t.class}
+	}
+	return out
+}
+
 // row fills row i, which comes after the given element of a. It is where alignment spends
 // its time, so it has no branch that depends on the data.
-func (g *gotoh) row(i int, element *token, b []token) {
+func (g *gotoh) row(i int, element *token) {
 	low := int(g.w.low[i])
 	steps := g.rowSteps(i)
 	g.now, g.last = g.last, g.now
@@ -94,27 +111,42 @@ func (g *gotoh) row(i int, element *token, b []token) {
 	// j-low.
 	now, last := g.now[low:low+len(steps)+1], g.last[low:low+len(steps)+1]
 	now[0] = unreached
-	apart := &classCosts[element.class%classCount]
-	before, left := last[0], now[0]
-	for k := range steps {
-		here := last[k+1]
-		insert := left.insert()
+	before, left := last[0], unreached
+	now, last = now[1:], last[1:]
+	if low == 0 {
+		// Nothing comes before column 0, which can only be reached by skips.
+		here := last[0]
 		skip := min(here[byMatch]+openGap<<edgeBits, here[bySkip], here[byInsert]+openGap<<edgeBits)
-		match := min(before[byMatch], before[bySkip], before[byInsert])
-		steps[k] = uint8(match&edgeMask<<(edgeBits*byMatch) | skip&edgeMask<<(edgeBits*bySkip) | insert&edgeMask<<(edgeBits*byInsert))
-		left = unreached
+		steps[0] = uint8(skip & edgeMask << (edgeBits * bySkip))
 		left[bySkip] = skip&^edgeMask + tagged(extendGap, bySkip)
-		if j := low + k; j > 0 {
-			t := &b[j-1]
-			left[byInsert] = insert&^edgeMask + tagged(extendGap+t.weight, byInsert)
-			unlike := max(0, t.weight-element.weight) + min(g.otherSize, max(element.log-t.log, t.log-element.log)) + apart[t.class%classCount]
-			if t.stream != element.stream {
-				unlike = never
-			}
-			left[byMatch] = min(match&^edgeMask+tagged(unlike, byMatch), tagged(never, byMatch))
+		now[0], before = left, here
+		now, last, steps = now[1:], last[1:], steps[1:]
+		low = 1
+	}
+	columns := g.columns[low-1 : low-1+len(steps)]
+	now, last = now[:len(steps)], last[:len(steps)]
+	apart := &classCosts[element.class%classCount]
+	weight, log, otherSize, stream := element.weight, element.log, g.otherSize, element.stream
+	b0, b1, b2 := before[byMatch], before[bySkip], before[byInsert]
+	l0, l1, l2 := left[byMatch], left[bySkip], left[byInsert]
+	for k := range columns {
+		t := &columns[k]
+		here := &last[k]
+		h0, h1, h2 := here[byMatch], here[bySkip], here[byInsert]
+		insert := min(min(l0, l1)+openGap<<edgeBits, l2)
+		skip := min(min(h0, h2)+openGap<<edgeBits, h1)
+		match := min(b0, b1, b2)
+		steps[k] = uint8(match&edgeMask | skip&edgeMask<<(edgeBits*bySkip) | insert&edgeMask<<(edgeBits*byInsert))
+		unlike := max(0, t.weight-weight) + min(otherSize, max(log-t.log, t.log-log)) + apart[t.class%classCount]
+		if t.stream != stream {
+			unlike = never
 		}
-		now[k+1] = left
-		before = here
+		l0 = min(match&^edgeMask+unlike<<edgeBits, never<<edgeBits)
+		l1 = skip&^edgeMask + tagged(extendGap, bySkip)
+		l2 = insert&^edgeMask + t.insert
+		out := &now[k]
+		out[byMatch], out[bySkip], out[byInsert] = l0, l1, l2
+		b0, b1, b2 = h0, h1, h2
 	}
 }
 

@@ -26,7 +26,7 @@ type Iterations struct {
 	SteadyStart trace.Time
 	SteadyCount int
 	// Enough, if set, is asked before iterations that have been aligned are aligned in one more way, and says whether there is no
-	// time for that.
+	// time for that. It may be asked by several goroutines, one at a time.
 	Enough func() bool
 	// Source says how they were found: "annotation NAME", with several names
 	// joined by " + "; "marker REGEXP"; "periodicity"; or "none".

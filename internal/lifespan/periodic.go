@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -156,33 +157,55 @@ func findPeriodic(tl *Timeline, it Iterations, end End) (p *Periodic, why string
 	}
 	order, starts := mergeOrder(asRecorded), it.steadyStarts(tl)
 	var least cost
-	try := func(w way, o mergeOrder) {
-		q, otherwise := alignedPeriodic(tl, it, w, o, end)
-		if q == nil {
-			why = otherwise
-			return
-		}
-		if c := q.cost(tl, end); p == nil || c.less(least) {
-			p, order, least = q, o, c
+	keep := func(t tried, o mergeOrder) {
+		if t.p == nil {
+			why = t.why
+		} else if p == nil || t.cost.less(least) {
+			p, order, least = t.p, o, t.cost
 		}
 	}
-	try(ways[0], asRecorded)
+	keep(try(tl, it, ways[0], asRecorded, end), asRecorded)
 	if p != nil && least.optional > 0 && !slices.Equal(asRecorded(starts), episodesLast(starts)) {
-		try(ways[0], episodesLast)
+		keep(try(tl, it, ways[0], episodesLast, end), episodesLast)
 	}
 	if p != nil && !p.costly(tl, end) {
 		return p, ""
 	}
-	for _, w := range ways[1:] {
-		if p != nil && it.Enough != nil && it.Enough() {
-			break
+	others := make([]tried, len(ways)-1)
+	var asking sync.Mutex
+	over := false
+	enough := func() bool {
+		asking.Lock()
+		defer asking.Unlock()
+		over = over || p != nil && it.Enough != nil && it.Enough()
+		return over
+	}
+	concurrently(len(others), func(k int) {
+		if !enough() {
+			others[k] = try(tl, it, ways[1+k], order, end)
 		}
-		try(w, order)
+	})
+	for _, t := range others {
+		keep(t, order)
 	}
 	if p == nil {
 		return nil, why
 	}
 	return p, ""
+}
+
+// tried is what comes of aligning iterations in one way. It has none of these if there was no time for it.
+type tried struct {
+	p    *Periodic
+	cost cost
+	why  string // there is no p
+}
+
+func try(tl *Timeline, it Iterations, w way, order mergeOrder, end End) (t tried) {
+	if t.p, t.why = alignedPeriodic(tl, it, w, order, end); t.p != nil {
+		t.cost = t.p.cost(tl, end)
+	}
+	return t
 }
 
 // way is a way to align iterations: what their buffers are read as, and what these are matched by.
