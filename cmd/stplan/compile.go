@@ -90,6 +90,11 @@ reserves 0.5 % less than the plan made of the recording, or at most 0.5 % more
 while half as much moves: then nothing is written, and the summary as JSON says
 so. So a new recording of a job replaces its plan only if that is no loss.
 
+With --whole-run the recording is of a run from its beginning to its end. If no
+plan of its iterations pays, the plan is of the run itself, and serves a run
+that does the same; unless PLAN is such a plan too, and this run has left it
+before its end.
+
 With --merge several recordings of the same program make one plan: of other
 seeds, other lengths, or more steps. What comes before the steady iterations is
 the first recording's. The steady iterations of all of them are passes of the
@@ -158,6 +163,7 @@ plan and for fewer waits gets what they leave.`,
 	cmd.Flags().StringVar(&f.shard, "shard", "", "of many recordings, compile only this part: `INDEX/COUNT`, counted from 0, auto in a Slurm array, or auto/COUNT in a Kubernetes Indexed Job")
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "make one plan of several recordings of the same program")
 	cmd.Flags().StringVar(&f.against, "against", "", "write nothing if this `PLAN` serves the recording clearly better than the one made of it")
+	cmd.Flags().BoolVar(&f.wholeRun, "whole-run", false, "the trace is of a whole run: if no plan of its iterations pays, make one of the run itself")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
 	return cmd
 }
@@ -208,7 +214,7 @@ func (a *app) runCompile(ctx context.Context, args []string, f compileFlags) err
 		}
 	}
 	opt := compile.Options{
-		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit, MaxScale: f.maxScale,
+		NoReusePending: f.noReusePending, NoCrossStream: f.noCrossStream, TimeLimit: f.timeLimit, MaxScale: f.maxScale, WholeRun: f.wholeRun,
 		Producer: producer, Note: func(text string) { a.note("%s", text) },
 	}
 	if opt.Mode, err = planMode(f.mode); err != nil {

@@ -18,6 +18,7 @@ type compileFlags struct {
 	maxScale       float64
 	merge          bool
 	against        string
+	wholeRun       bool
 	shard          string
 	part           shard // what shard says
 	json           bool

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ const lookEvery = 500 * time.Millisecond
 // A plan is ready when `ready` is called, while the job runs or afterwards. It is kept for the
 // next run, and the process whose history it was made of is told of it: if that still runs, it
 // puts the plan in place. Each process leaves the files NAME.N.history for N from 1 on: the
-// Nth one when its run goes beyond the plan of the one before. The answer is NAME.N.plan, which
+// Nth one when its run goes beyond the plan of the one before, and NAME.N.last.history when it ends. The answer is NAME.N.plan, which
 // holds the path of the plan, or nothing if there is none.
 type learner struct {
 	app     *app
@@ -48,6 +49,7 @@ type learner struct {
 	seen   map[string]bool        // histories, by file name
 	done   map[string]bool        // those that a plan was made of, or cannot be
 	of     map[[32]byte]string    // the plan of a program
+	ofRun  map[string]bool        // plans of whole runs whose iterations have none that pays, by path
 	fresh  []string               // names of processes with plans that nobody was told of
 	plans  map[string]string      // by the name of the process
 	failed map[string]string      // likewise: why there is none
@@ -59,7 +61,7 @@ type learner struct {
 func (a *app) newLearner(cache *planCache, f runFlags) *learner {
 	return &learner{
 		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn,
-		ended: make(chan struct{}), seen: map[string]bool{}, done: map[string]bool{}, of: map[[32]byte]string{},
+		ended: make(chan struct{}), seen: map[string]bool{}, done: map[string]bool{}, of: map[[32]byte]string{}, ofRun: map[string]bool{},
 		plans: map[string]string{}, failed: map[string]string{}, ranOut: map[string]*ranOut{}, before: map[string][]planFacts{},
 	}
 }
@@ -147,10 +149,14 @@ func (l *learner) histories() []string {
 // learn makes a plan of a history, or takes that of an equal one.
 func (l *learner) learn(ctx context.Context, file string) {
 	l.seen[file] = true
-	numbered := strings.TrimSuffix(file, ".history")
-	of := strings.TrimSuffix(numbered, filepath.Ext(numbered))
-	name := filepath.Base(of)
-	plan, made, err := l.planOf(ctx, file, of+".json")
+	if l.superseded(file) {
+		l.done[file] = true
+		os.Remove(file)
+		return
+	}
+	h := historyOf(file)
+	name := filepath.Base(h.of)
+	plan, made, err := l.planOf(ctx, file, h.of+".json")
 	switch {
 	case err == nil && !made:
 		plan = "" // it has that already
@@ -163,7 +169,30 @@ func (l *learner) learn(ctx context.Context, file string) {
 		l.done[file] = true
 	}
 	os.Remove(file)
-	answer(numbered+".plan", plan, err)
+	answer(fmt.Sprintf("%s.%d.plan", h.of, h.number), plan, err)
+}
+
+// history is what the name of its file says.
+type history struct {
+	of     string // the path of its process's files, without what is behind the name
+	number int
+	last   bool // the process has ended
+}
+
+func historyOf(file string) history {
+	numbered, last := strings.CutSuffix(strings.TrimSuffix(file, ".history"), ".last")
+	number, _ := strconv.Atoi(strings.TrimPrefix(filepath.Ext(numbered), "."))
+	return history{strings.TrimSuffix(numbered, filepath.Ext(numbered)), number, last}
+}
+
+// superseded says whether the process of a history has ended, and left one that has all that this one has.
+func (l *learner) superseded(file string) bool {
+	h := historyOf(file)
+	files, _ := filepath.Glob(filepath.Join(l.reports, "*.history"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		other := historyOf(file)
+		return other.of == h.of && other.last && other.number > h.number
+	})
 }
 
 // ready is called when the plan of a process lies in the cache. That it replaces one of this run
@@ -213,20 +242,31 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 		if err := l.app.copyPlan(equal, plan); err != nil {
 			return "", false, err
 		}
+		l.ofRun[plan] = l.ofRun[equal]
 		l.offer(plan, r.Call)
 		return plan, true, nil
 	}
+	last := historyOf(history).last
 	candidate := strings.TrimSuffix(history, ".history") + ".bin"
 	defer os.Remove(candidate)
 	before := plan
 	if _, err := l.app.readPlan(plan); err != nil {
 		before = ""
 	}
-	summary, err := compileBeside(ctx, history, candidate, before, l.searchLimit(), l.processors())
+	compiling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if before != "" {
+		go l.giveUp(compiling, cancel, history)
+	}
+	summary, err := compileBeside(compiling, history, candidate, before, last, l.searchLimit(), l.processors(last))
+	if err != nil && ctx.Err() == nil && compiling.Err() != nil {
+		return plan, false, nil // of the later history there will be one
+	}
 	if err != nil {
 		return "", false, err
 	}
-	if out := ranOutOf(summary); out != nil {
+	devices := compiledDevices(summary)
+	if out := ranOutOf(devices); out != nil {
 		l.ranOut[r.Name] = out
 	}
 	if _, err := os.Stat(candidate); errors.Is(err, fs.ErrNotExist) {
@@ -236,12 +276,31 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 		return "", false, err
 	}
 	l.of[program] = plan
+	l.ofRun[plan] = slices.ContainsFunc(devices, func(d report.CompiledDevice) bool { return d.OfRun })
 	l.offer(plan, r.Call)
 	return plan, true, l.cache.prune()
 }
 
-// offer has a plan serve similar runs too. Without that it is still the plan of its own run.
+// giveUp ends what compiles a history once that is superseded. The last one would wait for it, and what is waited for has a limit.
+func (l *learner) giveUp(compiling context.Context, cancel context.CancelFunc, file string) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for !l.superseded(file) {
+		select {
+		case <-compiling.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	cancel()
+}
+
+// offer has a plan serve similar runs too, but for one that serves only a run that does the same. Without that it is still the plan of
+// its own run.
 func (l *learner) offer(plan string, call []string) {
+	if l.ofRun[plan] {
+		call = nil
+	}
 	if err := l.app.offerPlan(plan, call); err != nil {
 		l.app.note("%s: it serves no similar run: %v", plan, err)
 	}
@@ -258,16 +317,16 @@ func programOf(history string) (sum [32]byte, err error) {
 
 // processors is the environment of a compile that runs beside the job: one processor. With sixteen it takes no
 // less time and twice the work, since it is mostly of one thread and a garbage collector that uses all there
-// are, whose hyper-threads and caches are the job's (docs/results/learned.md). Behind the job it may have all of them, and
-// a user who has said how many always has them.
-func (l *learner) processors() []string {
+// are, whose hyper-threads and caches are the job's (docs/results/learned.md). Behind the job, or one whose process has ended, it may have all
+// of them, and a user who has said how many always has them.
+func (l *learner) processors(last bool) []string {
 	const variable = "GOMAXPROCS"
 	select {
 	case <-l.ended:
-		return nil
+		last = true
 	default:
 	}
-	if os.Getenv(variable) != "" {
+	if last || os.Getenv(variable) != "" {
 		return nil
 	}
 	return []string{variable + "=1"}
@@ -280,8 +339,9 @@ func (l *learner) searchLimit() time.Duration { return l.limit / 4 * 3 }
 
 // compileBeside runs "stplan compile" in a process of its own, at the lowest priority, within this time if it is not 0 and with
 // this added to its environment, which writes the plan whole or not at all, and returns what it says as JSON. It writes none if
-// the plan that was there before serves the history clearly better; that is "" if there was none.
-func compileBeside(ctx context.Context, history, plan, before string, limit time.Duration, environment []string) (summary []byte, err error) {
+// the plan that was there before serves the history clearly better; that is "" if there was none. last says that the history is of a process
+// that has ended.
+func compileBeside(ctx context.Context, history, plan, before string, last bool, limit time.Duration, environment []string) (summary []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -289,6 +349,9 @@ func compileBeside(ctx context.Context, history, plan, before string, limit time
 	args := []string{"compile", "--quiet", "--json", history, "-o", plan}
 	if before != "" {
 		args = append(args, "--against", before)
+	}
+	if last {
+		args = append(args, "--whole-run")
 	}
 	if limit > 0 {
 		args = append(args, "--time-limit", limit.String())

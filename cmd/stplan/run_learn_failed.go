@@ -19,14 +19,18 @@ type ranOut struct {
 // spare is what a run by the plan would have left.
 func (r *ranOut) spare() int64 { return r.had - r.planned }
 
-// ranOutOf is the device of a plan whose history ends in an out-of-memory, by what compile says;
-// nil if none does.
-func ranOutOf(summary []byte) *ranOut {
+// compiledDevices are those of the one plan that compile has made, by what it says; none if it says nothing.
+func compiledDevices(summary []byte) []report.CompiledDevice {
 	var all report.CompiledAll
 	if json.Unmarshal(summary, &all) != nil || len(all.Plans) != 1 {
 		return nil
 	}
-	for _, d := range all.Plans[0].Devices {
+	return all.Plans[0].Devices
+}
+
+// ranOutOf is the device of a plan whose history ends in an out-of-memory; nil if none does.
+func ranOutOf(devices []report.CompiledDevice) *ranOut {
+	for _, d := range devices {
 		if d.Failure != nil && d.Failure.Fatal && d.Judged != nil {
 			return &ranOut{d.Failure.Had, min(d.Judged.Planned, d.Judged.Pool)}
 		}

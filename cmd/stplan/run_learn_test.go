@@ -2,8 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -43,16 +49,64 @@ func TestRunningOutOfMemoryIsToldOnce(t *testing.T) {
 func TestProcessorsOfACompile(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	l := (&app{}).newLearner(&planCache{}, runFlags{})
-	if got := l.processors(); !slices.Equal(got, []string{"GOMAXPROCS=1"}) {
+	if got := l.processors(false); !slices.Equal(got, []string{"GOMAXPROCS=1"}) {
 		t.Errorf("beside the job %q", got)
 	}
 	t.Setenv("GOMAXPROCS", "3")
-	if got := l.processors(); got != nil {
+	if got := l.processors(false); got != nil {
 		t.Errorf("%q, although the user has said how many", got)
 	}
 	t.Setenv("GOMAXPROCS", "")
 	close(l.ended)
-	if got := l.processors(); got != nil {
+	if got := l.processors(false); got != nil {
 		t.Errorf("behind the job %q", got)
+	}
+	if got := (&app{}).newLearner(&planCache{}, runFlags{}).processors(true); got != nil {
+		t.Errorf("of a process that has ended %q", got)
+	}
+}
+
+// TestTheLastHistorySupersedes: no plan is made of a history if its process has ended and left a later one, and what compiles
+// one by then is ended. While the process runs each has its plan, since the run itself is served by it.
+func TestTheLastHistorySupersedes(t *testing.T) {
+	reports := t.TempDir()
+	l := (&app{}).newLearner(&planCache{}, runFlags{})
+	l.reports = reports
+	file := func(name string) string { return filepath.Join(reports, name+".history") }
+	leave := func(name string) {
+		if err := os.WriteFile(file(name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := []string{"a-rank0.1", "a-rank0.2", "a-rank01.1", "a.last.1", "a-rank1.1.last"}
+	for _, name := range names {
+		leave(name)
+	}
+	for _, name := range names {
+		if l.superseded(file(name)) {
+			t.Errorf("%s is superseded before the last history of its process", name)
+		}
+	}
+	first, giveUpFirst := context.WithCancel(context.Background())
+	last, giveUpLast := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Add(2)
+	go func() { defer watching.Done(); l.giveUp(first, giveUpFirst, file("a-rank0.1")) }()
+	go func() { defer watching.Done(); l.giveUp(last, giveUpLast, file("a-rank0.10.last")) }()
+	leave("a-rank0.10.last")
+	<-first.Done()
+	if last.Err() != nil {
+		t.Error("what compiles the last history was given up")
+	}
+	giveUpLast() // as if it had ended
+	watching.Wait()
+	for i, name := range append(names, "a-rank0.10.last") {
+		if got := l.superseded(file(name)); got != (i < 2) {
+			t.Errorf("%s is superseded: %t", name, got)
+		}
+	}
+	l.learn(context.Background(), file("a-rank0.2"))
+	if _, err := os.Stat(file("a-rank0.2")); !errors.Is(err, fs.ErrNotExist) || len(l.failed) > 0 || !l.done[file("a-rank0.2")] {
+		t.Errorf("a superseded history is left (%v), or failed: %v", err, l.failed)
 	}
 }

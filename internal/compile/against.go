@@ -1,25 +1,58 @@
 package compile
 
 import (
+	"slices"
+
+	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/replay"
 	"github.com/stplan/stplan/internal/report"
 )
 
 // against is what serving the recording by Options.Against takes. It is nil if there is no such plan, or if that cannot serve this
-// device: then it is no choice.
+// device: then it is no choice. Nor is a plan of a run beside another one: the longer of the two is that of the recording.
 func (c *compiler) against() *report.Against {
-	if c.Against == nil || !c.judges() {
+	if c.ofRun && c.againstRun() {
 		return nil
 	}
-	cost, err := c.Serve(replay.NewProgram(c.timeline), c.Against, c.device.Ordinal)
-	if err != nil {
+	cost := c.servedBefore()
+	if cost == nil {
 		return nil
 	}
 	return &report.Against{Reserved: cost.Reserved, Moved: cost.Moved}
 }
 
+// servedBefore serves the recording by Options.Against, once. It is nil if that cannot be.
+func (c *compiler) servedBefore() *replay.Cost {
+	if c.before == nil && c.Against != nil && c.judges() {
+		if cost, err := c.Serve(replay.NewProgram(c.timeline), c.Against, c.device.Ordinal); err == nil {
+			c.before = &cost
+		}
+	}
+	return c.before
+}
+
+// againstRun says whether Options.Against is the plan of a recorded process.
+func (c *compiler) againstRun() bool {
+	p, err := planfile.Decode(c.Against)
+	if err != nil {
+		return false
+	}
+	i := slices.IndexFunc(p.Devices, func(d planfile.Device) bool { return int(d.Ordinal) == c.device.Ordinal || len(p.Devices) == 1 })
+	return i >= 0 && p.Devices[i].Mode == planfile.ModeRecorded
+}
+
+// runsDiffer says whether the recorded run has left the plan of an earlier run before that ended.
+func (c *compiler) runsDiffer() bool {
+	if !c.againstRun() {
+		return false
+	}
+	cost := c.servedBefore()
+	return cost != nil && !cost.Ended
+}
+
 // keeps says whether the plan that was there before serves the recording clearly better than the one that was made of it: on some
-// device, and on no other clearly worse. A plan that does not pay serves as the pool does.
+// device, and on no other clearly worse. A plan that does not pay serves as the pool does, and so does one of the recorded process if a run does
+// something else.
 func keeps(rows []report.CompiledDevice) bool {
 	keeps := false
 	for i := range rows {
@@ -28,7 +61,7 @@ func keeps(rows []report.CompiledDevice) bool {
 			return false
 		}
 		now := replay.Cost{Reserved: made.Planned, Moved: made.PlannedMoved}
-		if !made.Pays {
+		if !made.Pays || rows[i].OfRun {
 			now = replay.Cost{Reserved: made.Pool, Moved: made.PoolMoved}
 		}
 		then := replay.Cost{Reserved: before.Reserved, Moved: before.Moved}

@@ -43,6 +43,9 @@ type Options struct {
 	// Against is an encoded plan that was there before. If it serves the recording clearly better than the plan that is made of
 	// it, the summary says that it is to be kept. nil is none; without Serve it is not tried.
 	Against []byte
+	// WholeRun says that the recording is of a run from its beginning to its end. If no plan of its iterations pays, the plan is of
+	// the run itself then, unless Against shows that runs differ: a plan of a run that this one has left before its end.
+	WholeRun bool
 	// Producer is the program that the plan names as its maker.
 	Producer string
 
@@ -93,6 +96,8 @@ type compiler struct {
 	scaled     *report.Scaled     // nil unless MaxScale is asked for
 	believed   int                // slots that are larger than any recorded request (compiler.believe)
 	limited    bool               // the time limit stopped something early
+	ofRun      bool               // no plan of the passes pays, so the plan is of the recorded process
+	before     *replay.Cost       // what serving the recording by Against takes, once that is known
 }
 
 // end is the end of the buffers' live ranges that the plan is made for. If the recording tells

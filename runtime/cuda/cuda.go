@@ -168,8 +168,8 @@ func (d *Device) LearnDueAtEnd(first int) bool {
 	return C.stplan_learn_due(d.device, C.uint(first), 1) != 0
 }
 
-// LearnMade tells that a plan is being made, and says whether another one may be due.
-func (d *Device) LearnMade() bool { return C.stplan_learn_made(d.device) != 0 }
+// LearnMade tells that a plan is being made.
+func (d *Device) LearnMade() { C.stplan_learn_made(d.device) }
 
 // WriteHistory writes the history as that of a device of the given ordinal.
 func (d *Device) WriteHistory(path string, ordinal int) error {

@@ -75,11 +75,10 @@ int stplan_learn_due(stplan_device *d, unsigned first, int ending) {
   return due;
 }
 
-int stplan_learn_made(stplan_device *d) {
+void stplan_learn_made(stplan_device *d) {
   sp_device_lock(d);
-  int more = sp_learn_made(&d->learn);
+  sp_learn_made(&d->learn);
   sp_device_unlock(d);
-  return more;
 }
 
 /* part_of is the device's part of a file, and whether it has one. What it refers to stays

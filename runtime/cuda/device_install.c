@@ -136,13 +136,14 @@ stplan_status stplan_install(stplan_device *d, const stplan_plan *plan, int ordi
   if (status == STPLAN_OK && p == NULL)
     status = STPLAN_FAILED;
   sp_device_lock(d);
-  sp_learn_changed(&d->learn);
   if (p == NULL) {
+    sp_learn_refused(&d->learn);
     if (d->next != NULL)
       d->next->made = d->learn.made; /* there is no other to wait for */
     sp_device_unlock(d);
     return status;
   }
+  sp_learn_changed(&d->learn);
   sp_matcher_enter(p->matcher);
   sp_device_plan *before = d->next;
   p->number = ++d->plans;

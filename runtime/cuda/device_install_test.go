@@ -386,16 +386,19 @@ func (j *job) due(n int, sizes []uint64) int {
 }
 
 // TestWhenAPlanIsMade: after the first iterations, and again only if the run goes beyond it,
-// after three times as many, three times in all.
+// after three times as many, three times in all while it goes on, and once more when it ends.
 func TestWhenAPlanIsMade(t *testing.T) {
 	j := beginJob(t, 3)
 	for i, want := range []int{4, 8, 24, 0} {
 		if got := j.due(100, iteration); got != want {
 			t.Fatalf("plan %d: due after %d iterations more, expected %d", i, got, want)
 		}
-		if more := j.device.LearnMade(); want != 0 && more != (i < 2) {
-			t.Errorf("plan %d: another one may be made: %t", i, more)
+		if want != 0 {
+			j.device.LearnMade()
 		}
+	}
+	if !j.device.LearnDueAtEnd(4) {
+		t.Error("none is due at the end of a run that went beyond three plans")
 	}
 	fits := beginJob(t, 3)
 	if got := fits.due(9, iteration); got != 4 {
@@ -467,6 +470,54 @@ func TestWhatComesNowAndThenIsPlannedToo(t *testing.T) {
 		}
 		if due != c.due || j.device.LearnDueAtEnd(4) != c.atEnd {
 			t.Errorf("%s: due after %d iterations and at the end %t, expected %d and %t", c.name, due, !c.atEnd, c.due, c.atEnd)
+		}
+	}
+}
+
+// TestARunThatLeftItsPlanHasOneAtTheEnd: of all of its iterations, if there are more than those of the last plan, and none if it follows that. If
+// it follows it nearly, there have to be a quarter more. A plan that has just come has not been followed yet.
+func TestARunThatLeftItsPlanHasOneAtTheEnd(t *testing.T) {
+	var all uint64
+	for _, size := range iteration {
+		all += size
+	}
+	for _, c := range []struct {
+		name  string
+		later []uint64
+		due   []bool // at the end, by iterations since the plan of 8
+		pays  bool
+		found []planfile.Device // what serves the run already
+	}{
+		{"follows", iteration, []bool{false, true, false, false, false}, true, nil},
+		{"leaves", []uint64{33 * mib, 7 * mib, 5 * mib}, []bool{false, true, true, true, true}, true, nil},
+		{"follows nearly", append(append([]uint64{}, iteration...), all/250), []bool{false, true, false, true, true}, true, nil},
+		{"follows another one", iteration, []bool{false, true, true, true, true}, false, []planfile.Device{planOf(3, iteration)}},
+	} {
+		j := beginJob(t, 3, c.found...)
+		for range 8 {
+			j.iterate(iteration)
+			j.device.LearnDue(8)
+		}
+		j.device.LearnMade()
+		for i, want := range c.due {
+			if i > 0 {
+				j.iterate(c.later)
+				if j.device.LearnDue(8) {
+					t.Errorf("%s: due %d iterations after the plan, while the run goes on", c.name, i)
+				}
+			}
+			if i == 0 {
+				came := planOf(3, iteration)
+				if !c.pays {
+					came.Advice = planfile.AdvicePool
+				}
+				if err := j.device.Install(encode(t, came), 0); (err == nil) != c.pays {
+					t.Fatal(err)
+				}
+			}
+			if due := j.device.LearnDueAtEnd(8); due != want {
+				t.Errorf("%s: due at the end %d iterations after the plan: %t", c.name, i, due)
+			}
 		}
 	}
 }

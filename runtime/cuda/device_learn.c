@@ -16,10 +16,11 @@ enum { BEYOND_AT_END = 999 };
  * hardly be another one, and the run would pay for putting it in place. */
 enum { MORE = 3 };
 
-/* The same at the end of a run. The next run pays nothing for it. */
-enum { MORE_AT_END = 2 };
+/* At the end of a run a plan that fits is made again of this share of iterations more, as a divisor. The next run pays nothing
+ * for it. */
+enum { MORE_AT_END = 4 };
 
-/* Plans that are made in one run. Each costs a minute of a processor at most, and moves what
+/* Plans that are made while a run goes on. Each costs a minute of a processor at most, and moves what
  * it wants of memory once. Of 4, 12 and 36 iterations, the last sees what comes rarely. */
 enum { MOST_PLANS = 3 };
 
@@ -27,7 +28,12 @@ static sp_learn_sums *sums_after(sp_learn *l, uint64_t iterations) { return &l->
 
 void sp_learn_changed(sp_learn *l) {
   l->changed_at = l->iterations;
-  l->fits = 0;
+  l->fits = l->refused = 0;
+}
+
+void sp_learn_refused(sp_learn *l) {
+  sp_learn_changed(l);
+  l->refused = 1;
 }
 
 void sp_learn_fits(sp_learn *l, uint64_t bytes) { l->fitting += bytes; }
@@ -54,20 +60,25 @@ static int narrow(sp_learn *l, const stplan_counters *now) {
 }
 
 int sp_learn_due(sp_learn *l, const stplan_counters *now, unsigned first, int ending) {
-  if (l->made == MOST_PLANS || (l->made == 0 && now->state == STPLAN_DECLINED))
+  if (l->made == 0 && now->state == STPLAN_DECLINED)
     return 0;
   if (l->made == 0 && now->state == STPLAN_NO_PLAN)
     return ending || l->iterations >= first;
-  uint64_t after = (ending ? MORE_AT_END : MORE) * l->learned_at;
-  if (l->iterations < after || (!ending && l->iterations < l->changed_at + SP_LEARN_WINDOW))
+  int fits = l->made > 0 && l->fits;
+  /* A run that does not follow its last plan in the end has one made of all of it, which may be of the run itself (compile --whole-run). With
+   * twice as many iterations at least, one of 30 steps of experts whose plan was of 20 had that for ever. */
+  if (ending)
+    return l->iterations > l->learned_at &&
+           (l->refused || narrow(l, now) || (fits && l->iterations > l->learned_at + l->learned_at / MORE_AT_END && fewer(l, now, &l->began, BEYOND_AT_END)));
+  if (l->made == MOST_PLANS || l->iterations < MORE * l->learned_at || l->iterations < l->changed_at + SP_LEARN_WINDOW)
     return 0;
-  return narrow(l, now) || (l->made > 0 && l->fits && fewer(l, now, &l->began, ending ? BEYOND_AT_END : BEYOND));
+  return narrow(l, now) || (fits && fewer(l, now, &l->began, BEYOND));
 }
 
 int sp_learn_awaits(const sp_learn *l, int made) { return made < l->made && l->iterations - l->learned_at < l->learned_at; }
 
-int sp_learn_made(sp_learn *l) {
+void sp_learn_made(sp_learn *l) {
   l->learned_at = l->iterations;
   sp_learn_changed(l);
-  return ++l->made < MOST_PLANS;
+  l->made++;
 }

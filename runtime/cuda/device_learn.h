@@ -26,6 +26,7 @@ typedef struct {
   uint64_t learned_at; /* iterations that the last plan was made of; 0 if none was made */
   uint64_t changed_at; /* iterations before the last change: a plan was made, or came */
   int fits;            /* an iteration since then has fitted the plan */
+  int refused;         /* the last plan that came is not for this run */
   sp_learn_sums began; /* after the first of these */
   int made;            /* plans */
   uint64_t fitting;    /* sums.fitting by now */
@@ -35,6 +36,9 @@ typedef struct {
 
 /* sp_learn_changed is told that a plan has come, or has been put in place. */
 void sp_learn_changed(sp_learn *l);
+
+/* sp_learn_refused is told that one has come that does not serve this run: it does not pay, or cannot begin in a run. */
+void sp_learn_refused(sp_learn *l);
 
 /* sp_learn_fits is told of `bytes` that were on plan, or would have been by the next plan
  * (sp_device_learns_of_next). */
@@ -51,7 +55,7 @@ int sp_learn_due(sp_learn *l, const stplan_counters *now, unsigned first, int en
  * is awaited for as many iterations as it is made of. */
 int sp_learn_awaits(const sp_learn *l, int made);
 
-/* sp_learn_made is told that one is being made. It says whether another one may be. */
-int sp_learn_made(sp_learn *l);
+/* sp_learn_made is told that one is being made. */
+void sp_learn_made(sp_learn *l);
 
 #endif

@@ -41,8 +41,8 @@ func (*Device) LearnDue(int) bool { return false }
 // LearnDueAtEnd returns false.
 func (*Device) LearnDueAtEnd(int) bool { return false }
 
-// LearnMade returns false.
-func (*Device) LearnMade() bool { return false }
+// LearnMade does nothing.
+func (*Device) LearnMade() {}
 
 // Install returns ErrNotBuilt.
 func (*Device) Install([]byte, int) error { return ErrNotBuilt }

@@ -43,14 +43,13 @@ stplan_status stplan_save_history(const char *path, int rank) {
   stplan_recorded all[STPLAN_DEVICES];
   size_t count = opened(all);
   stplan_status status = STPLAN_OK;
-  int more = 0;
   pthread_mutex_lock(&saving);
   if (path != NULL) {
     status = stplan_history_write(all, count, rank, path);
     for (size_t i = 0; i < count; i++)
-      more |= stplan_learn_made(all[i].device);
+      stplan_learn_made(all[i].device);
   }
-  for (size_t i = 0; i < count && !more; i++)
+  for (size_t i = 0; i < count && path == NULL; i++)
     stplan_history_end(all[i].device);
   pthread_mutex_unlock(&saving);
   return status;

@@ -259,7 +259,7 @@ stplan_status stplan_unpin(stplan_device *d, uint64_t address, uint64_t size);
  * `ending`, and says whether the history is to be written now, for a plan to be made of it:
  * after the `first` iterations, and again if later ones go beyond the plan (device_learn.h); also if the run
  * is ending since a request got no memory.
- * stplan_learn_made is told that it was written, and says whether it may be due again. */
+ * stplan_learn_made is told that it was written. */
 enum { STPLAN_OPTIMIZERS = 255 };
 typedef struct {
   stplan_device *device;
@@ -269,7 +269,7 @@ stplan_status stplan_history_begin(stplan_device *d, uint64_t most);
 void stplan_history_end(stplan_device *d);
 void stplan_history_step(stplan_device *d, unsigned optimizer);
 int stplan_learn_due(stplan_device *d, unsigned first, int ending);
-int stplan_learn_made(stplan_device *d);
+void stplan_learn_made(stplan_device *d);
 stplan_status stplan_history_write(const stplan_recorded *devices, size_t count, int rank, const char *path);
 
 /* stplan_pause gives idle memory back to the device, the plan's too, for another allocator or

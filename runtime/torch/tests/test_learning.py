@@ -56,7 +56,7 @@ def test_a_process_that_ends_early_leaves_its_history(job: Job, end: str, code: 
     assert done.returncode == code
     assert done.stderr.startswith("asked 3: None auto\n")
     assert done.stderr.endswith("history of rank 3: steps of [0, 0]\n")
-    assert histories(job) == ["train-rank3.1.history"]
+    assert histories(job) == ["train-rank3.1.last.history"]
 
 
 def test_the_history_is_written_once_after_the_last_step(job: Job) -> None:
@@ -119,7 +119,7 @@ def test_a_run_that_goes_beyond_its_plan_leaves_another_history(job: Job) -> Non
     assert lines[-2:] == ["history of rank 3: steps of " + str([0] * 9), "history of rank 3: steps of " + str([0] * 11)]
     assert lines.count("plan put in place: p.bin") == 1
     # What is due while an answer is awaited is not written.
-    assert histories(job) == [f"train-rank3.{n}.history" for n in (1, 2, 3)]
+    assert histories(job) == [f"train-rank3.{n}.history" for n in (1, 2, "3.last")]
 
 
 def test_a_signal_while_the_history_is_written_waits_for_it(job: Job) -> None:
@@ -401,7 +401,7 @@ torch.empty(1 << 46, dtype=torch.uint8, device="cuda")
         env["CXX"] = "none"
     done = job.finish(job.start(script, env))
     assert done.returncode == 1 and "torch.OutOfMemoryError" in done.stderr
-    data = (job.reports / "train-rank3.1.history").read_bytes()
+    data = (job.reports / "train-rank3.1.last.history").read_bytes()
     _, streams, size, records, allocations, _ = struct.unpack_from("<IIQQQQ", data, 40)
     of = data[80 + 8 * streams :][:size]
     # 1 MiB is 2,048 units. torch asks again once its own cache is empty, and the device has as much each time. The

@@ -43,8 +43,8 @@ class Learner:
     when the process ends before. The runtime says when (device_learn.h).
 
     served: the shim or the runtime that serves this process. path: of the files, without their
-    ends: PATH.N.history is the Nth history, and PATH.N.plan holds the launcher's answer, the
-    path of the plan, or nothing if there is none. rank: this process's. similar: the plan of a similar run that serves
+    ends: PATH.N.history is the Nth history, or PATH.N.last.history if the process ends, and PATH.N.plan holds the
+    launcher's answer, the path of the plan, or nothing if there is none. rank: this process's. similar: the plan of a similar run that serves
     it, if one does. If that run was larger its plan may fit this one and still take as much memory, so the history is
     written then too, for a plan of this run's own.
 
@@ -152,7 +152,7 @@ class Learner:
             self._writing = True
             try:
                 if not last or self._served.history.due(self._steps, True) or self._wastes():
-                    self._save()
+                    self._save(last)
                 else:
                     self._served.history.drop()
             except Exception as error:
@@ -164,11 +164,11 @@ class Learner:
             self._settle("")
             self._exits.terminate()
 
-    def _save(self) -> None:
+    def _save(self, last: bool) -> None:
         self._histories += 1
         name = f"{self._path}.{self._histories}"
         self._asked = f"{name}.plan"
-        self._served.history.save(f"{name}.history", self._rank)
+        self._served.history.save(f"{name}.last.history" if last else f"{name}.history", self._rank)
 
     def _settle(self, why: str) -> bool:
         with self._lock:
