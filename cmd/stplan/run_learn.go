@@ -232,11 +232,15 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	if err != nil {
 		return "", false, err
 	}
-	if l.knowsMore(plan, history) {
+	before, err := l.app.readPlan(plan)
+	if err != nil {
+		before = nil // there is none, or none that can be read
+	}
+	if knowsMore(before, history) {
 		return plan, false, nil
 	}
-	if facts := l.facts(plan); facts != nil {
-		l.before[plan] = facts
+	if _, replaced := l.before[plan]; before != nil && !replaced {
+		l.before[plan] = factsOf(before)
 	}
 	if equal, ok := l.of[program]; ok && equal != plan {
 		if err := l.app.copyPlan(equal, plan); err != nil {
@@ -249,16 +253,14 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	last := historyOf(history).last
 	candidate := strings.TrimSuffix(history, ".history") + ".bin"
 	defer os.Remove(candidate)
-	before := plan
-	if _, err := l.app.readPlan(plan); err != nil {
-		before = ""
-	}
+	against := ""
 	compiling, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if before != "" {
+	if before != nil {
+		against = plan
 		go l.giveUp(compiling, cancel, history)
 	}
-	summary, err := compileBeside(compiling, history, candidate, before, last, l.searchLimit(), l.processors(last))
+	summary, err := compileBeside(compiling, history, candidate, against, last, l.searchLimit(), l.processors(last))
 	if err != nil && ctx.Err() == nil && compiling.Err() != nil {
 		return plan, false, nil // of the later history there will be one
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/stplan/stplan/internal/planfile"
 	"github.com/stplan/stplan/internal/report"
 	"github.com/stplan/stplan/internal/trace"
 )
@@ -38,11 +39,10 @@ func ranOutOf(devices []report.CompiledDevice) *ranOut {
 	return nil
 }
 
-// knowsMore says whether a plan in the cache was made of a longer run than a history that ends in an
+// knowsMore says whether a plan, if there is one, was made of a longer run than a history that ends in an
 // out-of-memory. Such a run did not go beyond its plan: something else took the memory.
-func (l *learner) knowsMore(plan, history string) bool {
-	p, err := l.app.readPlan(plan)
-	if err != nil {
+func knowsMore(p *planfile.Plan, history string) bool {
+	if p == nil {
 		return false
 	}
 	t, err := trace.ReadFile(history, trace.Options{})
