@@ -151,37 +151,30 @@ func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *
 	}
 	c.note("the plan is of the recorded process only: one that fits every pass does not pay (--mode periodic makes it)")
 	c.periodic, c.shared, c.sharedOnly, c.ofRun = nil, false, false, true
-	dev, row, err = c.madeAndAdvised()
-	row.OfRun = true
-	return dev, row, err
-}
-
-// madeAndAdvised is the plan of the steady state with its advice, and its row of the summary.
-func (c *compiler) madeAndAdvised() (*planfile.Device, report.CompiledDevice, error) {
-	dev, best, err := c.made()
-	if err != nil {
+	if dev, best, err = c.made(); err != nil {
 		return nil, report.CompiledDevice{}, err
 	}
-	row := c.summary(dev, best)
+	row = c.summary(dev, best)
+	row.OfRun = true
 	row.Judged, err = c.advise(dev, nil)
 	return dev, row, err
 }
 
-// judgedOther is the plan of the other steady state and its row, if there is one and it pays.
+// judgedOther is the plan of the other steady state and its row, if that was made and pays.
 func (c *compiler) judgedOther() (*planfile.Device, report.CompiledDevice, error) {
-	none := report.CompiledDevice{}
-	if c.periodic == nil || c.periodic.Other == nil || c.late(c.analysed) {
+	none, over := report.CompiledDevice{}, c.passedOver
+	if over == nil {
 		return nil, none, nil
 	}
-	other := *c
-	other.periodic, other.other, other.shared, other.sharedOnly = c.periodic.Other, true, false, false
-	dev, row, err := other.madeAndAdvised()
-	c.limited = c.limited || other.limited
-	if err != nil || !row.Judged.Pays {
+	row := over.summary(over.dev, over.best)
+	judged, err := over.advise(over.dev, over.cost)
+	c.limited = c.limited || over.limited
+	if err != nil || !judged.Pays {
 		return nil, none, err
 	}
-	*c = other
-	return dev, row, nil
+	row.Judged = judged
+	*c = over.compiler
+	return over.dev, row, nil
 }
 
 // analyse finds the buffers, the iterations and the steady state.

@@ -89,6 +89,7 @@ type compiler struct {
 	periodic   *lifespan.Periodic // nil: the plan is of the recorded process
 	shared     bool               // slots of periodic share places (lifespan.Periodic.Shared), if that saves anything
 	sharedOnly bool               // without that, no plan of the passes is worthwhile
+	passedOver *candidate         // the plan of the other steady state, if it was made and does not serve the recording better
 	other      bool               // periodic is the other steady state (lifespan.Periodic.Other), if there is one
 	began      time.Time          // when the time limit began to count, if there is one
 	deadline   time.Time          // of the search, likewise
