@@ -129,8 +129,8 @@ func (c *compiler) compile() (*planfile.Device, report.CompiledDevice, error) {
 	return dev, row, nil
 }
 
-// mostOfRun is the number of buffers up to which a plan that is made of a whole run is of that run if no other pays: it takes 75 MB, and the run
-// that finds it 5 s to open it on a thread of its own.
+// mostOfRun is the number of buffers up to which a plan that is made of a whole run is of that run if no other pays: it takes 75 MB then, in
+// a cache of plans of a megabyte or so.
 const mostOfRun = 1 << 20
 
 // judged is a plan with its advice, and its row of the summary. If it does not pay, the plan of the other steady state is judged, if there is one.
