@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ const learnSteps = 4
 const lookEvery = 500 * time.Millisecond
 
 // learner makes plans of the histories that processes of a job leave in the folder of
-// reports, one after the other, in processes beside the job.
+// reports, in processes beside the job.
 //
 // A plan is ready when `ready` is called, while the job runs or afterwards. It is kept for the
 // next run, and the process whose history it was made of is told of it: if that still runs, it
@@ -43,9 +44,13 @@ type learner struct {
 	limit   time.Duration // after the job's end
 	learns  bool
 
-	stop   context.CancelFunc
-	ended  chan struct{} // closed when the job has ended
-	idle   sync.WaitGroup
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the job has ended
+	idle  sync.WaitGroup
+	// compile is compileBeside.
+	compile func(context.Context, compileJob) (summary []byte, err error)
+
+	mu     sync.Mutex             // of what follows, if several plans are made at once
 	seen   map[string]bool        // histories, by file name
 	done   map[string]bool        // those that a plan was made of, or cannot be
 	of     map[[32]byte]string    // the plan of a program
@@ -60,7 +65,7 @@ type learner struct {
 
 func (a *app) newLearner(cache *planCache, f runFlags) *learner {
 	return &learner{
-		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn,
+		app: a, cache: cache, limit: f.learnLimit, learns: !f.noLearn, compile: compileBeside,
 		ended: make(chan struct{}), seen: map[string]bool{}, done: map[string]bool{}, of: map[[32]byte]string{}, ofRun: map[string]bool{},
 		plans: map[string]string{}, failed: map[string]string{}, ranOut: map[string]*ranOut{}, before: map[string][]planFacts{},
 	}
@@ -101,11 +106,7 @@ func (l *learner) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		l.tellFound()
-		for _, file := range l.histories() {
-			if ctx.Err() == nil {
-				l.learn(ctx, file)
-			}
-		}
+		l.learnAll(ctx, l.histories())
 		l.tellLearned()
 		l.tellRanOut()
 	}
@@ -146,8 +147,72 @@ func (l *learner) histories() []string {
 	return files
 }
 
-// learn makes a plan of a history, or takes that of an equal one.
-func (l *learner) learn(ctx context.Context, file string) {
+// equal are histories of one program, by file. Of these one plan is made.
+type equal struct {
+	program [32]byte
+	err     error // it cannot be read
+	files   []string
+}
+
+func equalHistories(files []string) (all []*equal) {
+	of := map[[32]byte]*equal{}
+	for _, file := range files {
+		program, err := programOf(file)
+		e := of[program]
+		if err != nil || e == nil {
+			e = &equal{program: program, err: err}
+			all = append(all, e)
+		}
+		if err == nil {
+			of[program] = e
+		}
+		e.files = append(e.files, file)
+	}
+	return all
+}
+
+// learnAll makes plans of histories: one after the other while the job runs, whose processors they would take. Behind it as many are made at
+// once as there are processors, and as fit into half of the memory that is free, since what is waited for has a limit.
+func (l *learner) learnAll(ctx context.Context, files []string) {
+	all := equalHistories(files)
+	for len(all) > 0 && !l.hasEnded() {
+		l.learnEach(ctx, all[0], 1)
+		all = all[1:]
+	}
+	memory, atOnce := newMemoryShare(), min(len(all), runtime.GOMAXPROCS(0))
+	next := make(chan *equal, len(all))
+	for _, e := range all {
+		next <- e
+	}
+	close(next)
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for e := range next {
+				release := memory.acquire(historyMemory(e.files[0]))
+				l.learnEach(ctx, e, atOnce)
+				release()
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// learnEach learns of equal histories, of which the first has the plan made.
+func (l *learner) learnEach(ctx context.Context, e *equal, atOnce int) {
+	for _, file := range e.files {
+		if ctx.Err() == nil {
+			l.learn(ctx, file, e, atOnce)
+		}
+	}
+}
+
+// learn makes a plan of a history, or takes that of an equal one. Others are made meanwhile, so many at once.
+func (l *learner) learn(ctx context.Context, file string, e *equal, atOnce int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.seen[file] = true
 	if l.superseded(file) {
 		l.done[file] = true
@@ -156,7 +221,7 @@ func (l *learner) learn(ctx context.Context, file string) {
 	}
 	h := historyOf(file)
 	name := filepath.Base(h.of)
-	plan, made, err := l.planOf(ctx, file, h.of+".json")
+	plan, made, err := l.planOf(ctx, file, h.of+".json", e, atOnce)
 	switch {
 	case err == nil && !made:
 		plan = "" // it has that already
@@ -195,6 +260,15 @@ func (l *learner) superseded(file string) bool {
 	})
 }
 
+func (l *learner) hasEnded() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // ready is called when the plan of a process lies in the cache. That it replaces one of this run
 // need not be told again.
 func (l *learner) ready(name, plan string) {
@@ -216,8 +290,8 @@ func answer(file, plan string, failed error) {
 	}
 }
 
-// planOf makes the plan of a history, unless the one in the cache is of more.
-func (l *learner) planOf(ctx context.Context, history, reported string) (plan string, made bool, err error) {
+// planOf makes the plan of a history, unless the one in the cache is of more. l.mu is held, but while it compiles.
+func (l *learner) planOf(ctx context.Context, history, reported string, e *equal, atOnce int) (plan string, made bool, err error) {
 	r, err := readRunReport(reported)
 	if err != nil {
 		return "", false, err
@@ -228,9 +302,8 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	if plan, err = l.cache.path(*r.Cached); err != nil {
 		return "", false, err
 	}
-	program, err := programOf(history)
-	if err != nil {
-		return "", false, err
+	if e.err != nil {
+		return "", false, e.err
 	}
 	before, err := l.app.readPlan(plan)
 	if err != nil {
@@ -242,25 +315,27 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	if _, replaced := l.before[plan]; before != nil && !replaced {
 		l.before[plan] = factsOf(before)
 	}
-	if equal, ok := l.of[program]; ok && equal != plan {
-		if err := l.app.copyPlan(equal, plan); err != nil {
+	if made, ok := l.of[e.program]; ok && made != plan {
+		if err := l.app.copyPlan(made, plan); err != nil {
 			return "", false, err
 		}
-		l.ofRun[plan] = l.ofRun[equal]
+		l.ofRun[plan] = l.ofRun[made]
 		l.offer(plan, r.Call)
 		return plan, true, nil
 	}
 	last := historyOf(history).last
 	candidate := strings.TrimSuffix(history, ".history") + ".bin"
 	defer os.Remove(candidate)
-	against := ""
+	job := compileJob{history: history, plan: candidate, last: last, limit: l.searchLimit(), environment: l.processors(last, atOnce)}
 	compiling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if before != nil {
-		against = plan
+		job.against = plan
 		go l.giveUp(compiling, cancel, history)
 	}
-	summary, err := compileBeside(compiling, history, candidate, against, last, l.searchLimit(), l.processors(last))
+	l.mu.Unlock()
+	summary, err := l.compile(compiling, job)
+	l.mu.Lock()
 	if err != nil && ctx.Err() == nil && compiling.Err() != nil {
 		return plan, false, nil // of the later history there will be one
 	}
@@ -277,7 +352,7 @@ func (l *learner) planOf(ctx context.Context, history, reported string) (plan st
 	if err := l.app.copyPlan(candidate, plan); err != nil {
 		return "", false, err
 	}
-	l.of[program] = plan
+	l.of[e.program] = plan
 	l.ofRun[plan] = slices.ContainsFunc(devices, func(d report.CompiledDevice) bool { return d.OfRun })
 	l.offer(plan, r.Call)
 	return plan, true, l.cache.prune()
@@ -319,17 +394,15 @@ func programOf(history string) (sum [32]byte, err error) {
 
 // processors is the environment of a compile that runs beside the job: one processor. With sixteen it takes no
 // less time and twice the work, since it is mostly of one thread and a garbage collector that uses all there
-// are, whose hyper-threads and caches are the job's (docs/results/learned.md). Behind the job, or one whose process has ended, it may have all
-// of them, and a user who has said how many always has them.
-func (l *learner) processors(last bool) []string {
+// are, whose hyper-threads and caches are the job's (docs/results/learned.md). Behind the job, or its last one of a process that has ended, it may have all
+// of them, or its part if several are made at once. A user who has said how many always has them.
+func (l *learner) processors(last bool, atOnce int) []string {
 	const variable = "GOMAXPROCS"
-	select {
-	case <-l.ended:
-		last = true
-	default:
-	}
-	if last || os.Getenv(variable) != "" {
+	switch {
+	case os.Getenv(variable) != "", (last || l.hasEnded()) && atOnce == 1:
 		return nil
+	case l.hasEnded():
+		return []string{fmt.Sprintf("%s=%d", variable, max(1, runtime.GOMAXPROCS(0)/atOnce))}
 	}
 	return []string{variable + "=1"}
 }
@@ -339,29 +412,36 @@ func (l *learner) processors(last bool) []string {
 // smaller by a little. No limit if nobody waits.
 func (l *learner) searchLimit() time.Duration { return l.limit / 4 * 3 }
 
-// compileBeside runs "stplan compile" in a process of its own, at the lowest priority, within this time if it is not 0 and with
-// this added to its environment, which writes the plan whole or not at all, and returns what it says as JSON. It writes none if
-// the plan that was there before serves the history clearly better; that is "" if there was none. last says that the history is of a process
-// that has ended.
-func compileBeside(ctx context.Context, history, plan, before string, last bool, limit time.Duration, environment []string) (summary []byte, err error) {
+// compileJob is what compileBeside does.
+type compileJob struct {
+	history, plan string
+	against       string        // the plan that was there before: if that serves the history clearly better, none is written. "" if there was none
+	last          bool          // the history is of a process that has ended
+	limit         time.Duration // no limit if it is 0
+	environment   []string      // added to its own
+}
+
+// compileBeside runs "stplan compile" in a process of its own, at the lowest priority, which writes the plan whole or not at all, and returns
+// what it says as JSON.
+func compileBeside(ctx context.Context, job compileJob) (summary []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"compile", "--quiet", "--json", history, "-o", plan}
-	if before != "" {
-		args = append(args, "--against", before)
+	args := []string{"compile", "--quiet", "--json", job.history, "-o", job.plan}
+	if job.against != "" {
+		args = append(args, "--against", job.against)
 	}
-	if last {
+	if job.last {
 		args = append(args, "--whole-run")
 	}
-	if limit > 0 {
-		args = append(args, "--time-limit", limit.String())
+	if job.limit > 0 {
+		args = append(args, "--time-limit", job.limit.String())
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	var said, out bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &said, &out
-	cmd.Env = append(os.Environ(), environment...)
+	cmd.Env = append(os.Environ(), job.environment...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(stopSignal) }
 	cmd.WaitDelay = 5 * time.Second
 	apart(cmd)

@@ -3,14 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/stplan/stplan/internal/planfile"
 )
 
 // TestLearnedIsToldOnce: a run that goes beyond its plan learns another, and says nothing new.
@@ -49,19 +55,19 @@ func TestRunningOutOfMemoryIsToldOnce(t *testing.T) {
 func TestProcessorsOfACompile(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	l := (&app{}).newLearner(&planCache{}, runFlags{})
-	if got := l.processors(false); !slices.Equal(got, []string{"GOMAXPROCS=1"}) {
+	if got := l.processors(false, 1); !slices.Equal(got, []string{"GOMAXPROCS=1"}) {
 		t.Errorf("beside the job %q", got)
 	}
 	t.Setenv("GOMAXPROCS", "3")
-	if got := l.processors(false); got != nil {
+	if got := l.processors(false, 1); got != nil {
 		t.Errorf("%q, although the user has said how many", got)
 	}
 	t.Setenv("GOMAXPROCS", "")
 	close(l.ended)
-	if got := l.processors(false); got != nil {
+	if got := l.processors(false, 1); got != nil {
 		t.Errorf("behind the job %q", got)
 	}
-	if got := (&app{}).newLearner(&planCache{}, runFlags{}).processors(true); got != nil {
+	if got := (&app{}).newLearner(&planCache{}, runFlags{}).processors(true, 1); got != nil {
 		t.Errorf("of a process that has ended %q", got)
 	}
 }
@@ -105,8 +111,84 @@ func TestTheLastHistorySupersedes(t *testing.T) {
 			t.Errorf("%s is superseded: %t", name, got)
 		}
 	}
-	l.learn(context.Background(), file("a-rank0.2"))
+	l.learnAll(context.Background(), []string{file("a-rank0.2")})
 	if _, err := os.Stat(file("a-rank0.2")); !errors.Is(err, fs.ErrNotExist) || len(l.failed) > 0 || !l.done[file("a-rank0.2")] {
 		t.Errorf("a superseded history is left (%v), or failed: %v", err, l.failed)
 	}
+}
+
+// TestPlansAreMadeAtOnceBehindTheJob: one after the other while the job runs, and several at once when it has ended. Of equal histories there is one
+// compile, and a plan for each process.
+func TestPlansAreMadeAtOnceBehindTheJob(t *testing.T) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("one processor")
+	}
+	one, other := exampleHistory(t), keepHistory(t, &madeUpTraining(64).Devices[0])
+	for _, ended := range []bool{false, true} {
+		cache, reports := t.TempDir(), t.TempDir()
+		a := newApp(t)
+		l := a.newLearner(&planCache{folder: cache}, runFlags{})
+		l.reports = reports
+		var files []string
+		for i, history := range []string{one, one, other} {
+			name := fmt.Sprintf("train-rank%d", i)
+			report, err := json.Marshal(map[string]any{"state": stateServing, "name": name, "cached": name + ".bin"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(history)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, filepath.Join(reports, name+".1.last.history"))
+			for file, data := range map[string][]byte{filepath.Join(reports, name+".json"): report, files[i]: data} {
+				if err := os.WriteFile(file, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var mu sync.Mutex
+		now, most, compiled, together := 0, 0, 0, make(chan struct{})
+		l.compile = func(_ context.Context, job compileJob) ([]byte, error) {
+			mu.Lock()
+			now, compiled = now+1, compiled+1
+			if most = max(most, now); now == 2 {
+				close(together)
+			}
+			mu.Unlock()
+			select {
+			case <-together:
+			case <-time.After(patience(ended)):
+			}
+			writeSmallPlan(t, job.plan, filepath.Base(job.history), planfile.AdviceNone)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return nil, nil
+		}
+		if ended {
+			close(l.ended)
+		}
+		l.learnAll(context.Background(), files)
+		if compiled != 2 || (most == 2) != ended {
+			t.Errorf("ended %t: %d compiles, %d at once", ended, compiled, most)
+		}
+		if len(l.failed) > 0 || len(l.done) != len(files) || len(l.plans) != len(files) {
+			t.Errorf("ended %t: failed %v, done %v, plans %v", ended, l.failed, l.done, l.plans)
+		}
+		for i, of := range []int{0, 0, 2} {
+			p, err := a.readPlan(filepath.Join(cache, fmt.Sprintf("train-rank%d.bin", i)))
+			if want := fmt.Sprintf("train-rank%d.1.last.history", of); err != nil || p.Producer != want {
+				t.Errorf("ended %t: the plan of rank %d is %v (%v), expected that of %s", ended, i, p, err, want)
+			}
+		}
+	}
+}
+
+// patience is how long one compile waits for the other to begin.
+func patience(together bool) time.Duration {
+	if together {
+		return time.Minute
+	}
+	return 20 * time.Millisecond
 }
