@@ -101,6 +101,14 @@ type compiler struct {
 	before     *replay.Cost       // what serving the recording by Against takes, once that is known
 }
 
+// candidate is a plan, what it was made with, and what serving the recording by it takes.
+type candidate struct {
+	compiler
+	dev  *planfile.Device
+	best packing.Placement
+	cost *replay.Cost
+}
+
 // end is the end of the buffers' live ranges that the plan is made for. If the recording tells
 // of exchanges, a free that is behind one cannot be waited for until the program has awaited
 // it, so the plan leaves room for what is held until then.

@@ -19,14 +19,6 @@ func (c *compiler) made() (*planfile.Device, packing.Placement, error) {
 	return c.write(d, best), best, nil
 }
 
-// candidate is a plan, what it was made with, and what serving the recording by it takes.
-type candidate struct {
-	compiler
-	dev  *planfile.Device
-	best packing.Placement
-	cost *replay.Cost
-}
-
 // orOther is the plan of the other steady state, if there is one that serves the recording better. The
 // cost is that of the plan it returns, nil if there was no choice.
 func (c *compiler) orOther(dev *planfile.Device, best packing.Placement) (*planfile.Device, packing.Placement, *replay.Cost, error) {
