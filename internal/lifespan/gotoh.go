@@ -85,6 +85,11 @@ func (c *costs) insert() int64 {
 	return min(c[byMatch]+openGap<<edgeBits, c[bySkip]+openGap<<edgeBits, c[byInsert])
 }
 
+// skip is the cost of going on from here with a skip, with the edge before it.
+func (c *costs) skip() int64 {
+	return min(min(c[byMatch], c[byInsert])+openGap<<edgeBits, c[bySkip])
+}
+
 // column is what a row reads of an allocation of b. It is packed, since a row reads all of them.
 type column struct {
 	insert, weight, log int64 // insert is the tagged cost of another insertion
@@ -107,22 +112,18 @@ func (g *gotoh) row(i int, element *token) {
 	low := int(g.w.low[i])
 	steps := g.rowSteps(i)
 	g.now, g.last = g.last, g.now
-	// Column j of both rows is at index j-low+1 here, and the allocation before it at
-	// j-low.
-	now, last := g.now[low:low+len(steps)+1], g.last[low:low+len(steps)+1]
-	now[0] = unreached
-	before, left := last[0], unreached
-	now, last = now[1:], last[1:]
+	before, left := g.last[low], unreached // of the column before the first one
+	g.now[low] = left
+	now, last := g.now[low+1:], g.last[low+1:]
 	if low == 0 {
-		// Nothing comes before column 0, which can only be reached by skips.
-		here := last[0]
-		skip := min(here[byMatch]+openGap<<edgeBits, here[bySkip], here[byInsert]+openGap<<edgeBits)
+		// Nothing comes before column 0, which only skips reach.
+		skip := last[0].skip()
 		steps[0] = uint8(skip & edgeMask << (edgeBits * bySkip))
 		left[bySkip] = skip&^edgeMask + tagged(extendGap, bySkip)
-		now[0], before = left, here
-		now, last, steps = now[1:], last[1:], steps[1:]
-		low = 1
+		now[0], before = left, last[0]
+		now, last, steps, low = now[1:], last[1:], steps[1:], 1
 	}
+	// now, last and steps begin with column low, and columns with the allocation before it.
 	columns := g.columns[low-1 : low-1+len(steps)]
 	now, last = now[:len(steps)], last[:len(steps)]
 	apart := &classCosts[element.class%classCount]
@@ -134,7 +135,7 @@ func (g *gotoh) row(i int, element *token) {
 		here := &last[k]
 		h0, h1, h2 := here[byMatch], here[bySkip], here[byInsert]
 		insert := min(min(l0, l1)+openGap<<edgeBits, l2)
-		skip := min(min(h0, h2)+openGap<<edgeBits, h1)
+		skip := here.skip()
 		match := min(b0, b1, b2)
 		steps[k] = uint8(match&edgeMask | skip&edgeMask<<(edgeBits*bySkip) | insert&edgeMask<<(edgeBits*byInsert))
 		unlike := max(0, t.weight-weight) + min(otherSize, max(log-t.log, t.log-log)) + apart[t.class%classCount]
