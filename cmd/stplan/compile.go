@@ -88,12 +88,13 @@ without its C runtime.
 With --against PLAN the recording is served by that plan too. PLAN is kept if it
 reserves 0.5 % less than the plan made of the recording, or at most 0.5 % more
 while half as much moves: then nothing is written, and the summary as JSON says
-so. So a new recording of a job replaces its plan only if that is no loss.
+so. So a new recording of a job replaces its plan only if that is no loss. If
+both plans are of one run each, and the recording has left PLAN, runs differ:
+then the new plan says that it does not pay.
 
 With --whole-run the recording is of a run from its beginning to its end. If no
 plan of its iterations pays, the plan is of the run itself, and serves a run
-that does the same; unless PLAN is such a plan too, and this run has left it
-before its end.
+that does the same.
 
 With --merge several recordings of the same program make one plan: of other
 seeds, other lengths, or more steps. What comes before the steady iterations is

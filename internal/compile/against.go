@@ -11,7 +11,7 @@ import (
 // against is what serving the recording by Options.Against takes. It is nil if there is no such plan, or if that cannot serve this
 // device: then it is no choice. Nor is a plan of a run beside another one: the longer of the two is that of the recording.
 func (c *compiler) against() *report.Against {
-	if c.ofRun && c.againstRun() {
+	if c.ofRun && c.againstRun() > 0 {
 		return nil
 	}
 	cost := c.servedBefore()
@@ -31,23 +31,31 @@ func (c *compiler) servedBefore() *replay.Cost {
 	return c.before
 }
 
-// againstRun says whether Options.Against is the plan of a recorded process.
-func (c *compiler) againstRun() bool {
+// againstRun is the number of slots of Options.Against if that is the plan of a recorded process, and otherwise 0.
+func (c *compiler) againstRun() int {
 	p, err := planfile.Decode(c.Against)
 	if err != nil {
-		return false
+		return 0
 	}
 	i := slices.IndexFunc(p.Devices, func(d planfile.Device) bool { return int(d.Ordinal) == c.device.Ordinal || len(p.Devices) == 1 })
-	return i >= 0 && p.Devices[i].Mode == planfile.ModeRecorded
+	if i < 0 || p.Devices[i].Mode != planfile.ModeRecorded {
+		return 0
+	}
+	return len(p.Devices[i].Slots)
 }
 
-// runsDiffer says whether the recorded run has left the plan of an earlier run before that ended.
+// sameRun is the share of allocations that have to be on the plan of an earlier run, up to where the shorter of the two ends, for the
+// recorded one to do the same: what a run that was not planned is wanted to have.
+const sameRun = 9. / 10
+
+// runsDiffer says whether the recorded run has left the plan of an earlier run.
 func (c *compiler) runsDiffer() bool {
-	if !c.againstRun() {
+	slots := c.againstRun()
+	if slots == 0 {
 		return false
 	}
 	cost := c.servedBefore()
-	return cost != nil && !cost.Ended
+	return cost != nil && float64(cost.Planned) < sameRun*float64(min(slots, len(c.timeline.Buffers)))
 }
 
 // keeps says whether the plan that was there before serves the recording clearly better than the one that was made of it: on some

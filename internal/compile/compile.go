@@ -138,8 +138,14 @@ const mostOfRun = 1 << 20
 // a whole run: that serves a run that does the same.
 func (c *compiler) judged(dev *planfile.Device, best packing.Placement, served *replay.Cost) (*planfile.Device, report.CompiledDevice, error) {
 	row := c.summary(dev, best)
+	row.OfRun = c.ofRun
 	judged, err := c.advise(dev, served)
 	row.Judged = judged
+	if c.periodic == nil && c.Mode == 0 && judged != nil && judged.Pays && c.runsDiffer() {
+		c.note("runs differ: this one has left the plan of an earlier one, so the plan of it advises against itself")
+		dev.Advice, judged.Pays = planfile.AdvicePool, false
+		return dev, row, nil
+	}
 	if err != nil || judged == nil || judged.Pays {
 		return dev, row, err
 	}

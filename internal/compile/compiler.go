@@ -41,10 +41,11 @@ type Options struct {
 	// the beginning of Compile.
 	Began time.Time
 	// Against is an encoded plan that was there before. If it serves the recording clearly better than the plan that is made of
-	// it, the summary says that it is to be kept. nil is none; without Serve it is not tried.
+	// it, the summary says that it is to be kept. If it is of a recorded process and the recording has left it, runs differ, and no plan of
+	// a recorded process pays. nil is none; without Serve it is not tried.
 	Against []byte
 	// WholeRun says that the recording is of a run from its beginning to its end. If no plan of its iterations pays, the plan is of
-	// the run itself then, unless Against shows that runs differ: a plan of a run that this one has left before its end.
+	// the run itself then, unless runs differ.
 	WholeRun bool
 	// Producer is the program that the plan names as its maker.
 	Producer string
@@ -97,7 +98,7 @@ type compiler struct {
 	scaled     *report.Scaled     // nil unless MaxScale is asked for
 	believed   int                // slots that are larger than any recorded request (compiler.believe)
 	limited    bool               // the time limit stopped something early
-	ofRun      bool               // no plan of the passes pays, so the plan is of the recorded process
+	ofRun      bool               // no plan of the passes is worthwhile or pays, so the plan is of the recorded process
 	before     *replay.Cost       // what serving the recording by Against takes, once that is known
 }
 

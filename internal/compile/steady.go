@@ -34,6 +34,7 @@ func (c *compiler) steadyState() (*lifespan.Periodic, error) {
 	if bound, limit := envelope(c.timeline, per, c.end()), c.worthwhile(); bound > limit {
 		c.note("the plan is of the recorded process only: one that fits every pass takes at least %s, and beyond %s it is not worth it (--mode periodic makes it)",
 			report.Bytes(int64(bound)), report.Bytes(int64(limit)))
+		c.ofRun = true
 		return nil, nil
 	}
 	return per, nil

@@ -38,7 +38,7 @@ func TestWholeRun(t *testing.T) {
 		"any recording":                          {Options{}, replay.Cost{}, planfile.ModePeriodic, false},
 		"a whole run":                            {Options{WholeRun: true}, replay.Cost{}, planfile.ModeRecorded, false},
 		"of its iterations":                      {Options{WholeRun: true, Mode: planfile.ModePeriodic}, replay.Cost{}, planfile.ModePeriodic, false},
-		"behind a shorter one":                   {Options{WholeRun: true, Against: ofRun}, replay.Cost{Reserved: pool / 2, Ended: true}, planfile.ModeRecorded, false},
+		"behind a shorter one":                   {Options{WholeRun: true, Against: ofRun}, replay.Cost{Reserved: pool / 2, Planned: 1 << 20}, planfile.ModeRecorded, false},
 		"behind one that does something else":    {Options{WholeRun: true, Against: ofRun}, replay.Cost{Reserved: pool}, planfile.ModePeriodic, false},
 		"beside a plan for all runs":             {Options{WholeRun: true, Against: ofIterations}, replay.Cost{Reserved: pool / 2}, planfile.ModeRecorded, true},
 		"beside one for all that serves no more": {Options{WholeRun: true, Against: ofIterations}, replay.Cost{Reserved: pool}, planfile.ModeRecorded, false},
@@ -55,7 +55,7 @@ func TestWholeRun(t *testing.T) {
 			case p.Producer == "before":
 				return c.before, nil
 			case p.Devices[0].Mode == planfile.ModeRecorded:
-				return replay.Cost{Reserved: pool / 4 * 3, Ended: true}, nil
+				return replay.Cost{Reserved: pool / 4 * 3}, nil
 			}
 			return replay.Cost{Reserved: pool * 2}, nil
 		}

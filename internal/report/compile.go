@@ -57,7 +57,7 @@ type CompiledDevice struct {
 	WouldFit *WouldFit `json:"would_fit,omitempty"`
 
 	Judged  *Judged      `json:"judged,omitempty"`       // if the build has the C runtime
-	OfRun   bool         `json:"of_run,omitempty"`       // no plan of the iterations pays, so it is of the recorded process
+	OfRun   bool         `json:"of_run,omitempty"`       // no plan of the iterations is worthwhile, so it is of the recorded process
 	Against *Against     `json:"against,omitempty"`      // nil without compile --against
 	Steady  *SteadyState `json:"steady_state,omitempty"` // mode periodic
 	Scaled  *Scaled      `json:"scaled,omitempty"`       // with --max-scale

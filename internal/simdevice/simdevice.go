@@ -155,7 +155,7 @@ func ServeWithin(program *replay.Program, plan []byte, ordinal int, limit int64)
 		return replay.Cost{}, err
 	}
 	c := d.Counters()
-	return replay.Cost{Reserved: int64(c.PeakReserved), Moved: int64(c.MovedBytes), Ended: c.State == cuda.Ended}, nil
+	return replay.Cost{Reserved: int64(c.PeakReserved), Moved: int64(c.MovedBytes), Planned: int64(c.PlannedAllocations)}, nil
 }
 
 // FollowPool serves a program from the pool alone, and calls see after each request and

@@ -189,6 +189,38 @@ def test_a_plan_is_learned_and_put_in_place_in_the_same_run(whole: Whole, backen
     assert mark.read_text() == f"stplan-proven 1 {checksum:016x}\n"
 
 
+# Data decide what each step allocates: of other data it is something else.
+DECIDED = """
+import random, torch
+
+draw = random.Random(open("data").read())
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([parameter])
+for _ in range(12):
+    held = []
+    for _ in range(30):
+        held.append(torch.empty(draw.randrange(20, 60) * 100_000, dtype=torch.uint8, device="cuda"))
+        if len(held) > 6 and draw.random() < 0.7:
+            del held[draw.randrange(len(held))]
+    del held
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+"""
+
+
+def test_a_run_is_planned_as_a_whole_until_runs_differ(whole: Whole) -> None:
+    (whole.folder / "train.py").write_text(DECIDED)
+    states = []
+    for data in "first", "first", "other", "first", "first":
+        (whole.folder / "data").write_text(data)
+        whole("run", "--cache", "cache", "--summary", "summary.json", "--", sys.executable, "train.py", RANK="0")
+        ((device,),) = [process["devices"] for process in whole.summary()["processes"]]
+        states.append((device["plan_state"], round(device["planned_fraction"], 1)))
+        (plan,) = (whole.folder / "cache").glob("*.bin")
+        assert not plan.with_suffix(".call").exists()  # it serves no similar run
+    assert states == [("no plan", 0), ("ended", 1), ("off", 0), ("declined", 0), ("declined", 0)]
+
+
 # A stage of a pipeline that posts its next receive before it awaits the last one. The process group is one that
 # sends nothing.
 PIPELINE = """
