@@ -209,7 +209,7 @@ func (l *learner) learnEach(ctx context.Context, e *equal, atOnce int) {
 	}
 }
 
-// learn makes a plan of a history, or takes that of an equal one. Others are made meanwhile, so many at once.
+// learn makes a plan of a history, or takes that of an equal one. atOnce is how many plans may be made at the same time.
 func (l *learner) learn(ctx context.Context, file string, e *equal, atOnce int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,22 +11,24 @@ import (
 // against is what serving the recording by Options.Against takes. It is nil if there is no such plan, or if that cannot serve this
 // device: then it is no choice. Nor is a plan of a run beside another one: the longer of the two is that of the recording.
 func (c *compiler) against() *report.Against {
-	if c.ofRun && c.againstRun() > 0 {
+	before := c.servedBefore()
+	if before == nil || c.ofRun && before.run > 0 {
 		return nil
 	}
-	cost := c.servedBefore()
-	if cost == nil {
-		return nil
-	}
-	return &report.Against{Reserved: cost.Reserved, Moved: cost.Moved}
+	return &report.Against{Reserved: before.Reserved, Moved: before.Moved}
 }
 
-// servedBefore serves the recording by Options.Against, once. It is nil if that cannot be.
-func (c *compiler) servedBefore() *replay.Cost {
-	if c.before == nil && c.Against != nil && c.judges() {
-		if cost, err := c.Serve(replay.NewProgram(c.timeline), c.Against, c.device.Ordinal); err == nil {
-			c.before = &cost
+// servedBefore is what serving the recording by Options.Against takes, found once. It is nil if that cannot be.
+func (c *compiler) servedBefore() *before {
+	if c.before == nil {
+		c.before = &before{}
+		if c.Against != nil && c.judges() {
+			cost, err := c.Serve(replay.NewProgram(c.timeline), c.Against, c.device.Ordinal)
+			c.before = &before{cost, c.againstRun(), err == nil}
 		}
+	}
+	if !c.before.serves {
+		return nil
 	}
 	return c.before
 }
@@ -50,12 +52,8 @@ const sameRun = 9. / 10
 
 // runsDiffer says whether the recorded run has left the plan of an earlier run.
 func (c *compiler) runsDiffer() bool {
-	slots := c.againstRun()
-	if slots == 0 {
-		return false
-	}
-	cost := c.servedBefore()
-	return cost != nil && float64(cost.Planned) < sameRun*float64(min(slots, len(c.timeline.Buffers)))
+	before := c.servedBefore()
+	return before != nil && float64(before.Planned) < sameRun*float64(min(before.run, len(c.timeline.Buffers)))
 }
 
 // keeps says whether the plan that was there before serves the recording clearly better than the one that was made of it: on some

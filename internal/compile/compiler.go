@@ -99,7 +99,14 @@ type compiler struct {
 	believed   int                // slots that are larger than any recorded request (compiler.believe)
 	limited    bool               // the time limit stopped something early
 	ofRun      bool               // no plan of the passes is worthwhile or pays, so the plan is of the recorded process
-	before     *replay.Cost       // what serving the recording by Against takes, once that is known
+	before     *before            // once Against has been tried
+}
+
+// before is what serving the recording by Options.Against takes, if that serves it.
+type before struct {
+	replay.Cost
+	run    int // number of slots if it is the plan of a recorded process, otherwise 0
+	serves bool
 }
 
 // candidate is a plan, what it was made with, and what serving the recording by it takes.

@@ -48,9 +48,10 @@ stplan_status stplan_save_history(const char *path, int rank) {
     status = stplan_history_write(all, count, rank, path);
     for (size_t i = 0; i < count; i++)
       stplan_learn_made(all[i].device);
+  } else {
+    for (size_t i = 0; i < count; i++)
+      stplan_history_end(all[i].device);
   }
-  for (size_t i = 0; i < count && path == NULL; i++)
-    stplan_history_end(all[i].device);
   pthread_mutex_unlock(&saving);
   return status;
 }
